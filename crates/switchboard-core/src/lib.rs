@@ -1,0 +1,1 @@
+//! The nouns and the pure rules of Switchboard.

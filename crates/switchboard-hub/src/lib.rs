@@ -1,0 +1,1 @@
+//! The running core of Switchboard.
