@@ -1,1 +1,40 @@
 //! The nouns and the pure rules of Switchboard.
+//!
+//! A [`Message`] goes from an [`AgentId`] to an [`Address`]. [`resolve`] turns the address into agents,
+//! [`plan`] turns the agents into one [`Route`] each, [`after_attempt`] says what follows a delivery
+//! attempt, and [`Receipt::of`] says what the sender may be told. All of them are functions of their
+//! arguments: this crate does no IO, knows no protocol and has no clock (`now` is an argument).
+
+mod address;
+mod agent;
+mod delivery;
+mod directory;
+mod kind;
+mod limits;
+mod message;
+mod message_id;
+mod name;
+mod nearest;
+mod plan;
+mod presence;
+mod receipt;
+mod resolve;
+mod retry;
+mod route;
+
+pub use address::{Address, AddressError, GroupId, JobId, NodeId};
+pub use agent::AgentId;
+pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones};
+pub use directory::{AgentRecord, Directory, TeamRecord};
+pub use kind::{Kind, KindError};
+pub use limits::{LoopLimits, Recent, Stop, check_loops};
+pub use message::{Door, Hop, Message, NativeId, Origin};
+pub use message_id::{IdClock, MessageId, MessageIdError};
+pub use name::{HUMAN, Name, NameError};
+pub use nearest::nearest;
+pub use plan::{Plan, Planned, plan};
+pub use presence::{Awareness, Heartbeat, Presence, PresenceTimeouts};
+pub use receipt::{Receipt, Standing};
+pub use resolve::{ResolveError, resolve};
+pub use retry::{Outcome, RetryPolicy, after_attempt};
+pub use route::Route;

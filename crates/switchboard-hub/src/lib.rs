@@ -1,1 +1,39 @@
-//! The running core of Switchboard.
+//! The running core of Switchboard: journal, directory, outbox, presence, events.
+//!
+//! [`Hub`] is a cheap handle on all of it. A message enters only through [`Hub::submit`], which answers
+//! once the message is on disk, and leaves only through the [`Outbound`] of a door. The crate also holds
+//! what every door needs and nobody should write twice: the atomic file writer ([`files`]), the lock
+//! that Node programs share with us ([`lock`]) and the process spawner ([`process`]).
+//!
+//! It knows no protocol: what a mailbox, a channel or a peer looks like is a door's business.
+
+pub mod clock;
+pub mod files;
+pub mod lock;
+pub mod owner;
+pub mod platform;
+pub mod process;
+
+mod bell;
+mod config;
+mod directory;
+mod error;
+mod events;
+mod hub;
+mod maintenance;
+mod outbox;
+mod presence;
+mod reads;
+mod store;
+mod submit;
+
+pub use config::HubConfig;
+pub use directory::{HUB_NAME, Registration};
+pub use error::HubError;
+pub use events::HubEvent;
+pub use hub::{Changes, Hub};
+pub use maintenance::{DamagedRow, Health};
+pub use outbox::{Handoff, Outbound};
+pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
+pub use store::rows::Stored;
+pub use submit::{Accepted, Draft};

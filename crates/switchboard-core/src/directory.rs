@@ -1,0 +1,119 @@
+//! Who is known, and how each can be reached.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::{AgentId, JobId, Name, NodeId, Route};
+
+/// The agents, aliases and teams a hub knows, as a plain value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Directory {
+    agents: BTreeMap<AgentId, AgentRecord>,
+    aliases: BTreeMap<Name, Name>,
+    teams: BTreeMap<Name, TeamRecord>,
+}
+
+/// What is known of one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRecord {
+    /// Who; the spelling here is the canonical one, used for every path.
+    pub id: AgentId,
+    /// What it is there for, if said: `lead`, `reviewer` …
+    pub role: Option<String>,
+    /// The team it belongs to.
+    pub team: Option<Name>,
+    /// The ways to reach it, in no order.
+    pub routes: Vec<Route>,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+}
+
+/// What is known of one team.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TeamRecord {
+    /// The team's id.
+    pub id: Name,
+    /// What people call it.
+    pub title: String,
+    /// Whether one agent plays the whole team.
+    pub composite: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl Directory {
+    /// Adds or replaces an agent.
+    pub fn put_agent(&mut self, record: AgentRecord) {
+        self.agents.remove(&record.id);
+        self.agents.insert(record.id.clone(), record);
+    }
+
+    /// Adds a former or other name of an agent of this hub.
+    pub fn put_alias(&mut self, alias: Name, agent: Name) {
+        self.aliases.insert(alias, agent);
+    }
+
+    /// Adds or replaces a team.
+    pub fn put_team(&mut self, record: TeamRecord) {
+        self.teams.remove(&record.id);
+        self.teams.insert(record.id.clone(), record);
+    }
+
+    /// The agent of this id or alias, ignoring case.
+    pub fn agent(&self, id: &AgentId) -> Option<&AgentRecord> {
+        self.agents.get(id).or_else(|| {
+            let canonical = id.realm.is_none().then(|| self.aliases.get(&id.name)).flatten()?;
+            self.agents.get(&AgentId::local(canonical.clone()))
+        })
+    }
+
+    /// The canonical spelling of an agent's name, or the name as given where it is unknown.
+    pub fn canonical(&self, id: &AgentId) -> AgentId {
+        self.agent(id).map_or_else(|| id.clone(), |record| record.id.clone())
+    }
+
+    /// The agent that runs as this node.
+    pub fn node(&self, node: &NodeId) -> Option<&AgentRecord> {
+        self.agents.values().find(|a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if n == node)))
+    }
+
+    /// The agents that run as nodes of this job.
+    pub fn job<'a>(&'a self, job: &'a JobId) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents
+            .values()
+            .filter(move |a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if &n.job == job)))
+    }
+
+    /// The agents that read this channel.
+    pub fn channel<'a>(&'a self, channel: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents.values().filter(move |a| {
+            a.routes.iter().any(|r| matches!(r, Route::Channel { channel: c } if c == channel))
+        })
+    }
+
+    /// All agents, ordered by name.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentRecord> {
+        self.agents.values()
+    }
+
+    /// All other names, with the agent each stands for.
+    pub fn aliases(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.aliases.iter()
+    }
+
+    /// The team of this id, ignoring case.
+    pub fn team(&self, id: &Name) -> Option<&TeamRecord> {
+        self.teams.get(id)
+    }
+
+    /// All teams, ordered by id.
+    pub fn teams(&self) -> impl Iterator<Item = &TeamRecord> {
+        self.teams.values()
+    }
+
+    /// The members of a team, ordered by name.
+    pub fn members<'a>(&'a self, team: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents.values().filter(move |agent| agent.team.as_ref() == Some(team))
+    }
+}

@@ -1,0 +1,34 @@
+//! Which known word was meant.
+
+/// The words of `known` that look most like `wanted`, best first, at most three.
+///
+/// Only words that are clearly alike are offered: a wrong suggestion costs more than none.
+pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let wanted = wanted.to_ascii_lowercase();
+    let mut scored: Vec<(f64, &str)> = known
+        .into_iter()
+        .map(|word| {
+            let lower = word.to_ascii_lowercase();
+            let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));
+            let alike = strsim::jaro_winkler(&wanted, &lower);
+            (if contained { alike.max(0.85) } else { alike }, word)
+        })
+        .filter(|(score, _)| *score >= 0.75)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.into_iter().take(3).map(|(_, word)| word.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn typos_find_their_word_and_strangers_find_none() {
+        let known = ["codex", "claude", "gemini", "reviewer"];
+        assert_eq!(nearest("codx", known), ["codex"]);
+        assert_eq!(nearest("Cladue", known), ["claude"]);
+        assert_eq!(nearest("review", known), ["reviewer"]);
+        assert!(nearest("zzz", known).is_empty());
+    }
+}

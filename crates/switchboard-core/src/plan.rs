@@ -1,0 +1,74 @@
+//! From a message to deliveries.
+
+use crate::{Address, AgentId, Directory, Message, ResolveError, Route, resolve};
+
+/// Who gets a message, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// One entry per recipient, in name order.
+    pub deliveries: Vec<Planned>,
+}
+
+/// One recipient's delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// To whom.
+    pub agent: AgentId,
+    /// By which way.
+    pub route: Route,
+    /// Whether the message already is where this route leads, because it came in there: a file that
+    /// someone put into the mailbox or the channel. Nothing is sent, and the delivery counts as made.
+    pub in_place: bool,
+}
+
+/// The deliveries that `message` calls for.
+///
+/// Each recipient gets it once, by the most direct of its routes, and never by the route the message
+/// came in by; a member of a group that has no other is left out. With `allow_unregistered`, an unknown
+/// local agent is reached through its mailbox.
+pub fn plan(
+    message: &Message,
+    directory: &Directory,
+    allow_unregistered: bool,
+) -> Result<Plan, ResolveError> {
+    let agents = match resolve(&message.to, &message.from, directory) {
+        Err(ResolveError::UnknownAgent { agent, .. }) if allow_unregistered && agent.realm.is_none() => {
+            vec![agent]
+        }
+        resolved => resolved?,
+    };
+    let deliveries: Vec<_> = agents
+        .into_iter()
+        .filter_map(|agent| {
+            let (route, in_place) = choose(routes_of(&agent, directory), message.origin.route.as_ref())?;
+            Some(Planned { agent, route, in_place })
+        })
+        .collect();
+    match (&message.to, deliveries.is_empty()) {
+        (Address::Agent(agent), true) => Err(ResolveError::NoRoute { agent: agent.clone() }),
+        _ => Ok(Plan { deliveries }),
+    }
+}
+
+/// The route to take, and whether the message is there already.
+fn choose(routes: Vec<Route>, came_by: Option<&Route>) -> Option<(Route, bool)> {
+    // A file in a mailbox or a channel lies before its reader; any other way in is not a way to a reader.
+    let is_place = |route: &Route| matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
+    if let Some(route) = routes.iter().find(|route| is_place(route) && came_by == Some(route)) {
+        return Some((route.clone(), true));
+    }
+    let route = routes.into_iter().filter(|r| came_by != Some(r)).min_by_key(Route::preference)?;
+    Some((route, false))
+}
+
+fn routes_of(agent: &AgentId, directory: &Directory) -> Vec<Route> {
+    match directory.agent(agent) {
+        Some(record) if !record.routes.is_empty() => record.routes.clone(),
+        _ if agent.realm.is_some() => vec![Route::Peer { agent: agent.clone() }],
+        _ => vec![Route::Mailbox { agent: agent.name.clone() }],
+    }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,315 @@
+use jiff::Timestamp;
+use serde_json::Map;
+
+use super::*;
+use crate::{AgentRecord, Door, JobId, Kind, MessageId, Name, NativeId, NodeId, Origin, TeamRecord};
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn agent(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+fn session(id: &str) -> Route {
+    Route::Session { session: id.into() }
+}
+
+fn worker(node: u32) -> Route {
+    Route::Worker(NodeId { job: JobId::parse("7").unwrap(), node })
+}
+
+fn mailbox(agent: &str) -> Route {
+    Route::Mailbox { agent: name(agent) }
+}
+
+fn channel(channel: &str) -> Route {
+    Route::Channel { channel: name(channel) }
+}
+
+fn peer(peer: &str) -> Route {
+    Route::Peer { agent: agent(peer) }
+}
+
+fn hub(hub: &str) -> Route {
+    Route::Hub { hub: name(hub) }
+}
+
+fn message(from: &str, to: &str, came_by: Option<Route>) -> Message {
+    let id = MessageId::from_parts(1, 1);
+    let native = NativeId { door: Door::Workspace, scope: String::new(), id: "1".into() };
+    Message {
+        id,
+        from: agent(from),
+        to: to.parse().unwrap(),
+        kind: Kind::delegate_task(),
+        body: "hello".into(),
+        in_reply_to: None,
+        thread: id,
+        sent_at: Timestamp::UNIX_EPOCH,
+        expires_at: None,
+        metadata: Map::new(),
+        origin: Origin { native, verified: true, route: came_by },
+        via: vec![],
+        signed: None,
+    }
+}
+
+fn put(directory: &mut Directory, id: &str, routes: Vec<Route>) {
+    directory.put_agent(AgentRecord {
+        id: agent(id),
+        role: None,
+        team: Some(name("backend")),
+        routes,
+        registered_at: Timestamp::UNIX_EPOCH,
+    });
+}
+
+/// A team of four, each with other routes.
+fn directory() -> Directory {
+    let mut directory = Directory::default();
+    let (id, title) = (name("backend"), "Backend".into());
+    directory.put_team(TeamRecord { id, title, composite: false, created_at: Timestamp::UNIX_EPOCH });
+    put(&mut directory, "claude", vec![mailbox("claude"), worker(0), session("s1"), channel("general")]);
+    put(&mut directory, "Codex", vec![mailbox("Codex"), channel("general"), worker(1)]);
+    put(&mut directory, "gemini", vec![]);
+    put(&mut directory, "alice@research", vec![peer("alice@research")]);
+    directory.put_alias(name("bard"), name("gemini"));
+    directory
+}
+
+fn sent(agent_id: &str, route: Route) -> Planned {
+    Planned { agent: agent(agent_id), route, in_place: false }
+}
+
+fn in_place(agent_id: &str, route: Route) -> Planned {
+    Planned { agent: agent(agent_id), route, in_place: true }
+}
+
+fn deliveries(message: &Message, directory: &Directory) -> Vec<Planned> {
+    plan(message, directory, false).unwrap().deliveries
+}
+
+#[test]
+fn the_most_direct_route_is_taken_session_then_worker_then_mailbox_the_network_last() {
+    let (hub, peer) = (hub("office"), peer("codex@research"));
+    let best_first = [session("s1"), worker(0), mailbox("codex"), channel("general"), hub, peer];
+    for (best, route) in best_first.iter().enumerate() {
+        for turn in 0..best_first.len() - best {
+            let mut routes = best_first[best..].to_vec();
+            routes.rotate_left(turn);
+            let mut directory = Directory::default();
+            put(&mut directory, "codex", routes.clone());
+            let planned = deliveries(&message("claude", "codex", None), &directory);
+            assert_eq!(planned, [sent("codex", route.clone())], "{routes:?}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_without_a_route_has_its_mailbox_under_its_own_spelling() {
+    let mut directory = directory();
+    put(&mut directory, "Reviewer", vec![]);
+    for (to, route) in [
+        ("gemini", "mailbox:gemini"),
+        ("BARD", "mailbox:gemini"),
+        ("reviewer", "mailbox:Reviewer"),
+        ("Human", "mailbox:human"),
+    ] {
+        let planned = deliveries(&message("claude", to, None), &directory);
+        assert_eq!(planned.iter().map(|p| p.route.to_string()).collect::<Vec<_>>(), [route], "{to}");
+    }
+}
+
+#[test]
+fn a_known_agent_of_another_realm_without_a_route_is_reached_as_a_peer_never_by_a_local_mailbox() {
+    let mut directory = Directory::default();
+    let team = TeamRecord {
+        id: name("backend"),
+        title: "Backend".into(),
+        composite: false,
+        created_at: Timestamp::UNIX_EPOCH,
+    };
+    directory.put_team(team);
+    put(&mut directory, "alice@research", vec![]);
+    put(&mut directory, "alice", vec![]); // a namesake of this hub
+    let (afar, here) = (sent("alice@research", peer("alice@research")), sent("alice", mailbox("alice")));
+    let table = [
+        ("alice@research", vec![afar.clone()]),
+        ("ALICE@Research", vec![afar.clone()]),
+        ("alice", vec![here.clone()]),
+        ("team:backend", vec![here, afar]),
+    ];
+    for (to, deliveries) in table {
+        for allow_unregistered in [false, true] {
+            let planned = plan(&message("claude", to, None), &directory, allow_unregistered);
+            assert_eq!(planned, Ok(Plan { deliveries: deliveries.clone() }), "{to}");
+        }
+    }
+}
+
+#[test]
+fn x1_each_member_of_a_group_gets_it_once_by_its_own_best_route() {
+    let alice = || sent("alice@research", peer("alice@research"));
+    let claude = || sent("claude", session("s1"));
+    let codex = || sent("Codex", worker(1));
+    let gemini = || sent("gemini", mailbox("gemini"));
+    let table = [
+        ("human", "team:backend", vec![alice(), claude(), codex(), gemini()]),
+        ("claude", "team:backend", vec![alice(), codex(), gemini()]),
+        ("gemini", "#general", vec![claude(), codex()]),
+        ("claude", "job:7", vec![codex()]),
+        ("claude", "all", vec![codex(), gemini(), sent("human", mailbox("human"))]),
+    ];
+    for (from, to, expected) in table {
+        assert_eq!(deliveries(&message(from, to, None), &directory()), expected, "{to} from {from}");
+    }
+}
+
+#[test]
+fn x2_the_way_in_is_never_the_way_out() {
+    let table = [
+        ("claude", session("s1"), vec![sent("claude", worker(0))]),
+        ("claude", session("s2"), vec![sent("claude", session("s1"))]),
+        ("codex", worker(1), vec![sent("Codex", mailbox("Codex"))]),
+        ("job:7/1", worker(1), vec![sent("Codex", mailbox("Codex"))]),
+        ("job:7", worker(1), vec![sent("claude", session("s1")), sent("Codex", mailbox("Codex"))]),
+    ];
+    for (to, came_by, expected) in table {
+        let message = message("human", to, Some(came_by));
+        assert_eq!(deliveries(&message, &directory()), expected, "{to}");
+    }
+}
+
+#[test]
+fn x2_whatever_the_address_and_the_way_in_nothing_is_sent_back_by_it() {
+    let ways_in = [
+        session("s1"),
+        worker(0),
+        worker(1),
+        mailbox("claude"),
+        mailbox("codex"),
+        mailbox("gemini"),
+        mailbox("human"),
+        channel("general"),
+        peer("alice@research"),
+    ];
+    let addresses =
+        ["claude", "codex", "bard", "human", "alice@research", "team:backend", "#general", "job:7", "all"];
+    for came_by in &ways_in {
+        for to in addresses {
+            let planned = match plan(&message("visitor", to, Some(came_by.clone())), &directory(), false) {
+                Ok(plan) => plan.deliveries,
+                Err(error) => {
+                    let alice = agent("alice@research");
+                    let no_other = (Address::from(alice.clone()), peer("alice@research"));
+                    assert_eq!((to.parse().unwrap(), came_by.clone()), no_other, "{error}");
+                    assert_eq!(error, ResolveError::NoRoute { agent: alice });
+                    continue;
+                }
+            };
+            for Planned { agent, route, in_place } in planned {
+                let back = route == *came_by;
+                let place = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
+                assert_eq!(in_place, back, "{to} by {came_by}: {agent} by {route}");
+                assert!(!back || place, "{to} by {came_by}: {agent}");
+            }
+        }
+    }
+}
+
+/// The team of four, and one with a single route.
+fn directory_with_loner(route: &Route) -> Directory {
+    let mut directory = directory();
+    put(&mut directory, "loner", vec![route.clone()]);
+    directory
+}
+
+#[test]
+fn x2_x8_who_has_no_way_but_the_way_in_is_an_error_alone_and_left_out_of_a_group() {
+    let others = vec![
+        sent("alice@research", peer("alice@research")),
+        sent("claude", session("s1")),
+        sent("Codex", worker(1)),
+        sent("gemini", mailbox("gemini")),
+    ];
+    for route in [session("s9"), worker(9), hub("office"), peer("loner@research")] {
+        let planned = |to, allow_unregistered| {
+            let message = message("visitor", to, Some(route.clone()));
+            plan(&message, &directory_with_loner(&route), allow_unregistered)
+        };
+        for allow_unregistered in [false, true] {
+            let no_route = Err(ResolveError::NoRoute { agent: agent("loner") });
+            assert_eq!(planned("Loner", allow_unregistered), no_route, "{route}");
+            let expected = Ok(Plan { deliveries: others.clone() });
+            assert_eq!(planned("team:backend", allow_unregistered), expected, "{route}");
+        }
+    }
+}
+
+#[test]
+fn x2_what_lies_in_the_mailbox_or_channel_it_came_in_by_is_in_place_and_sent_to_the_others() {
+    let general = || channel("general");
+    let alice = || sent("alice@research", peer("alice@research"));
+    let claude = || sent("claude", session("s1"));
+    let gemini = || sent("gemini", mailbox("gemini"));
+    let loner = || in_place("loner", general());
+    let readers = || vec![in_place("claude", general()), in_place("Codex", general()), loner()];
+    let table = [
+        ("codex", mailbox("CODEX"), vec![in_place("Codex", mailbox("Codex"))]),
+        ("bard", mailbox("gemini"), vec![in_place("gemini", mailbox("gemini"))]),
+        ("human", mailbox("human"), vec![in_place("human", mailbox("human"))]),
+        ("claude", mailbox("codex"), vec![claude()]), // another's mailbox
+        (
+            "team:backend",
+            mailbox("codex"),
+            vec![alice(), claude(), in_place("Codex", mailbox("Codex")), gemini(), sent("loner", general())],
+        ),
+        ("loner", general(), vec![loner()]),
+        ("claude", channel("General"), vec![in_place("claude", general())]),
+        ("gemini", general(), vec![gemini()]), // no reader of the channel
+        ("#general", channel("General"), readers()),
+        ("#general", channel("random"), vec![claude(), sent("Codex", worker(1)), sent("loner", general())]),
+        (
+            "team:backend",
+            general(),
+            vec![alice(), in_place("claude", general()), in_place("Codex", general()), gemini(), loner()],
+        ),
+    ];
+    for (to, came_by, expected) in table {
+        let message = message("visitor", to, Some(came_by.clone()));
+        assert_eq!(deliveries(&message, &directory_with_loner(&general())), expected, "{to} by {came_by}");
+    }
+}
+
+#[test]
+fn x8_an_unregistered_agent_is_an_error_unless_its_mailbox_may_be_used() {
+    let stranger = message("claude", "Newcomer", None);
+    let unknown = plan(&stranger, &directory(), false).unwrap_err();
+    assert!(matches!(unknown, ResolveError::UnknownAgent { .. }), "{unknown:?}");
+
+    let expected = Plan { deliveries: vec![sent("Newcomer", mailbox("Newcomer"))] };
+    assert_eq!(plan(&stranger, &directory(), true), Ok(expected));
+
+    let dropped = message("claude", "newcomer", Some(mailbox("newcomer")));
+    let expected = Plan { deliveries: vec![in_place("newcomer", mailbox("newcomer"))] };
+    assert_eq!(plan(&dropped, &directory(), true), Ok(expected));
+}
+
+#[test]
+fn x8_only_agents_of_this_hub_may_be_unregistered() {
+    for to in ["bob@research", "team:nobody", "#nobody", "job:9", "job:7/9"] {
+        let message = message("claude", to, None);
+        let expected = resolve(&message.to, &message.from, &directory()).unwrap_err();
+        assert_eq!(plan(&message, &directory(), true), Err(expected), "{to}");
+    }
+}
+
+#[test]
+fn a_known_agent_keeps_its_routes_where_unregistered_ones_are_allowed() {
+    for (to, expected) in [("CODEX", sent("Codex", worker(1))), ("bard", sent("gemini", mailbox("gemini")))] {
+        let planned = plan(&message("claude", to, None), &directory(), true);
+        assert_eq!(planned, Ok(Plan { deliveries: vec![expected] }), "{to}");
+    }
+}

@@ -1,0 +1,22 @@
+use super::*;
+
+#[test]
+fn c12_silence_makes_stale_then_offline() {
+    let start = Timestamp::from_second(1_763_000_000).unwrap();
+    let beat = Heartbeat { agent: AgentId::human(), at: start, status: "working".into(), message: None };
+    let table = [
+        (-3600, Awareness::Awake),
+        (0, Awareness::Awake),
+        (299, Awareness::Awake),
+        (300, Awareness::Stale),
+        (1199, Awareness::Stale),
+        (1200, Awareness::Offline),
+    ];
+    for (seconds, expected) in table {
+        let now = start + SignedDuration::from_secs(seconds);
+        let presence = Presence::derive(AgentId::human(), Some(&beat), now, PresenceTimeouts::default());
+        assert_eq!(presence.awareness, expected, "after {seconds} s");
+    }
+    let never = Presence::derive(AgentId::human(), None, start, PresenceTimeouts::default());
+    assert_eq!((never.awareness, never.since), (Awareness::Offline, None));
+}

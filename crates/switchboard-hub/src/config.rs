@@ -1,0 +1,46 @@
+//! What can be set about the hub.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use switchboard_core::{LoopLimits, PresenceTimeouts, RetryPolicy};
+
+use crate::clock::Clock;
+
+/// The hub's settings, resolved.
+#[derive(Debug, Clone)]
+pub struct HubConfig {
+    /// The folder that holds `hub.db`.
+    pub folder: PathBuf,
+    /// Most bytes in a message's body.
+    pub body_limit: usize,
+    /// Most bytes in a message's metadata, as JSON.
+    pub metadata_limit: usize,
+    /// Where reply chains between agents are stopped.
+    pub loops: LoopLimits,
+    /// How delivery attempts are spaced.
+    pub retry: RetryPolicy,
+    /// When a silent agent counts as stale and as offline.
+    pub presence: PresenceTimeouts,
+    /// How long a door has for one delivery before another process may take it over.
+    pub lease: Duration,
+    /// Where the time comes from.
+    pub clock: Clock,
+}
+
+impl HubConfig {
+    /// The defaults, with the database in `folder`.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            body_limit: 1 << 20,
+            metadata_limit: 256 << 10,
+            loops: LoopLimits::default(),
+            retry: RetryPolicy::default(),
+            presence: PresenceTimeouts::default(),
+            // A mailbox takes milliseconds and a slow peer has 30 s; a dead process is noticed at once anyway.
+            lease: Duration::from_mins(1),
+            clock: Clock::system(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The directory on disk: agents, aliases, teams.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use switchboard_core::{AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, nearest};
+
+use crate::clock::from_micros;
+use crate::error::HubError;
+use crate::events::HubEvent;
+use crate::store::rows;
+use crate::store::writer::Work;
+
+/// The name the hub itself writes under, in notices to the person.
+pub const HUB_NAME: &str = "switchboard";
+
+/// An agent to be registered. Registering a known agent again changes only what is given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    /// Its name.
+    pub name: Name,
+    /// What it is there for.
+    pub role: Option<String>,
+    /// The team it belongs to; the team is made where it does not exist.
+    pub team: Option<Name>,
+    /// Ways to reach it, added to those already known.
+    pub routes: Vec<Route>,
+}
+
+impl Registration {
+    /// An agent reached through its mailbox, with nothing more said about it.
+    pub fn mailbox(name: Name) -> Self {
+        let routes = vec![Route::Mailbox { agent: name.clone() }];
+        Self { name, role: None, team: None, routes }
+    }
+}
+
+/// Rises with every change, so that each process knows when to read the directory again.
+pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
+    db.prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'directory'")?
+        .query_row([], |row| row.get(0))
+        .optional()
+        .map(|version| version.unwrap_or(0))
+}
+
+/// The whole directory. A row that cannot be read is left out and reported; its neighbours stay.
+pub(crate) fn load(db: &Connection) -> rusqlite::Result<Directory> {
+    let mut directory = Directory::default();
+    let mut agents = db.prepare("SELECT name, role, team, routes, registered_at FROM agents")?;
+    let mut rows = agents.query([])?;
+    while let Some(row) = rows.next()? {
+        match agent(row) {
+            Some(record) => directory.put_agent(record),
+            None => tracing::warn!("a damaged agent record was left out"),
+        }
+    }
+    let mut aliases = db.prepare("SELECT alias, agent FROM aliases")?;
+    let mut rows = aliases.query([])?;
+    while let Some(row) = rows.next()? {
+        if let (Some(alias), Some(agent)) = (name(row, 0), name(row, 1)) {
+            directory.put_alias(alias, agent);
+        }
+    }
+    let mut teams = db.prepare("SELECT id, title, composite, created_at FROM teams")?;
+    let mut rows = teams.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(record) = team(row) {
+            directory.put_team(record);
+        }
+    }
+    Ok(directory)
+}
+
+fn name(row: &Row<'_>, column: usize) -> Option<Name> {
+    Name::parse(&row.get::<_, String>(column).ok()?).ok()
+}
+
+fn agent(row: &Row<'_>) -> Option<AgentRecord> {
+    Some(AgentRecord {
+        id: row.get::<_, String>(0).ok()?.parse().ok()?,
+        role: row.get(1).ok()?,
+        team: match row.get::<_, Option<String>>(2).ok()? {
+            Some(team) => Some(Name::parse(&team).ok()?),
+            None => None,
+        },
+        routes: serde_json::from_str(&row.get::<_, String>(3).ok()?).ok()?,
+        registered_at: from_micros(row.get(4).ok()?),
+    })
+}
+
+fn team(row: &Row<'_>) -> Option<TeamRecord> {
+    Some(TeamRecord {
+        id: name(row, 0)?,
+        title: row.get(1).ok()?,
+        composite: row.get(2).ok()?,
+        created_at: from_micros(row.get(3).ok()?),
+    })
+}
+
+/// Adds an agent, or adds to what is known of it.
+pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentRecord, HubError> {
+    not_reserved(&new.name)?;
+    let directory = tx.directory.value.clone();
+    let known = directory.agent(&AgentId::local(new.name.clone()));
+    if let Some(team) = &new.team {
+        if directory.team(team).is_none() {
+            put_team(
+                tx,
+                &TeamRecord {
+                    id: team.clone(),
+                    title: team.to_string(),
+                    composite: false,
+                    created_at: tx.now,
+                },
+            )?;
+        }
+        has_room(&directory, team, &new.name)?;
+    }
+    let mut record = known.cloned().unwrap_or_else(|| AgentRecord {
+        id: AgentId::local(new.name.clone()),
+        role: None,
+        team: None,
+        routes: Vec::new(),
+        registered_at: tx.now,
+    });
+    record.role = new.role.or(record.role);
+    record.team = new.team.or(record.team);
+    for route in new.routes {
+        let route = match route {
+            Route::Mailbox { .. } => Route::Mailbox { agent: record.id.name.clone() },
+            other => other,
+        };
+        if !record.routes.contains(&route) {
+            record.routes.push(route);
+        }
+    }
+    if known != Some(&record) {
+        put_agent(tx, &record)?;
+        changed(tx)?;
+    }
+    Ok(record)
+}
+
+/// Removes an agent, its other names and its membership. Its mail stays.
+pub(crate) fn deregister(tx: &mut Work<'_>, name: &Name) -> Result<bool, HubError> {
+    let Some(record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() else {
+        return Ok(false);
+    };
+    let name = record.id.to_string();
+    tx.db.execute("DELETE FROM agents WHERE name = ?1", [&name])?;
+    tx.db.execute("DELETE FROM aliases WHERE agent = ?1", [&name])?;
+    changed(tx)?;
+    Ok(true)
+}
+
+/// Takes away one way to reach an agent, for instance a session that ended.
+pub(crate) fn remove_route(tx: &mut Work<'_>, name: &Name, route: &Route) -> Result<(), HubError> {
+    if let Some(mut record) = tx.directory.value.agent(&AgentId::local(name.clone())).cloned() {
+        record.routes.retain(|known| known != route);
+        put_agent(tx, &record)?;
+        changed(tx)?;
+    }
+    Ok(())
+}
+
+/// Gives an agent another name. The old one goes on leading to it, and its waiting mail goes along.
+pub(crate) fn rename(tx: &mut Work<'_>, from: &Name, to: &Name) -> Result<AgentRecord, HubError> {
+    not_reserved(to)?;
+    let directory = tx.directory.value.clone();
+    let known = known_agent(&directory, from)?;
+    let (old, new) = (known.id.name.clone(), AgentId::local(to.clone()));
+    if directory.agent(&new).is_some_and(|other| other.id != known.id) {
+        return Err(HubError::NameTaken { name: to.clone() });
+    }
+    let mut record = known.clone();
+    record.id = new;
+    for route in &mut record.routes {
+        if let Route::Mailbox { agent } = route {
+            *agent = to.clone();
+        }
+    }
+    tx.db.execute("DELETE FROM agents WHERE name = ?1", [old.as_str()])?;
+    tx.db.execute("DELETE FROM aliases WHERE alias = ?1", [to.as_str()])?;
+    tx.db.execute("UPDATE aliases SET agent = ?2 WHERE agent = ?1", [old.as_str(), to.as_str()])?;
+    if old != *to {
+        tx.db.execute(
+            "INSERT OR REPLACE INTO aliases (alias, agent) VALUES (?1, ?2)",
+            [old.as_str(), to.as_str()],
+        )?;
+    }
+    let mailbox = rows::json(&Route::Mailbox { agent: to.clone() });
+    let old_mailbox = rows::json(&Route::Mailbox { agent: old.clone() });
+    tx.db.execute(
+        "UPDATE deliveries SET agent = ?2, route = CASE route WHEN ?3 THEN ?4 ELSE route END WHERE agent = ?1",
+        [old.as_str(), to.as_str(), &old_mailbox, &mailbox],
+    )?;
+    put_agent(tx, &record)?;
+    changed(tx)?;
+    Ok(record)
+}
+
+/// Makes a team, or changes its title.
+pub(crate) fn create_team(
+    tx: &mut Work<'_>,
+    id: Name,
+    title: Option<String>,
+    composite: bool,
+) -> Result<TeamRecord, HubError> {
+    let known = tx.directory.value.team(&id).cloned();
+    let record = TeamRecord {
+        title: title.or_else(|| known.as_ref().map(|t| t.title.clone())).unwrap_or_else(|| id.to_string()),
+        composite,
+        created_at: known.as_ref().map_or(tx.now, |t| t.created_at),
+        id: known.map_or(id, |t| t.id),
+    };
+    put_team(tx, &record)?;
+    changed(tx)?;
+    Ok(record)
+}
+
+/// Puts an agent into a team, or out of any.
+pub(crate) fn assign(tx: &mut Work<'_>, agent: &Name, team: Option<&Name>) -> Result<AgentRecord, HubError> {
+    let directory = tx.directory.value.clone();
+    let mut record = known_agent(&directory, agent)?.clone();
+    record.team = match team {
+        None => None,
+        Some(team) => {
+            let Some(team) = directory.team(team) else {
+                let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
+                return Err(ResolveError::UnknownTeam { team: team.clone(), near }.into());
+            };
+            has_room(&directory, &team.id, &record.id.name)?;
+            Some(team.id.clone())
+        }
+    };
+    put_agent(tx, &record)?;
+    changed(tx)?;
+    Ok(record)
+}
+
+fn known_agent<'d>(directory: &'d Directory, name: &Name) -> Result<&'d AgentRecord, HubError> {
+    let id = AgentId::local(name.clone());
+    directory.agent(&id).ok_or_else(|| {
+        let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
+        let near = nearest(name.as_str(), known.iter().map(String::as_str));
+        ResolveError::UnknownAgent { agent: id, near, known }.into()
+    })
+}
+
+fn not_reserved(name: &Name) -> Result<(), HubError> {
+    if name.is_human() {
+        return Err(HubError::ReservedName { name: name.clone(), keeper: "the person" });
+    }
+    if name.as_str().eq_ignore_ascii_case(HUB_NAME) {
+        return Err(HubError::ReservedName { name: name.clone(), keeper: "the hub" });
+    }
+    Ok(())
+}
+
+/// A composite team is one agent that plays the whole team: it takes no second member.
+fn has_room(directory: &Directory, team: &Name, newcomer: &Name) -> Result<(), HubError> {
+    if !directory.team(team).is_some_and(|team| team.composite) {
+        return Ok(());
+    }
+    match directory.members(team).find(|member| &member.id.name != newcomer) {
+        Some(member) => Err(HubError::CompositeTeam { team: team.clone(), member: member.id.name.clone() }),
+        None => Ok(()),
+    }
+}
+
+fn put_agent(tx: &Work<'_>, record: &AgentRecord) -> Result<(), HubError> {
+    let team = record.team.as_ref().map(Name::as_str);
+    tx.db.execute(
+        "INSERT OR REPLACE INTO agents (name, role, team, routes, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![
+            record.id.to_string(),
+            record.role,
+            team,
+            rows::json(&record.routes),
+            record.registered_at.as_microsecond()
+        ],
+    )?;
+    Ok(())
+}
+
+fn put_team(tx: &Work<'_>, record: &TeamRecord) -> Result<(), HubError> {
+    let created: Timestamp = record.created_at;
+    tx.db.execute(
+        "INSERT OR REPLACE INTO teams (id, title, composite, created_at) VALUES (?1, ?2, ?3, ?4)",
+        params![record.id.as_str(), record.title, record.composite, created.as_microsecond()],
+    )?;
+    Ok(())
+}
+
+fn changed(tx: &mut Work<'_>) -> Result<(), HubError> {
+    let next = version(tx.db)? + 1;
+    tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', ?1)", [next.to_string()])?;
+    tx.directory.refresh(tx.db)?;
+    tx.after.events.push(HubEvent::Directory);
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! What can go wrong in the hub.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use switchboard_core::{AgentId, MessageId, Name, ResolveError};
+
+use crate::files::FileError;
+
+/// Why the hub did not do what was asked. Nothing was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// The address leads to nobody.
+    #[error(transparent)]
+    Unresolved(#[from] ResolveError),
+    /// The same native id came before with other content; the first stays.
+    #[error("the id '{native_id}' was already used for another message ({first})")]
+    Conflict {
+        /// The id as its protocol spells it.
+        native_id: String,
+        /// The message that came first.
+        first: MessageId,
+    },
+    /// The body is larger than allowed.
+    #[error("the body has {size} bytes and the limit is {limit}")]
+    BodyTooLarge {
+        /// Bytes given.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The metadata is larger than allowed.
+    #[error("the metadata has {size} bytes and the limit is {limit}")]
+    MetadataTooLarge {
+        /// Bytes given.
+        size: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// There is no such message.
+    #[error("no message has the id '{id}'")]
+    UnknownMessage {
+        /// The id as given.
+        id: String,
+    },
+    /// The message is not for that agent.
+    #[error("message {id} is not for {agent}")]
+    NotTheRecipient {
+        /// The message.
+        id: MessageId,
+        /// Who asked.
+        agent: AgentId,
+    },
+    /// The name stands for the person or for the hub itself and cannot be registered.
+    #[error("'{name}' is kept for {keeper} and cannot be registered")]
+    ReservedName {
+        /// The name.
+        name: Name,
+        /// Whom it is kept for.
+        keeper: &'static str,
+    },
+    /// The name is in use.
+    #[error("the name '{name}' is already in use")]
+    NameTaken {
+        /// The name.
+        name: Name,
+    },
+    /// The team takes no further member.
+    #[error("'{team}' is a composite team, played by {member} alone")]
+    CompositeTeam {
+        /// The team.
+        team: Name,
+        /// Its one member.
+        member: Name,
+    },
+    /// The reader's cursor points before what retention has removed.
+    #[error("the cursor {cursor} is older than what is kept; the oldest kept is {oldest}")]
+    CursorExpired {
+        /// The cursor as given.
+        cursor: i64,
+        /// The first number that can still be read.
+        oldest: i64,
+    },
+    /// The store was written by a newer Switchboard.
+    #[error("{path} has schema {found} and this switchboard knows up to {known}")]
+    NewerSchema {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The database cannot be read, and another process has it open, so it cannot be moved aside.
+    #[error("{path} is damaged and another process has it open")]
+    DamagedInUse {
+        /// The database.
+        path: PathBuf,
+    },
+    /// A row of the journal does not match its checksum.
+    #[error("message {id} is damaged in the journal")]
+    DamagedMessage {
+        /// The message.
+        id: String,
+    },
+    /// The disk is full.
+    #[error("the disk is full: nothing was accepted")]
+    NoSpace {
+        /// What was being written.
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
+    /// The database said no.
+    #[error("the journal could not be read or written")]
+    Store {
+        /// What SQLite said.
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The hub is shutting down.
+    #[error("the hub is shutting down")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for HubError {
+    fn from(source: rusqlite::Error) -> Self {
+        Arc::new(source).into()
+    }
+}
+
+impl From<Arc<rusqlite::Error>> for HubError {
+    fn from(source: Arc<rusqlite::Error>) -> Self {
+        if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
+            Self::NoSpace { source }
+        } else {
+            Self::Store { source }
+        }
+    }
+}
+
+impl HubError {
+    /// Whether the database itself is damaged, rather than the request or the disk.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Store { source } if is_damage(source))
+    }
+
+    /// Whether the same request may succeed a little later.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::NoSpace { .. } | Self::Closed | Self::DamagedInUse { .. } => true,
+            Self::Store { source } => matches!(
+                source.sqlite_error_code(),
+                Some(
+                    rusqlite::ErrorCode::DatabaseBusy
+                        | rusqlite::ErrorCode::DatabaseLocked
+                        | rusqlite::ErrorCode::SystemIoFailure
+                )
+            ),
+            _ => false,
+        }
+    }
+}
+
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
+    )
+}

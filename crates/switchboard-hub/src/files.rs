@@ -1,0 +1,599 @@
+//! The one place where files are written, moved and read.
+//!
+//! Others may change the same directories at any time: people, agents, other machines. So a file
+//! appears whole or not at all, nothing that is there is replaced unless that is asked for, no
+//! symbolic link is followed, and no pipe or device is waited on. Everything is built on calls that
+//! also hold on NFS.
+
+use std::fs::{File, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::{owner, platform};
+
+/// How a name begins while its file is still being written.
+const TEMP_PREFIX: &str = ".tmp-";
+
+/// The age at which a temporary file is given up, whoever made it: no write takes an hour.
+const TEMP_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
+
+/// How directories are opened: never through a symbolic link, and not for programs we start.
+pub(crate) const DIR_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A directory held open.
+///
+/// Every file in it is reached relative to this handle, never by a path that someone could swap.
+/// Files are named by a single name; what could be a path is refused. Clones share the handle.
+#[derive(Debug, Clone)]
+pub struct Dir {
+    handle: Arc<OwnedFd>,
+    /// Where the directory was found. Only for messages and for [`Dir::is_in_place`].
+    path: Arc<Path>,
+}
+
+/// Whether a write waits until the disk has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The file and its name survive a power failure once the call has returned.
+    Synced,
+    /// The system writes it when it likes. After a power failure the file may be missing or empty.
+    Later,
+}
+
+/// What became of [`Dir::create_new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// The file is there with the given content.
+    Created,
+    /// The name was taken, and what is there was left alone.
+    AlreadyThere,
+}
+
+/// What became of [`Dir::move_new`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// The file has its new name and only that.
+    Moved,
+    /// The new name was taken by another file, and both were left alone.
+    AlreadyThere,
+    /// There was no file to move, or someone else has moved it meanwhile.
+    SourceMissing,
+}
+
+/// A file's content with the stamp that the file had before it was read.
+///
+/// A file that changes during or after the reading shows another stamp.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// What the file holds.
+    pub bytes: Vec<u8>,
+    /// Which file it was.
+    pub stamp: FileStamp,
+}
+
+/// What tells one state of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileStamp {
+    /// The file's number in its file system.
+    pub inode: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// When its content last changed, in nanoseconds since 1970.
+    pub mtime_ns: i128,
+    /// The user that it belongs to.
+    pub uid: u32,
+    /// Whether it is a regular file, rather than a directory, link, pipe, socket or device.
+    pub is_regular: bool,
+}
+
+/// What tells one state of a directory from another without listing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DirStamp {
+    /// The directory's number in its file system.
+    pub inode: u64,
+    /// When a name in it last changed, in nanoseconds since 1970.
+    pub mtime_ns: i128,
+    /// When it or its attributes last changed, in nanoseconds since 1970; nobody can set this back.
+    pub ctime_ns: i128,
+}
+
+/// Why a file or directory could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The name is empty, a path, or one that every directory has.
+    #[error("`{}` is not a file name", .name.escape_debug())]
+    BadName {
+        /// The name as given.
+        name: String,
+    },
+    /// Something else is where a directory should be.
+    #[error("{} is not a directory but a {found}", .path.display())]
+    NotADirectory {
+        /// Where it is.
+        path: PathBuf,
+        /// What is there instead.
+        found: &'static str,
+    },
+    /// Something else is where a regular file should be.
+    #[error("{} is not a file but a {found}", .path.display())]
+    NotAFile {
+        /// Where it is.
+        path: PathBuf,
+        /// What is there instead.
+        found: &'static str,
+    },
+    /// The file holds more than the reader wants.
+    #[error("{} has {size} bytes, more than the {limit} allowed", .path.display())]
+    TooLarge {
+        /// Where it is.
+        path: PathBuf,
+        /// Its size, as far as it was seen.
+        size: u64,
+        /// What the reader allows.
+        limit: u64,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {}", .path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl FileError {
+    /// Whether the disk, or the user's share of it, is full: the same call can succeed later.
+    pub fn is_no_space(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
+impl Dir {
+    /// Opens a directory by its path. Symbolic links in the path are resolved now and never again.
+    pub fn open_root(path: &Path) -> Result<Self, FileError> {
+        let failed = |source| FileError::Io { action: "open", path: path.to_owned(), source };
+        let path = path.canonicalize().map_err(failed)?;
+        match rustix::fs::open(&path, DIR_FLAGS, Mode::empty()) {
+            Ok(handle) => Ok(Self { handle: Arc::new(handle), path: path.into() }),
+            Err(error) => Err(match rustix::fs::lstat(&path) {
+                Ok(stat) if !kind(&stat).is_dir() => {
+                    FileError::NotADirectory { found: kind_name(kind(&stat)), path }
+                }
+                _ => FileError::Io { action: "open", path, source: error.into() },
+            }),
+        }
+    }
+
+    /// Whether its path still leads to this directory, rather than to nothing or to another one.
+    pub fn is_in_place(&self) -> bool {
+        match (rustix::fs::fstat(&self.handle), rustix::fs::lstat(&*self.path)) {
+            (Ok(held), Ok(found)) => is_same(&held, &found),
+            _ => false,
+        }
+    }
+
+    /// Where the directory was found.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a directory in this one; `None` when there is nothing of that name.
+    pub fn subdir(&self, name: &str) -> Result<Option<Self>, FileError> {
+        check_name(name)?;
+        match rustix::fs::openat(&self.handle, name, DIR_FLAGS, Mode::empty()) {
+            Ok(handle) => Ok(Some(Self { handle: Arc::new(handle), path: self.path.join(name).into() })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(match self.kind_of(name)? {
+                Some(found) if !found.is_dir() => self.not_a_directory(name, found),
+                _ => self.io("open", name)(error),
+            }),
+        }
+    }
+
+    /// Opens a directory in this one, and makes it first, for its owner alone, when it is missing.
+    pub fn make_subdir(&self, name: &str) -> Result<Self, FileError> {
+        check_name(name)?;
+        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(self.io("make", name)(error)),
+        }
+        self.subdir(name)?.ok_or_else(|| self.io("open", name)(Errno::NOENT))
+    }
+
+    /// The names of everything in the directory, sorted, files in the making included.
+    ///
+    /// Names that are not UTF-8 are left out, since no file of ours has one.
+    pub fn names(&self) -> Result<Vec<String>, FileError> {
+        let failed = |error: Errno| self.io_here("list")(error);
+        let mut names = Vec::new();
+        let mut unreadable = 0_usize;
+        for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
+            match entry.map_err(failed)?.file_name().to_str() {
+                Ok("." | "..") => {}
+                Ok(name) => names.push(name.to_owned()),
+                Err(_) => unreadable += 1,
+            }
+        }
+        if unreadable > 0 {
+            tracing::warn!(dir = %self.path.display(), unreadable, "skipped names that are not UTF-8");
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// What tells whether the directory has changed since the last look.
+    pub fn stamp(&self) -> Result<DirStamp, FileError> {
+        let stat = rustix::fs::fstat(&self.handle).map_err(self.io_here("examine"))?;
+        Ok(DirStamp::of(&stat))
+    }
+
+    /// What tells whether a file has changed; `None` when there is nothing of that name.
+    ///
+    /// A symbolic link is not followed: the stamp is the link's own.
+    pub fn stat(&self, name: &str) -> Result<Option<FileStamp>, FileError> {
+        check_name(name)?;
+        Ok(self.raw_stat(name)?.as_ref().map(FileStamp::of))
+    }
+
+    /// The stamp of a directory in this one, which need not be readable; `None` when it is missing.
+    pub(crate) fn subdir_stamp(&self, name: &str) -> Result<Option<DirStamp>, FileError> {
+        check_name(name)?;
+        match self.raw_stat(name)? {
+            Some(stat) if kind(&stat).is_dir() => Ok(Some(DirStamp::of(&stat))),
+            Some(stat) => Err(self.not_a_directory(name, kind(&stat))),
+            None => Ok(None),
+        }
+    }
+
+    /// Reads a regular file of at most `limit` bytes; `None` when there is nothing of that name.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Option<Contents>, FileError> {
+        check_name(name)?;
+        // Without O_NONBLOCK, opening a FIFO would wait for someone who writes to it.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
+            Ok(handle) => File::from(handle),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => {
+                return Err(match self.kind_of(name)? {
+                    Some(found) if !found.is_file() => self.not_a_file(name, found),
+                    _ => self.io("open", name)(error),
+                });
+            }
+        };
+        let stat = rustix::fs::fstat(&file).map_err(self.io("examine", name))?;
+        if !kind(&stat).is_file() {
+            return Err(self.not_a_file(name, kind(&stat)));
+        }
+        let too_large = |size| FileError::TooLarge { path: self.path.join(name), size, limit };
+        let stamp = FileStamp::of(&stat);
+        if stamp.len > limit {
+            return Err(too_large(stamp.len));
+        }
+        // The file may grow while it is read: one byte more than allowed is enough to know.
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(self.io("read", name))?;
+        match bytes.len() as u64 {
+            size if size > limit => Err(too_large(size)),
+            _ => Ok(Some(Contents { bytes, stamp })),
+        }
+    }
+
+    /// Opens a file of our own to be locked or written in place, and makes it when it is missing.
+    ///
+    /// What is written there must not end up elsewhere: a link of either kind, or a device, is refused.
+    pub(crate) fn open_own(&self, name: &str) -> Result<File, FileError> {
+        check_name(name)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(handle) => File::from(handle),
+            Err(error) => {
+                return Err(match self.kind_of(name)? {
+                    Some(found) if !found.is_file() => self.not_a_file(name, found),
+                    _ => self.io("open", name)(error),
+                });
+            }
+        };
+        let stat = rustix::fs::fstat(&file).map_err(self.io("examine", name))?;
+        match kind(&stat) {
+            FileType::RegularFile if stat.st_nlink == 1 => Ok(file),
+            FileType::RegularFile => {
+                Err(FileError::NotAFile { path: self.path.join(name), found: "hard link" })
+            }
+            found => Err(self.not_a_file(name, found)),
+        }
+    }
+
+    /// Writes a file that was not there before, readable by its owner alone.
+    pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
+        check_name(name)?;
+        let temp = Temp::write(self, bytes, durability)?;
+        match rustix::fs::linkat(&self.handle, &*temp.name, &self.handle, name, AtFlags::empty()) {
+            Ok(()) => {}
+            // On NFS the answer to a link that was made can get lost, and then the name is "taken" by
+            // our own file.
+            Err(_) if temp.has_name(name) => {}
+            Err(Errno::EXIST) => return Ok(Created::AlreadyThere),
+            Err(error) => return Err(self.io("create", name)(error)),
+        }
+        drop(temp);
+        self.sync(durability)?;
+        Ok(Created::Created)
+    }
+
+    /// Writes a file in place of what has that name, so that readers see the old or the new content.
+    ///
+    /// The file has exactly the permissions `mode`, and both it and its name are on disk on return.
+    pub fn replace(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+        self.replace_with(name, bytes, mode, Durability::Synced)
+    }
+
+    /// [`replace`](Self::replace) for files that need not survive a power failure.
+    pub(crate) fn replace_with(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        mode: u32,
+        durability: Durability,
+    ) -> Result<(), FileError> {
+        check_name(name)?;
+        let temp = Temp::write(self, bytes, Durability::Later)?;
+        temp.file.set_permissions(Permissions::from_mode(mode)).map_err(self.io("set the mode of", name))?;
+        temp.sync(durability)?;
+        rustix::fs::renameat(&self.handle, &*temp.name, &self.handle, name)
+            .map_err(self.io("replace", name))?;
+        temp.forget();
+        self.sync(durability)
+    }
+
+    /// Moves a regular file to a name that was not there before, on the same file system.
+    ///
+    /// Of all that move the same file, exactly one is told [`Moved::Moved`]. For a moment the file
+    /// has both names; when a move was interrupted there, the same move ends it. Nothing is synced: a
+    /// power failure can undo the move, but not lose the file on a file system that keeps the order
+    /// in which names changed.
+    pub fn move_new(&self, name: &str, to: &Self, to_name: &str) -> Result<Moved, FileError> {
+        check_name(name)?;
+        check_name(to_name)?;
+        let Some(source) = self.raw_stat(name)? else { return Ok(Moved::SourceMissing) };
+        if !kind(&source).is_file() {
+            return Err(self.not_a_file(name, kind(&source)));
+        }
+        let linked = rustix::fs::linkat(&self.handle, name, &to.handle, to_name, AtFlags::empty());
+        if let Err(error) = linked {
+            let (source, target) = (self.raw_stat(name)?, to.raw_stat(to_name)?);
+            match (source, target) {
+                (None, _) => return Ok(Moved::SourceMissing),
+                (Some(source), Some(target)) if is_same(&source, &target) => {
+                    // One file under one name: `name` is `to_name`, perhaps in other letter case.
+                    if source.st_nlink < 2 || (name == to_name && self.stamp()?.inode == to.stamp()?.inode) {
+                        return Ok(Moved::AlreadyThere);
+                    }
+                }
+                _ if error == Errno::EXIST => return Ok(Moved::AlreadyThere),
+                _ => return Err(to.io("create", to_name)(error)),
+            }
+        }
+        // Whoever takes the old name away has moved the file. The new name stays in any case: when
+        // someone else was faster, it may be the only one that the file has left.
+        Ok(if self.remove(name)? { Moved::Moved } else { Moved::SourceMissing })
+    }
+
+    /// Removes a file; `false` when there is nothing of that name.
+    pub fn remove(&self, name: &str) -> Result<bool, FileError> {
+        check_name(name)?;
+        match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(self.io("remove", name)(error)),
+        }
+    }
+
+    /// Removes the unfinished files of writers that were killed, and says how many there were.
+    ///
+    /// A writer of this host is known to be gone when its process is; of others only the age tells.
+    pub fn clear_stale_temps(&self, now: Timestamp) -> Result<usize, FileError> {
+        let oldest = (now.as_nanosecond()).saturating_sub(TEMP_LIFETIME.as_nanos());
+        let mut cleared = 0;
+        for name in self.names()?.iter().filter(|name| is_temp(name)) {
+            let Some(stamp) = self.stat(name)? else { continue };
+            if stamp.is_regular && (stamp.mtime_ns < oldest || writer_is_gone(name)) && self.remove(name)? {
+                cleared += 1;
+            }
+        }
+        Ok(cleared)
+    }
+
+    /// The handle itself, for the calls of this crate that are not about files.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+
+    /// Makes the error of a failed call on a file in this directory.
+    pub(crate) fn io<E: Into<io::Error>>(&self, action: &'static str, name: &str) -> impl Fn(E) -> FileError {
+        move |error| FileError::Io { action, path: self.path.join(name), source: error.into() }
+    }
+
+    fn io_here(&self, action: &'static str) -> impl Fn(Errno) -> FileError {
+        move |error| FileError::Io { action, path: self.path.to_path_buf(), source: error.into() }
+    }
+
+    fn not_a_directory(&self, name: &str, found: FileType) -> FileError {
+        FileError::NotADirectory { path: self.path.join(name), found: kind_name(found) }
+    }
+
+    fn not_a_file(&self, name: &str, found: FileType) -> FileError {
+        FileError::NotAFile { path: self.path.join(name), found: kind_name(found) }
+    }
+
+    fn raw_stat(&self, name: &str) -> Result<Option<Stat>, FileError> {
+        match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.io("examine", name)(error)),
+        }
+    }
+
+    fn kind_of(&self, name: &str) -> Result<Option<FileType>, FileError> {
+        Ok(self.raw_stat(name)?.as_ref().map(kind))
+    }
+
+    fn sync(&self, durability: Durability) -> Result<(), FileError> {
+        if durability == Durability::Later {
+            return Ok(());
+        }
+        match rustix::fs::fsync(&self.handle) {
+            // Some file systems cannot sync a directory, and keep its names without being asked.
+            Ok(()) | Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(self.io_here("sync")(error)),
+        }
+    }
+}
+
+impl FileStamp {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            len: u64::try_from(stat.st_size).unwrap_or_default(),
+            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            uid: stat.st_uid,
+            is_regular: kind(stat).is_file(),
+        }
+    }
+}
+
+impl DirStamp {
+    fn of(stat: &Stat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+            ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// Whether a name is that of a file in the making, which nobody but its writer should look at.
+pub fn is_temp(name: &str) -> bool {
+    name.starts_with(TEMP_PREFIX)
+}
+
+/// Refuses what is not the name of one entry in a directory.
+pub(crate) fn check_name(name: &str) -> Result<(), FileError> {
+    match name {
+        "" | "." | ".." => Err(FileError::BadName { name: name.to_owned() }),
+        _ if name.contains(['/', '\0']) => Err(FileError::BadName { name: name.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+/// A file in the making, which disappears with this value.
+struct Temp<'dir> {
+    dir: &'dir Dir,
+    name: String,
+    file: File,
+    is_renamed: bool,
+}
+
+impl<'dir> Temp<'dir> {
+    fn write(dir: &'dir Dir, bytes: &[u8], durability: Durability) -> Result<Self, FileError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let name = temp_name();
+        // 64 random bits under our own pid: a name that is taken is an error, not a case to handle.
+        let handle = rustix::fs::openat(&dir.handle, &*name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(dir.io("create", &name))?;
+        let mut temp = Self { dir, name, file: File::from(handle), is_renamed: false };
+        temp.file.write_all(bytes).map_err(dir.io("write", &temp.name))?;
+        temp.sync(durability)?;
+        Ok(temp)
+    }
+
+    fn sync(&self, durability: Durability) -> Result<(), FileError> {
+        match durability {
+            Durability::Synced => self.file.sync_all().map_err(self.dir.io("sync", &self.name)),
+            Durability::Later => Ok(()),
+        }
+    }
+
+    /// Whether `name` leads to this very file.
+    fn has_name(&self, name: &str) -> bool {
+        match (rustix::fs::fstat(&self.file), self.dir.raw_stat(name)) {
+            (Ok(ours), Ok(Some(found))) => is_same(&ours, &found),
+            _ => false,
+        }
+    }
+
+    /// Lets go of the file, which no longer has its temporary name.
+    fn forget(mut self) {
+        self.is_renamed = true;
+    }
+}
+
+impl Drop for Temp<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed now is cleared as stale later.
+        if !self.is_renamed {
+            let _ = rustix::fs::unlinkat(&self.dir.handle, &*self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// `.tmp-<pid>-<host>-<random>`: enough to tell later whether the writer still runs.
+fn temp_name() -> String {
+    let (pid, host, random) = (std::process::id(), host_mark(), fastrand::u64(..));
+    format!("{TEMP_PREFIX}{pid}-{host}-{random:016x}")
+}
+
+fn writer_is_gone(temp: &str) -> bool {
+    let mut parts = temp.trim_start_matches(TEMP_PREFIX).split('-');
+    let pid = parts.next().and_then(|pid| pid.parse().ok());
+    let is_from_here = parts.next().is_some_and(|host| host == host_mark());
+    is_from_here && pid.is_some_and(|pid| platform::process_started(pid).is_none())
+}
+
+/// A short stand-in for this host's name, which may hold anything.
+fn host_mark() -> String {
+    let mut hasher = DefaultHasher::new();
+    owner::this_host().hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    one.st_dev == other.st_dev && one.st_ino == other.st_ino
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "file",
+        FileType::Directory => "directory",
+        FileType::Symlink => "symbolic link",
+        FileType::Fifo => "FIFO",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        FileType::Unknown => "thing of unknown kind",
+    }
+}
+
+/// One number for a file time, whose parts differ in width between systems.
+fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {
+    seconds.into() * 1_000_000_000 + nanoseconds.into()
+}
+
+#[cfg(test)]
+#[path = "files_tests.rs"]
+mod tests;

@@ -1,0 +1,227 @@
+//! What is done to messages after they were delivered, and to the journal as a whole.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
+
+use crate::error::HubError;
+use crate::outbox::put_state;
+use crate::reads;
+use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
+use crate::store::writer::Work;
+
+/// What a look over the whole database found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Health {
+    /// What SQLite's own check complained about; empty when it did not.
+    pub complaints: Vec<String>,
+    /// Messages whose row does not match its checksum.
+    pub damaged: Vec<DamagedRow>,
+    /// Messages in the journal.
+    pub messages: u64,
+    /// Deliveries that wait for their door, per door.
+    pub pending: Vec<(Door, u64)>,
+}
+
+/// A message whose row does not match its checksum. Its neighbours are not affected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedRow {
+    /// Its place in the journal.
+    pub seq: i64,
+    /// Its id, as far as it can be read.
+    pub id: Option<MessageId>,
+    /// What its protocol calls it, as far as it can be read.
+    pub native: Option<NativeId>,
+    /// Who should get it.
+    pub agents: Vec<String>,
+}
+
+/// The delivery of a message to an agent.
+pub(crate) fn delivery_to(
+    db: &Connection,
+    id: MessageId,
+    agent: &AgentId,
+) -> Result<Option<Delivery>, HubError> {
+    let seq = db
+        .prepare_cached("SELECT seq FROM messages WHERE id = ?1")?
+        .query_row([id.as_bytes()], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let Some(seq) = seq else { return Err(HubError::UnknownMessage { id: id.to_string() }) };
+    Ok(reads::deliveries(db, seq, id)?.into_iter().find(|delivery| &delivery.agent == agent))
+}
+
+/// Moves an agent's deliveries on to `state`, those that have not got as far yet; returns them.
+pub(crate) fn advance(
+    tx: &mut Work<'_>,
+    agent: &AgentId,
+    ids: &[MessageId],
+    state: DeliveryState,
+    note: Option<String>,
+) -> Result<Vec<Delivery>, HubError> {
+    let mut moved = Vec::new();
+    for id in ids {
+        let Some(mut delivery) = delivery_to(tx.db, *id, agent)? else { continue };
+        let on = match state {
+            DeliveryState::Seen => delivery.state == DeliveryState::Delivered,
+            // Also straight from the queue: the reader may have found it before we heard so.
+            _ => !delivery.state.is_final(),
+        };
+        if on {
+            put_state(tx, &mut delivery, state, note.clone())?;
+            moved.push(delivery);
+        }
+    }
+    Ok(moved)
+}
+
+/// Ends earlier messages of the same kind, sender and recipient that are still waiting.
+pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
+    let Some(stored) = reads::message(tx.db, newer)? else { return Ok(Vec::new()) };
+    let mut older = Vec::new();
+    for delivery in reads::deliveries(tx.db, stored.seq, newer)? {
+        let mut statement = tx.db.prepare_cached(&format!(
+            "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
+             WHERE d.agent = ?1 AND d.id < ?2 AND d.state IN (2, 3) AND m.sender = ?3 AND m.kind = ?4"
+        ))?;
+        let mut rows = statement.query(params![
+            delivery.agent.to_string(),
+            stored.seq * SPREAD,
+            stored.message.from.to_string(),
+            stored.message.kind.as_str()
+        ])?;
+        while let Some(row) = rows.next()? {
+            older.push(rows::delivery(row, 1, MessageId::from_bytes(row.get(0)?))?);
+        }
+    }
+    for delivery in &mut older {
+        put_state(tx, delivery, DeliveryState::Expired, Some(format!("superseded by {newer}")))?;
+    }
+    Ok(older)
+}
+
+/// What a door noted under a topic, oldest first.
+pub(crate) fn notes(db: &Connection, door: Door, topic: &str) -> Result<Vec<(String, String)>, HubError> {
+    let mut statement =
+        db.prepare_cached("SELECT key, value FROM notes WHERE door = ?1 AND topic = ?2 ORDER BY at, key")?;
+    let rows = statement.query_map([door.as_str(), topic], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Writes, or forgets, a note.
+pub(crate) fn note(
+    tx: &mut Work<'_>,
+    door: Door,
+    topic: &str,
+    key: &str,
+    value: Option<&str>,
+) -> Result<(), HubError> {
+    match value {
+        Some(value) => tx
+            .db
+            .prepare_cached(
+                "INSERT OR REPLACE INTO notes (door, topic, key, value, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
+            .execute(params![door.as_str(), topic, key, value, tx.now.as_microsecond()])?,
+        None => tx
+            .db
+            .prepare_cached("DELETE FROM notes WHERE door = ?1 AND topic = ?2 AND key = ?3")?
+            .execute([door.as_str(), topic, key])?,
+    };
+    Ok(())
+}
+
+/// Removes messages accepted before `before` that everybody is done with.
+pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubError> {
+    let old: Vec<i64> = {
+        // The last row stays, so that its number is not given out again.
+        let mut statement = tx.db.prepare(&format!(
+            "SELECT seq FROM messages m WHERE accepted_at < ?1 AND seq < (SELECT max(seq) FROM messages) \
+             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} \
+             AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7))"
+        ))?;
+        let rows = statement.query_map([before.as_microsecond()], |row| row.get(0))?;
+        rows.collect::<rusqlite::Result<_>>()?
+    };
+    let Some(last) = old.iter().max().copied() else { return Ok(0) };
+    for seq in &old {
+        tx.db
+            .prepare_cached(
+                "INSERT INTO search (search, rowid, body) SELECT 'delete', seq, body FROM messages WHERE seq = ?1 \
+                 AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
+            )?
+            .execute([seq])?;
+        tx.db
+            .prepare_cached(
+                "DELETE FROM native_ids WHERE door = (SELECT door FROM messages WHERE seq = ?1) \
+             AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
+            )?
+            .execute([seq])?;
+        tx.db
+            .prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
+            .execute([seq * SPREAD, (seq + 1) * SPREAD])?;
+        tx.db.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([seq])?;
+    }
+    let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
+    tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('pruned', ?1)", [pruned.to_string()])?;
+    Ok(old.len())
+}
+
+/// Looks the whole database over.
+pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
+    let mut statement = db.prepare("PRAGMA integrity_check(20)")?;
+    let complaints = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let complaints: Vec<String> =
+        complaints.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
+    let mut damaged = Vec::new();
+    let mut messages = 0;
+    let mut statement = db.prepare(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m ORDER BY m.seq"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        messages += 1;
+        if Stored::read(row).is_ok() {
+            continue;
+        }
+        let seq: i64 = row.get(0)?;
+        let text = |column| row.get::<_, String>(column).ok();
+        let native =
+            || Some(NativeId { door: Door::from_name(&text(12)?)?, scope: text(13)?, id: text(14)? });
+        let mut agents = db.prepare_cached("SELECT agent FROM deliveries WHERE id >= ?1 AND id < ?2")?;
+        let agents = agents.query_map([seq * SPREAD, (seq + 1) * SPREAD], |row| row.get(0))?;
+        damaged.push(DamagedRow {
+            seq,
+            id: row.get(1).ok().map(MessageId::from_bytes),
+            native: native(),
+            agents: agents.collect::<rusqlite::Result<_>>()?,
+        });
+    }
+    let mut pending = Vec::new();
+    for door in Door::ALL {
+        let count: u64 = db.query_row(
+            "SELECT count(*) FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6)",
+            [door.as_str()],
+            |row| row.get(0),
+        )?;
+        if count > 0 {
+            pending.push((door, count));
+        }
+    }
+    Ok(Health { complaints, damaged, messages, pending })
+}
+
+/// Whether the doors have read back their files since the database was made.
+pub(crate) fn rebuilt(db: &Connection) -> Result<bool, HubError> {
+    Ok(db.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?)
+}
+
+pub(crate) fn set_rebuilt(tx: &mut Work<'_>) -> Result<(), HubError> {
+    tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('rebuilt', '1')", [])?;
+    Ok(())
+}
+
+/// The next journal numbers and ids after `last`, a bounded number of them.
+pub(crate) fn ids_after(db: &Connection, last: i64) -> Result<Vec<(i64, MessageId)>, HubError> {
+    let mut statement =
+        db.prepare_cached("SELECT seq, id FROM messages WHERE seq > ?1 ORDER BY seq LIMIT 1000")?;
+    let rows = statement.query_map([last], |row| Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?))))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,420 @@
+//! The outbox: persisted deliveries, leased to the door that works them off.
+//!
+//! queued → in flight (leased, fenced) → delivered, refused, expired, or failed until its retry is due.
+//! A lease that runs out, or whose owner is gone, makes its delivery due again; the fence keeps the
+//! late answer of the former owner from counting.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rusqlite::params;
+use switchboard_core::{
+    Delivery, DeliveryId, DeliveryState, Door, Message, MessageId, Outcome, Planned, after_attempt,
+};
+use tokio::sync::mpsc;
+
+use crate::error::HubError;
+use crate::events::HubEvent;
+use crate::owner::Owner;
+use crate::store::rows::{
+    self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored, state_number,
+};
+use crate::store::writer::{Work, Writer};
+
+/// Most deliveries handed to a door that it has not reported on. The others wait in the database.
+const IN_FLIGHT: usize = 256;
+
+/// The doors that are open in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Doors {
+    open: Arc<Mutex<HashMap<Door, mpsc::Sender<Handoff>>>>,
+    owner: Arc<str>,
+    /// The writer, for reports; set once it runs.
+    writer: Arc<std::sync::OnceLock<Writer>>,
+}
+
+/// The receiving end of one door's deliveries.
+#[derive(Debug)]
+pub struct Outbound {
+    queue: mpsc::Receiver<Handoff>,
+}
+
+/// One delivery, handed to its door. Dropped without a report it counts as "unreachable, retry".
+#[derive(Debug)]
+pub struct Handoff {
+    /// What is to be delivered.
+    pub message: Arc<Message>,
+    /// Its place in the journal.
+    pub seq: i64,
+    /// To whom and by which way.
+    pub delivery: Delivery,
+    claim: Option<Claim>,
+}
+
+/// The right to report on a delivery.
+#[derive(Debug)]
+struct Claim {
+    id: DeliveryId,
+    fence: i64,
+    writer: Writer,
+}
+
+/// A handoff that waits for its transaction to be on disk.
+pub(crate) struct Ready {
+    place: mpsc::OwnedPermit<Handoff>,
+    handoff: Handoff,
+}
+
+impl Doors {
+    pub(crate) fn new() -> Self {
+        Self { open: Arc::default(), owner: Owner::this_process().to_string().into(), writer: Arc::default() }
+    }
+
+    /// Lets reports reach the writer. The writer keeps the doors alive and the doors the writer, so
+    /// [`Doors::close`] has to be called for either to end.
+    pub(crate) fn attach(&self, writer: Writer) {
+        let _ = self.writer.set(writer);
+    }
+
+    /// Opens a door: from now on this process works off its deliveries.
+    pub(crate) fn open(&self, door: Door) -> Outbound {
+        let (sender, queue) = mpsc::channel(IN_FLIGHT);
+        self.open.lock().insert(door, sender);
+        Outbound { queue }
+    }
+
+    pub(crate) fn close(&self) {
+        self.open.lock().clear();
+    }
+
+    pub(crate) fn is_open(&self, door: Door) -> bool {
+        self.open.lock().get(&door).is_some_and(|sender| !sender.is_closed())
+    }
+
+    fn all_open(&self) -> Vec<Door> {
+        self.open.lock().keys().copied().collect()
+    }
+
+    /// A place in the door's queue, where it is open and has one.
+    fn place(&self, door: Door) -> Option<mpsc::OwnedPermit<Handoff>> {
+        let sender = self.open.lock().get(&door)?.clone();
+        sender.try_reserve_owned().ok()
+    }
+}
+
+impl Outbound {
+    /// The next deliveries, at least one and at most `most`; none once the hub shuts down.
+    pub async fn next(&mut self, most: usize) -> Vec<Handoff> {
+        let mut handoffs = Vec::new();
+        self.queue.recv_many(&mut handoffs, most).await;
+        handoffs
+    }
+}
+
+impl Handoff {
+    /// Says how the attempt ended; returns once that is on disk.
+    ///
+    /// The answer is the state that follows, or nothing where another process has taken the delivery
+    /// over in the meantime and this report no longer counts.
+    pub async fn report(mut self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
+        let Some(claim) = self.claim.take() else { return Ok(None) };
+        let Claim { id, fence, ref writer } = claim;
+        writer.write(move |tx| settle(tx, id, fence, &outcome)).await
+    }
+}
+
+impl Drop for Handoff {
+    fn drop(&mut self) {
+        if let Some(Claim { id, fence, writer }) = self.claim.take() {
+            let outcome = Outcome::Unreachable { reason: "the door did not report an outcome".into() };
+            writer.post(move |tx| settle(tx, id, fence, &outcome).map(|_| ()));
+        }
+    }
+}
+
+impl Ready {
+    pub(crate) fn send(self) {
+        self.place.send(self.handoff);
+    }
+}
+
+/// Writes one planned delivery, and hands it over where its door is open here and has a place.
+pub(crate) fn enqueue(
+    tx: &mut Work<'_>,
+    message: &Arc<Message>,
+    seq: i64,
+    number: usize,
+    planned: Planned,
+    decided: Option<(DeliveryState, String)>,
+) -> Result<Delivery, HubError> {
+    let id = DeliveryId(seq * SPREAD + i64::try_from(number).unwrap_or(SPREAD - 1));
+    let Planned { agent, route, in_place } = planned;
+    let door = route.door();
+    let place = if in_place || decided.is_some() { None } else { tx.doors.place(door) };
+    let (state, note) = match decided {
+        Some((state, note)) => (state, Some(note)),
+        None if in_place => (DeliveryState::Delivered, None),
+        None if place.is_some() => (DeliveryState::InFlight, None),
+        None => (DeliveryState::Queued, None),
+    };
+    let mut delivery = Delivery {
+        id,
+        message: message.id,
+        agent,
+        route,
+        state,
+        attempts: 0,
+        note,
+        milestones: <_>::default(),
+    };
+    let mut owner = None;
+    let mut due = tx.now;
+    delivery.milestones.queued = Some(tx.now);
+    match state {
+        DeliveryState::InFlight => {
+            delivery.attempts = 1;
+            delivery.milestones.in_flight = Some(tx.now);
+            due = lease_end(tx);
+            owner = Some(tx.doors.owner.clone());
+        }
+        DeliveryState::Delivered => delivery.milestones.delivered = Some(tx.now),
+        DeliveryState::Refused | DeliveryState::Expired => delivery.milestones.ended = Some(tx.now),
+        DeliveryState::Acknowledged => delivery.milestones.acknowledged = Some(tx.now),
+        DeliveryState::Seen => delivery.milestones.seen = Some(tx.now),
+        DeliveryState::Queued | DeliveryState::Failed { .. } => {}
+    }
+    let micros = |time: Option<Timestamp>| time.map(Timestamp::as_microsecond);
+    tx.db
+        .prepare_cached(
+            "INSERT INTO deliveries (id, agent, door, route, state, attempts, fence, due_at, expires_at, owner, \
+             note, queued_at, in_flight_at, delivered_at, seen_at, acknowledged_at, ended_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        )?
+        .execute(params![
+            id.0,
+            delivery.agent.to_string(),
+            door.as_str(),
+            rows::json(&delivery.route),
+            state_number(state),
+            delivery.attempts,
+            due.as_microsecond(),
+            micros(message.expires_at),
+            owner.as_deref(),
+            delivery.note,
+            tx.now.as_microsecond(),
+            micros(delivery.milestones.in_flight),
+            micros(delivery.milestones.delivered),
+            micros(delivery.milestones.seen),
+            micros(delivery.milestones.acknowledged),
+            micros(delivery.milestones.ended),
+        ])?;
+    if let Some(place) = place {
+        hand_over(tx, place, message.clone(), seq, delivery.clone(), 1);
+    }
+    Ok(delivery)
+}
+
+fn hand_over(
+    tx: &mut Work<'_>,
+    place: mpsc::OwnedPermit<Handoff>,
+    message: Arc<Message>,
+    seq: i64,
+    delivery: Delivery,
+    fence: i64,
+) {
+    let claim = tx.doors.writer.get().map(|writer| Claim { id: delivery.id, fence, writer: writer.clone() });
+    tx.after.handoffs.push(Ready { place, handoff: Handoff { message, seq, delivery, claim } });
+}
+
+fn lease_end(tx: &Work<'_>) -> Timestamp {
+    let lease = SignedDuration::try_from(tx.config.lease).unwrap_or(SignedDuration::from_mins(1));
+    tx.now.saturating_add(lease).unwrap_or(tx.now)
+}
+
+/// Hands over what is due for the doors that are open here, as far as they have places.
+pub(crate) fn claim_due(tx: &mut Work<'_>) -> rusqlite::Result<()> {
+    for door in tx.doors.all_open() {
+        while let Some(place) = tx.doors.place(door) {
+            let Some((message, seq, delivery, fence)) = claim_one(tx, door)? else { break };
+            hand_over(tx, place, message, seq, delivery, fence);
+        }
+    }
+    Ok(())
+}
+
+type Claimed = (Arc<Message>, i64, Delivery, i64);
+
+fn claim_one(tx: &mut Work<'_>, door: Door) -> rusqlite::Result<Option<Claimed>> {
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS}, d.fence FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
+         WHERE d.door = ?1 AND d.state IN (0, 1, 6) AND d.due_at <= ?2 ORDER BY d.due_at, d.id LIMIT 1"
+    );
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![door.as_str(), tx.now.as_microsecond()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let id: i64 = row.get(MESSAGE_WIDTH)?;
+    let fence = row.get::<_, i64>(MESSAGE_WIDTH + 13)? + 1;
+    let read = Stored::read(row)
+        .and_then(|stored| rows::delivery(row, MESSAGE_WIDTH, stored.message.id).map(|d| (stored, d)));
+    drop(rows);
+    drop(statement);
+    let (stored, mut delivery) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            // A damaged message stops at itself: it is set aside and its neighbours go on.
+            let note = format!("{error}; see `switchboard doctor`");
+            tx.db
+                .prepare_cached("UPDATE deliveries SET state = 5, note = ?2, ended_at = ?3 WHERE id = ?1")?
+                .execute(params![id, note, tx.now.as_microsecond()])?;
+            return claim_one(tx, door);
+        }
+    };
+    delivery.attempts += 1;
+    delivery.state = DeliveryState::InFlight;
+    delivery.milestones.in_flight.get_or_insert(tx.now);
+    let first = delivery.milestones.in_flight.map(Timestamp::as_microsecond);
+    tx.db
+        .prepare_cached(
+            "UPDATE deliveries SET state = 1, attempts = ?2, fence = ?3, due_at = ?4, owner = ?5, in_flight_at = ?6 \
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            delivery.attempts,
+            fence,
+            lease_end(tx).as_microsecond(),
+            &*tx.doors.owner,
+            first
+        ])?;
+    Ok(Some((Arc::new(stored.message), stored.seq, delivery, fence)))
+}
+
+/// Writes down how an attempt ended, unless somebody else holds the delivery by now.
+fn settle(
+    tx: &mut Work<'_>,
+    id: DeliveryId,
+    fence: i64,
+    outcome: &Outcome,
+) -> Result<Option<DeliveryState>, HubError> {
+    let found = read_delivery(tx, id, Some(fence))?;
+    let Some((message, accepted_at, expires_at, mut delivery)) = found else { return Ok(None) };
+    let jitter = fastrand::f64();
+    let state =
+        after_attempt(outcome, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
+    let note = match outcome {
+        Outcome::Delivered => None,
+        Outcome::Refused { reason } | Outcome::Unreachable { reason } => Some(reason.clone()),
+    };
+    delivery.message = message;
+    put_state(tx, &mut delivery, state, note)?;
+    Ok(Some(state))
+}
+
+/// Moves a delivery to a state, writes the time of it, and tells subscribers.
+pub(crate) fn put_state(
+    tx: &mut Work<'_>,
+    delivery: &mut Delivery,
+    state: DeliveryState,
+    note: Option<String>,
+) -> Result<(), HubError> {
+    let column = match state {
+        DeliveryState::Queued | DeliveryState::Failed { .. } => "queued_at = queued_at",
+        DeliveryState::InFlight => "in_flight_at = coalesce(in_flight_at, ?4)",
+        DeliveryState::Delivered => "delivered_at = coalesce(delivered_at, ?4)",
+        DeliveryState::Seen => "seen_at = coalesce(seen_at, ?4)",
+        DeliveryState::Acknowledged => "acknowledged_at = coalesce(acknowledged_at, ?4)",
+        DeliveryState::Refused | DeliveryState::Expired => "ended_at = coalesce(ended_at, ?4)",
+    };
+    let due = match state {
+        DeliveryState::Failed { retry_at } => retry_at,
+        _ => tx.now,
+    };
+    let sql = format!(
+        "UPDATE deliveries SET state = ?2, due_at = ?3, note = ?5, owner = NULL, {column} WHERE id = ?1"
+    );
+    tx.db.prepare_cached(&sql)?.execute(params![
+        delivery.id.0,
+        state_number(state),
+        due.as_microsecond(),
+        tx.now.as_microsecond(),
+        note
+    ])?;
+    delivery.state = state;
+    delivery.note = note;
+    let times = &mut delivery.milestones;
+    match state {
+        DeliveryState::Queued | DeliveryState::Failed { .. } => {}
+        DeliveryState::InFlight => drop(times.in_flight.get_or_insert(tx.now)),
+        DeliveryState::Delivered => drop(times.delivered.get_or_insert(tx.now)),
+        DeliveryState::Seen => drop(times.seen.get_or_insert(tx.now)),
+        DeliveryState::Acknowledged => drop(times.acknowledged.get_or_insert(tx.now)),
+        DeliveryState::Refused | DeliveryState::Expired => drop(times.ended.get_or_insert(tx.now)),
+    }
+    tx.after.events.push(HubEvent::Delivery(Box::new(delivery.clone())));
+    Ok(())
+}
+
+type Found = (MessageId, Timestamp, Option<Timestamp>, Delivery);
+
+/// A delivery with what is needed of its message; with a fence, only while that is in force.
+fn read_delivery(tx: &Work<'_>, id: DeliveryId, fence: Option<i64>) -> Result<Option<Found>, HubError> {
+    let sql = format!(
+        "SELECT m.id, m.accepted_at, m.expires_at, d.state, d.fence, {DELIVERY_COLUMNS} FROM deliveries d \
+         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.id = ?1"
+    );
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let mut rows = statement.query([id.0])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    if let Some(fence) = fence {
+        let (state, current): (i64, i64) = (row.get(3)?, row.get(4)?);
+        if current != fence || state != state_number(DeliveryState::InFlight) {
+            return Ok(None);
+        }
+    }
+    let message = MessageId::from_bytes(row.get(0)?);
+    let accepted = crate::clock::from_micros(row.get(1)?);
+    let expires = row.get::<_, Option<i64>>(2)?.map(crate::clock::from_micros);
+    Ok(Some((message, accepted, expires, rows::delivery(row, 5, message)?)))
+}
+
+/// Makes deliveries due at once whose owner is gone: a process that was killed holds no lease.
+pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
+    let owners: Vec<String> = {
+        let mut statement =
+            tx.db.prepare("SELECT DISTINCT owner FROM deliveries WHERE state = 1 AND owner IS NOT NULL")?;
+        let owners = statement.query_map([], |row| row.get(0))?;
+        owners.collect::<rusqlite::Result<_>>()?
+    };
+    for owner in owners {
+        let gone = owner.parse::<Owner>().map_or(true, |owner| owner.is_gone());
+        if gone {
+            tx.db.execute(
+                "UPDATE deliveries SET due_at = ?2 WHERE state = 1 AND owner = ?1",
+                params![owner, tx.now.as_microsecond()],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends deliveries whose message lost its use before it was taken. At most `most` at a time.
+pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>, HubError> {
+    let sql = format!(
+        "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
+         WHERE d.expires_at IS NOT NULL AND d.expires_at <= ?1 AND d.state IN (0, 1, 2, 3, 6) LIMIT ?2"
+    );
+    let mut expired = Vec::new();
+    {
+        let mut statement = tx.db.prepare_cached(&sql)?;
+        let mut rows = statement.query(params![tx.now.as_microsecond(), most])?;
+        while let Some(row) = rows.next()? {
+            expired.push(rows::delivery(row, 1, MessageId::from_bytes(row.get(0)?))?);
+        }
+    }
+    for delivery in &mut expired {
+        put_state(tx, delivery, DeliveryState::Expired, Some("it was not taken before it expired".into()))?;
+    }
+    Ok(expired)
+}

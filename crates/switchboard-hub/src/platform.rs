@@ -1,0 +1,172 @@
+//! What only the operating system can say about processes, hosts and file systems.
+//!
+//! Everything that differs between Linux and the other systems is in here. Where a system has no
+//! answer, the functions give the one that makes their callers more careful, never less.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use rustix::process::Pid;
+
+/// The mark of a process's start, which tells it from a later process with the same pid.
+///
+/// The text is opaque. An empty one says that the process runs but that the system does not tell
+/// when it began.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ProcessStart(String);
+
+impl ProcessStart {
+    /// Takes back a mark that was written down with `Display`.
+    pub fn from_text(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Whether both marks can be of the same process. An unknown start may be any start.
+    pub fn may_equal(&self, other: &Self) -> bool {
+        self.0.is_empty() || other.0.is_empty() || self.0 == other.0
+    }
+}
+
+impl fmt::Display for ProcessStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The start mark of the process with this pid; `None` when no such process runs.
+///
+/// On Linux a process that has ended but was not yet collected by its parent does not count as
+/// running: it holds nothing any more, however long its parent sleeps.
+pub fn process_started(pid: u32) -> Option<ProcessStart> {
+    match os::process_stat(pid) {
+        Some(os::ProcessStat::Running(mark)) => Some(ProcessStart(mark)),
+        Some(os::ProcessStat::Ended) => None,
+        // Not readable is not the same as gone: /proc may be mounted with `hidepid`, or not at all.
+        None => process_exists(pid).then(|| ProcessStart(String::new())),
+    }
+}
+
+/// The id that the kernel drew when it booted; `None` where the system has none.
+pub fn boot_id() -> Option<String> {
+    os::boot_id()
+}
+
+/// The name of this machine as its kernel knows it.
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The number of the pid namespace that this process lives in, when it is not the machine's own.
+///
+/// Sandboxes and containers often share the machine's name and files, but count processes on their
+/// own: there a pid says nothing about a process outside.
+pub fn pid_namespace() -> Option<u64> {
+    os::pid_namespace()
+}
+
+/// Whether this directory is on a file system that other machines, or a daemon, can change unseen.
+///
+/// Such file systems do not report every change, so a caller that watches them has to look as well.
+/// Where the system cannot say, the answer is `false`.
+pub fn is_network_filesystem(dir: &Path) -> bool {
+    os::is_network_filesystem(dir)
+}
+
+/// Whether a signal could be addressed to this pid, be it one that we may not send.
+fn process_exists(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    match rustix::process::test_kill_process(pid) {
+        Ok(()) => true,
+        Err(error) => io::Error::from(error).kind() == io::ErrorKind::PermissionDenied,
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod os {
+    use std::fs;
+    use std::path::Path;
+
+    /// Magic numbers of `statfs(2)`: NFS, SMB2, CIFS, 9P and FUSE.
+    const NETWORK_MAGICS: [i128; 5] = [0x6969, 0xFE53_4D42, 0xFF53_4D42, 0x0102_1997, 0x6573_5546];
+
+    /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
+    const MACHINE_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) enum ProcessStat {
+        Running(String),
+        Ended,
+    }
+
+    pub(super) fn process_stat(pid: u32) -> Option<ProcessStat> {
+        parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Reads `/proc/<pid>/stat`, proc_pid_stat(5).
+    ///
+    /// The program's name stands in parentheses as the second field and may itself hold spaces and
+    /// parentheses, so counting starts after the last one.
+    pub(super) fn parse_stat(stat: &str) -> Option<ProcessStat> {
+        let (_, after_name) = stat.rsplit_once(')')?;
+        let mut fields = after_name.split_ascii_whitespace();
+        let state = fields.next()?;
+        if matches!(state, "Z" | "X" | "x") {
+            return Some(ProcessStat::Ended);
+        }
+        // The state is field 3; `starttime` is field 22, so 18 fields lie between them.
+        let ticks = fields.nth(18)?;
+        ticks.bytes().all(|byte| byte.is_ascii_digit()).then(|| ProcessStat::Running(ticks.to_owned()))
+    }
+
+    pub(super) fn boot_id() -> Option<String> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn pid_namespace() -> Option<u64> {
+        let link = fs::read_link("/proc/self/ns/pid").ok()?;
+        parse_namespace(link.to_str()?).filter(|&number| number != MACHINE_PID_NAMESPACE)
+    }
+
+    pub(super) fn parse_namespace(link: &str) -> Option<u64> {
+        link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+    }
+
+    pub(super) fn is_network_filesystem(dir: &Path) -> bool {
+        // The width and sign of `f_type` differ between C libraries; its low 32 bits do not.
+        rustix::fs::statfs(dir)
+            .is_ok_and(|stat| NETWORK_MAGICS.contains(&(i128::from(stat.f_type) & 0xFFFF_FFFF)))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod os {
+    use std::path::Path;
+
+    #[expect(dead_code, reason = "only Linux tells these apart")]
+    pub(super) enum ProcessStat {
+        Running(String),
+        Ended,
+    }
+
+    pub(super) fn process_stat(_pid: u32) -> Option<ProcessStat> {
+        None
+    }
+
+    pub(super) fn boot_id() -> Option<String> {
+        None
+    }
+
+    pub(super) fn pid_namespace() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn is_network_filesystem(_dir: &Path) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+#[path = "platform_tests.rs"]
+mod tests;

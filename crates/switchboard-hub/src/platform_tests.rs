@@ -1,0 +1,78 @@
+use super::*;
+
+#[test]
+fn this_process_runs_and_keeps_its_start_mark() {
+    let first = process_started(std::process::id()).expect("this process runs");
+    let second = process_started(std::process::id()).expect("this process still runs");
+    assert_eq!(first, second);
+    assert!(first.may_equal(&second));
+}
+
+#[test]
+fn pids_that_cannot_exist_are_not_running() {
+    assert_eq!(process_started(0), None);
+    assert_eq!(process_started(u32::MAX), None);
+    // Beyond the highest `pid_max` of Linux (2^22) and macOS (99998).
+    assert_eq!(process_started(i32::MAX.unsigned_abs()), None);
+}
+
+#[test]
+fn an_unknown_start_may_be_any_start() {
+    let unknown = ProcessStart::from_text("");
+    let known = ProcessStart::from_text("4711");
+    assert!(unknown.may_equal(&known));
+    assert!(known.may_equal(&unknown));
+    assert!(!known.may_equal(&ProcessStart::from_text("4712")));
+}
+
+#[test]
+fn the_machine_has_a_name() {
+    assert!(!host_name().is_empty());
+    assert_eq!(host_name(), host_name());
+}
+
+#[test]
+fn a_missing_directory_is_on_no_network() {
+    assert!(!is_network_filesystem(Path::new("/no/such/directory")));
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use super::super::os::{ProcessStat, parse_namespace, parse_stat};
+    use super::*;
+
+    #[test]
+    fn the_stat_line_is_read_after_the_last_parenthesis() {
+        let fields = "1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1000 2000";
+        let stat = format!("42 (a) S (b)) S {fields}");
+        assert_eq!(parse_stat(&stat), Some(ProcessStat::Running("987654".to_owned())));
+        let zombie = format!("42 (sh) Z {fields}");
+        assert_eq!(parse_stat(&zombie), Some(ProcessStat::Ended));
+    }
+
+    #[test]
+    fn a_short_or_foreign_stat_line_says_nothing() {
+        for stat in ["", "42", "42 (sh)", "42 (sh) S", "42 (sh) S 1 2 3"] {
+            assert_eq!(parse_stat(stat), None, "{stat:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_link_is_a_number_in_brackets() {
+        assert_eq!(parse_namespace("pid:[4026531836]"), Some(4_026_531_836));
+        assert_eq!(parse_namespace("net:[4026531836]"), None);
+        assert_eq!(parse_namespace("pid:[]"), None);
+    }
+
+    #[test]
+    fn the_boot_id_is_the_same_for_all() {
+        let id = boot_id().expect("Linux has a boot id");
+        assert_eq!(id.len(), 36);
+        assert_eq!(boot_id(), Some(id));
+    }
+
+    #[test]
+    fn proc_is_no_network_filesystem() {
+        assert!(!is_network_filesystem(Path::new("/proc")));
+    }
+}

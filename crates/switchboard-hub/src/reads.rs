@@ -1,0 +1,268 @@
+//! What can be read: mailboxes, threads, the journal from a cursor.
+//!
+//! Cursors are journal numbers, never offsets, and every listing is bounded by its page.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use switchboard_core::{AgentId, Delivery, Door, MessageId, NativeId, Receipt};
+
+use crate::error::HubError;
+use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+
+/// Which part of a mailbox to read.
+#[derive(Debug, Clone)]
+pub struct MailboxQuery {
+    /// Whose.
+    pub agent: AgentId,
+    /// Only what came after this journal number.
+    pub after: i64,
+    /// Most messages to return.
+    pub limit: usize,
+    /// Which of its messages.
+    pub part: Part,
+}
+
+/// Which messages of a mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// What its reader has not been shown.
+    Unseen,
+    /// What its reader is not done with.
+    Waiting,
+    /// What its reader is done with, or what expired.
+    Done,
+}
+
+/// One message in a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mail {
+    /// The message.
+    pub stored: Stored,
+    /// How far it got with this reader.
+    pub delivery: Delivery,
+}
+
+/// A page of messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page<T> {
+    /// The messages, oldest first.
+    pub items: Vec<T>,
+    /// Whether there are more after the last of them.
+    pub more: bool,
+    /// Messages left out because their row is damaged.
+    pub damaged: usize,
+}
+
+/// A waiting message, as far as its mailbox file is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// The message.
+    pub id: MessageId,
+    /// What the protocol it came in by calls it.
+    pub native: NativeId,
+}
+
+impl<T> Page<T> {
+    fn new() -> Self {
+        Self { items: Vec::new(), more: false, damaged: 0 }
+    }
+
+    /// Takes a row in; says whether the page still has room.
+    fn take(&mut self, item: Result<T, HubError>, limit: usize) -> Result<bool, HubError> {
+        match item {
+            Ok(_) if self.items.len() == limit => self.more = true,
+            Ok(item) => self.items.push(item),
+            Err(HubError::DamagedMessage { id }) => {
+                tracing::warn!(%id, "a damaged message was left out; `switchboard doctor` says more");
+                self.damaged += 1;
+            }
+            Err(other) => return Err(other),
+        }
+        Ok(!self.more)
+    }
+}
+
+/// The message of this id.
+pub(crate) fn message(db: &Connection, id: MessageId) -> Result<Option<Stored>, HubError> {
+    let sql = format!("SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.id = ?1");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([id.as_bytes()])?;
+    rows.next()?.map(Stored::read).transpose()
+}
+
+/// The deliveries of a message.
+pub(crate) fn deliveries(db: &Connection, seq: i64, id: MessageId) -> Result<Vec<Delivery>, HubError> {
+    let sql =
+        format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([seq * SPREAD, (seq + 1) * SPREAD])?;
+    let mut deliveries = Vec::new();
+    while let Some(row) = rows.next()? {
+        deliveries.push(rows::delivery(row, 0, id)?);
+    }
+    Ok(deliveries)
+}
+
+/// A message with its receipt.
+pub(crate) fn receipt(db: &Connection, id: MessageId) -> Result<Option<(Stored, Receipt)>, HubError> {
+    let Some(stored) = message(db, id)? else { return Ok(None) };
+    let deliveries = deliveries(db, stored.seq, id)?;
+    let receipt = Receipt::of(id, stored.message.to.clone(), deliveries);
+    Ok(Some((stored, receipt)))
+}
+
+/// The messages that a protocol calls by this id, whatever their scope.
+pub(crate) fn by_native(
+    db: &Connection,
+    door: Option<Door>,
+    native: &str,
+) -> Result<Vec<(String, MessageId)>, HubError> {
+    let mut found = Vec::new();
+    let doors = door.map_or(Door::ALL.to_vec(), |door| vec![door]);
+    for door in doors {
+        let mut statement = db.prepare_cached(
+            "SELECT n.scope, m.id FROM native_ids n JOIN messages m ON m.seq = n.seq \
+             WHERE n.door = ?1 AND n.id = ?2 ORDER BY n.seq DESC",
+        )?;
+        let rows = statement.query_map(params![door.as_str(), native], |row| {
+            Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?)))
+        })?;
+        for row in rows {
+            found.push(row?);
+        }
+    }
+    Ok(found)
+}
+
+/// A page of an agent's mailbox: what it has and is not done with, oldest first.
+pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> Result<Page<Mail>, HubError> {
+    let (index, states) = match query.part {
+        Part::Unseen => ("deliveries_waiting", "d.state IN (2, 3) AND d.state = 2"),
+        Part::Waiting => ("deliveries_waiting", "d.state IN (2, 3)"),
+        Part::Done => ("deliveries_done", "d.state IN (4, 7)"),
+    };
+    // What has expired is hidden from the moment on, also before housekeeping comes by.
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS} FROM deliveries d INDEXED BY {index} \
+         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.id >= ?2 AND {states} \
+         AND (d.expires_at IS NULL OR d.expires_at > ?3 OR d.state > 3) ORDER BY d.id"
+    );
+    let mut page = Page::new();
+    let mut statement = db.prepare_cached(&sql)?;
+    let first = query.after.saturating_add(1).saturating_mul(SPREAD);
+    let mut rows = statement.query(params![query.agent.to_string(), first, now.as_microsecond()])?;
+    while let Some(row) = rows.next()? {
+        let mail = Stored::read(row).and_then(|stored| {
+            let delivery = rows::delivery(row, MESSAGE_WIDTH, stored.message.id)?;
+            Ok(Mail { stored, delivery })
+        });
+        if !page.take(mail, query.limit)? {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// How many messages an agent has and is not done with; counting stops at `most`.
+pub(crate) fn unread(db: &Connection, agent: &AgentId, most: usize) -> Result<usize, HubError> {
+    Ok(db
+        .prepare_cached(
+            "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE agent = ?1 AND state IN (2, 3) LIMIT ?2)",
+        )?
+        .query_row(params![agent.to_string(), most], |row| row.get(0))?)
+}
+
+/// Everything that must have a file in an agent's mailbox folder, without the bodies.
+pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_waiting \
+         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3)"
+    ))?;
+    let rows = statement.query_map([agent.to_string()], |row| {
+        let door = Door::from_name(&row.get::<_, String>(1)?).unwrap_or(Door::Workspace);
+        Ok(Waiting {
+            id: MessageId::from_bytes(row.get(0)?),
+            native: NativeId { door, scope: row.get(2)?, id: row.get(3)? },
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// A page of the journal, in order of acceptance, after a cursor.
+pub(crate) fn journal(db: &Connection, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
+    let oldest = oldest_kept(db)?;
+    // A reader from the start asks for what there is; one that stood somewhere must not miss anything.
+    if after > 0 && after + 1 < oldest {
+        return Err(HubError::CursorExpired { cursor: after, oldest });
+    }
+    stored_page(db, "WHERE m.seq > ?1 ORDER BY m.seq", [after], limit)
+}
+
+/// The messages that `rest` of a query selects, as far as they fit a page.
+fn stored_page(
+    db: &Connection,
+    rest: &str,
+    values: impl rusqlite::Params,
+    limit: usize,
+) -> Result<Page<Stored>, HubError> {
+    let mut page = Page::new();
+    let mut statement = db.prepare_cached(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m {rest}"))?;
+    let mut rows = statement.query(values)?;
+    while let Some(row) = rows.next()? {
+        if !page.take(Stored::read(row), limit)? {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// The first journal number after everything that retention has removed.
+pub(crate) fn oldest_kept(db: &Connection) -> Result<i64, HubError> {
+    Ok(db
+        .prepare_cached("SELECT CAST(value AS INTEGER) + 1 FROM meta WHERE key = 'pruned'")?
+        .query_row([], |row| row.get(0))
+        .optional()?
+        .unwrap_or(0))
+}
+
+/// The last journal number.
+pub(crate) fn last(db: &Connection) -> Result<i64, HubError> {
+    Ok(db.prepare_cached("SELECT coalesce(max(seq), 0) FROM messages")?.query_row([], |row| row.get(0))?)
+}
+
+/// The last `count` messages of the journal, oldest first.
+pub(crate) fn newest(db: &Connection, count: usize) -> Result<Page<Stored>, HubError> {
+    let mut page = stored_page(db, "ORDER BY m.seq DESC", [], count)?;
+    page.items.reverse();
+    Ok(page)
+}
+
+/// All messages of one conversation, in order of acceptance.
+pub(crate) fn thread(db: &Connection, root: MessageId, limit: usize) -> Result<Page<Stored>, HubError> {
+    let rest = "WHERE m.seq IN (SELECT seq FROM messages WHERE id = ?1 \
+                UNION SELECT seq FROM messages WHERE thread = ?1 AND thread <> id) ORDER BY m.seq";
+    stored_page(db, rest, [root.as_bytes()], limit)
+}
+
+/// The answers to a message, in order of acceptance.
+pub(crate) fn replies(db: &Connection, id: MessageId, limit: usize) -> Result<Page<Stored>, HubError> {
+    stored_page(db, "WHERE m.in_reply_to = ?1 ORDER BY m.seq", [id.as_bytes()], limit)
+}
+
+/// The newest messages that hold all of the words, newest first, older than `before`.
+pub(crate) fn search(
+    db: &Connection,
+    words: &str,
+    before: Option<i64>,
+    limit: usize,
+) -> Result<Page<Stored>, HubError> {
+    // Each word is quoted: what looks like a query operator is a word like any other.
+    let query: Vec<String> =
+        words.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+    if query.is_empty() {
+        return Ok(Page::new());
+    }
+    let rest =
+        "JOIN search s ON s.rowid = m.seq WHERE search MATCH ?1 AND s.rowid < ?2 ORDER BY s.rowid DESC";
+    stored_page(db, rest, params![query.join(" "), before.unwrap_or(i64::MAX)], limit)
+}

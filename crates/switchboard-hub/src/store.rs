@@ -1,0 +1,7 @@
+//! SQLite behind the hub: one writer thread with group commit, a few readers.
+
+pub(crate) mod open;
+pub(crate) mod recover;
+pub(crate) mod rows;
+pub(crate) mod search;
+pub(crate) mod writer;

@@ -1,0 +1,207 @@
+//! Rows of the database as nouns of the core, and back.
+
+use jiff::Timestamp;
+use rusqlite::{Row, ToSql};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use switchboard_core::{
+    AgentId, Delivery, DeliveryId, DeliveryState, Door, Hop, Kind, Message, MessageId, Milestones, NativeId,
+    Origin, Route,
+};
+
+use crate::clock::from_micros;
+use crate::error::HubError;
+
+/// A message's deliveries have the ids `seq * SPREAD + n`.
+pub(crate) const SPREAD: i64 = 1 << 16;
+
+/// The state of a delivery as the journal writes it.
+pub(crate) fn state_number(state: DeliveryState) -> i64 {
+    match state {
+        DeliveryState::Queued => 0,
+        DeliveryState::InFlight => 1,
+        DeliveryState::Delivered => 2,
+        DeliveryState::Seen => 3,
+        DeliveryState::Acknowledged => 4,
+        DeliveryState::Refused => 5,
+        DeliveryState::Failed { .. } => 6,
+        DeliveryState::Expired => 7,
+    }
+}
+
+fn state_from(number: i64, due_at: i64) -> DeliveryState {
+    match number {
+        0 => DeliveryState::Queued,
+        1 => DeliveryState::InFlight,
+        2 => DeliveryState::Delivered,
+        3 => DeliveryState::Seen,
+        4 => DeliveryState::Acknowledged,
+        6 => DeliveryState::Failed { retry_at: from_micros(due_at) },
+        7 => DeliveryState::Expired,
+        // A number we do not write: the safe reading is one that nothing follows.
+        _ => DeliveryState::Refused,
+    }
+}
+
+/// The checksum of a message's content: what makes two messages with one native id the same message,
+/// and what shows that a stored row was damaged.
+pub(crate) fn digest(message: &Message) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(bytes);
+    };
+    part(message.from.key().as_bytes());
+    part(message.to.to_string().to_ascii_lowercase().as_bytes());
+    part(message.kind.as_str().as_bytes());
+    part(message.body.as_bytes());
+    part(message.in_reply_to.as_ref().map_or(&[][..], |id| id.as_bytes()));
+    part(metadata_text(&message.metadata).unwrap_or_default().as_bytes());
+    part(message.signed.as_deref().unwrap_or_default());
+    hash.finalize().into()
+}
+
+/// Metadata as the journal writes it; nothing where there is none. Keys are sorted by `serde_json`.
+pub(crate) fn metadata_text(metadata: &Map<String, Value>) -> Option<String> {
+    (!metadata.is_empty()).then(|| Value::Object(metadata.clone()).to_string())
+}
+
+/// The columns of `messages` in the order in which [`Stored::read`] takes them.
+pub(crate) const MESSAGE_COLUMNS: &str = "m.seq, m.id, m.sender, m.recipient, m.kind, m.body, m.in_reply_to, \
+     m.thread, m.sent_at, m.accepted_at, m.expires_at, m.metadata, m.door, m.scope, m.native_id, m.verified, \
+     m.route, m.via, m.signed, m.digest";
+
+/// How many columns [`MESSAGE_COLUMNS`] names.
+pub(crate) const MESSAGE_WIDTH: usize = 20;
+
+/// A message as it stands in the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its place in the order of acceptance; the cursor of every listing.
+    pub seq: i64,
+    /// When it was accepted, by the hub's clock.
+    pub accepted_at: Timestamp,
+    /// The message.
+    pub message: Message,
+}
+
+impl Stored {
+    /// Reads a row of [`MESSAGE_COLUMNS`] and checks it against its checksum.
+    pub(crate) fn read(row: &Row<'_>) -> Result<Self, HubError> {
+        let seq: i64 = row.get(0)?;
+        let read = || -> Option<(Self, [u8; 32])> {
+            let text = |column| row.get::<_, String>(column).ok();
+            let id = |column| row.get::<_, [u8; 16]>(column).map(MessageId::from_bytes);
+            let optional = |column| row.get::<_, Option<String>>(column).ok();
+            let message = Message {
+                id: id(1).ok()?,
+                from: text(2)?.parse().ok()?,
+                to: text(3)?.parse().ok()?,
+                kind: Kind::parse(&text(4)?).ok()?,
+                body: text(5)?,
+                in_reply_to: row.get::<_, Option<[u8; 16]>>(6).ok()?.map(MessageId::from_bytes),
+                thread: id(7).ok()?,
+                sent_at: from_micros(row.get(8).ok()?),
+                expires_at: row.get::<_, Option<i64>>(10).ok()?.map(from_micros),
+                metadata: match optional(11)? {
+                    Some(json) => serde_json::from_str(&json).ok()?,
+                    None => Map::new(),
+                },
+                origin: Origin {
+                    native: NativeId { door: Door::from_name(&text(12)?)?, scope: text(13)?, id: text(14)? },
+                    verified: row.get(15).ok()?,
+                    route: match optional(16)? {
+                        Some(json) => serde_json::from_str(&json).ok()?,
+                        None => None,
+                    },
+                },
+                via: match optional(17)? {
+                    Some(json) => serde_json::from_str(&json).ok()?,
+                    None => Vec::new(),
+                },
+                signed: row.get(18).ok()?,
+            };
+            let accepted_at = from_micros(row.get(9).ok()?);
+            Some((Self { seq, accepted_at, message }, row.get(19).ok()?))
+        };
+        match read() {
+            Some((stored, expected)) if digest(&stored.message) == expected => Ok(stored),
+            _ => {
+                let id = row.get::<_, [u8; 16]>(1).map(MessageId::from_bytes);
+                Err(HubError::DamagedMessage {
+                    id: id.map_or_else(|_| format!("#{seq}"), |id| id.to_string()),
+                })
+            }
+        }
+    }
+}
+
+/// Writes a message as a row; `digest` is the checksum made by [`digest`].
+pub(crate) fn insert_message(
+    connection: &rusqlite::Connection,
+    message: &Message,
+    accepted_at: Timestamp,
+    digest: &[u8; 32],
+) -> rusqlite::Result<i64> {
+    let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
+    let values: [&dyn ToSql; 19] = [
+        message.id.as_bytes(),
+        &message.from.to_string(),
+        &message.to.to_string(),
+        &message.kind.as_str(),
+        &message.body,
+        &message.in_reply_to.as_ref().map(MessageId::as_bytes),
+        message.thread.as_bytes(),
+        &message.sent_at.as_microsecond(),
+        &accepted_at.as_microsecond(),
+        &message.expires_at.map(Timestamp::as_microsecond),
+        &metadata_text(&message.metadata),
+        &message.origin.native.door.as_str(),
+        &message.origin.native.scope,
+        &message.origin.native.id,
+        &message.origin.verified,
+        &message.origin.route.as_ref().map(json),
+        &via,
+        &message.signed,
+        digest,
+    ];
+    connection
+        .prepare_cached(
+            "INSERT INTO messages (id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
+             accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+        )?
+        .insert(values)
+}
+
+/// A route, or a list of hops, as the journal writes it. Neither can fail to serialise.
+pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// The columns of `deliveries` in the order in which [`delivery`] takes them.
+pub(crate) const DELIVERY_COLUMNS: &str = "d.id, d.agent, d.route, d.state, d.attempts, d.due_at, d.note, \
+     d.queued_at, d.in_flight_at, d.delivered_at, d.seen_at, d.acknowledged_at, d.ended_at";
+
+/// Reads a row of [`DELIVERY_COLUMNS`] that begin at column `at`.
+pub(crate) fn delivery(row: &Row<'_>, at: usize, message: MessageId) -> Result<Delivery, HubError> {
+    let time = |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(from_micros));
+    let damaged = || HubError::DamagedMessage { id: message.to_string() };
+    Ok(Delivery {
+        id: DeliveryId(row.get(at)?),
+        message,
+        agent: row.get::<_, String>(at + 1)?.parse::<AgentId>().map_err(|_| damaged())?,
+        route: serde_json::from_str::<Route>(&row.get::<_, String>(at + 2)?).map_err(|_| damaged())?,
+        state: state_from(row.get(at + 3)?, row.get(at + 5)?),
+        attempts: row.get(at + 4)?,
+        note: row.get(at + 6)?,
+        milestones: Milestones {
+            queued: time(7)?,
+            in_flight: time(8)?,
+            delivered: time(9)?,
+            seen: time(10)?,
+            acknowledged: time(11)?,
+            ended: time(12)?,
+        },
+    })
+}

@@ -1,0 +1,250 @@
+//! The one writer: many submitters share one transaction and one fsync.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, TransactionBehavior};
+use switchboard_core::Directory;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::bell::Bell;
+use crate::config::HubConfig;
+use crate::directory;
+use crate::error::{HubError, is_damage};
+use crate::events::{Events, HubEvent};
+use crate::files::Dir;
+use crate::outbox::{self, Doors, Ready};
+use crate::store::open::open_for_writing;
+use crate::store::recover;
+
+/// Most jobs that wait for the writer. A submitter beyond that waits for a place: it has not been told
+/// anything yet, so nothing is lost, and memory stays bounded.
+const QUEUE: usize = 1024;
+
+/// Most jobs in one transaction, so that the first of them is not kept waiting by the last.
+const BATCH: usize = 256;
+
+/// A handle on the writer thread.
+#[derive(Debug, Clone)]
+pub(crate) struct Writer {
+    jobs: mpsc::Sender<Command>,
+}
+
+/// What the writer is told.
+enum Command {
+    Run(Box<dyn Job>),
+    Stop,
+}
+
+/// Work for the writer: run inside the transaction, told how that ended.
+trait Job: Send {
+    fn run(&mut self, tx: &mut Work<'_>);
+    fn finish(self: Box<Self>, failure: Option<HubError>);
+}
+
+/// A job whose submitter waits for its result.
+struct Awaited<T, F> {
+    work: Option<F>,
+    result: Option<Result<T, HubError>>,
+    reply: oneshot::Sender<Result<T, HubError>>,
+}
+
+impl<T, F> Job for Awaited<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send,
+{
+    fn run(&mut self, tx: &mut Work<'_>) {
+        self.result = self.work.take().map(|work| savepoint(tx, work));
+    }
+
+    fn finish(self: Box<Self>, failure: Option<HubError>) {
+        let Self { result, reply, .. } = *self;
+        let answer = failure.map_or_else(|| result.unwrap_or(Err(HubError::Closed)), Err);
+        // Whoever asked may have gone; the work is done all the same.
+        let _ = reply.send(answer);
+    }
+}
+
+/// What a job sees: the open transaction, and a place for what must happen after it is on disk.
+pub(crate) struct Work<'t> {
+    pub(crate) db: &'t Connection,
+    pub(crate) config: &'t HubConfig,
+    pub(crate) directory: &'t mut CachedDirectory,
+    pub(crate) doors: &'t Doors,
+    pub(crate) now: Timestamp,
+    pub(crate) after: After,
+}
+
+/// What happens once the transaction is on disk, and not before.
+#[derive(Default)]
+pub(crate) struct After {
+    pub(crate) events: Vec<HubEvent>,
+    pub(crate) handoffs: Vec<Ready>,
+}
+
+/// The directory as of one version; another process may have written a later one.
+#[derive(Debug, Default)]
+pub(crate) struct CachedDirectory {
+    version: Option<i64>,
+    pub(crate) value: Arc<Directory>,
+}
+
+impl CachedDirectory {
+    /// Reads the directory again where another process, or this one, has changed it.
+    pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let version = directory::version(db)?;
+        if self.version != Some(version) {
+            self.value = Arc::new(directory::load(db)?);
+            self.version = Some(version);
+        }
+        Ok(())
+    }
+}
+
+/// Everything the writer thread needs.
+pub(crate) struct Setup {
+    pub(crate) path: PathBuf,
+    pub(crate) folder: Dir,
+    pub(crate) config: HubConfig,
+    pub(crate) doors: Doors,
+    pub(crate) events: Events,
+    pub(crate) bell: Bell,
+}
+
+impl Writer {
+    /// Starts the writer thread on an open database; it ends at [`Writer::stop`].
+    pub(crate) fn start(
+        connection: Connection,
+        setup: Setup,
+    ) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let thread = thread::Builder::new()
+            .name("switchboard-writer".into())
+            .spawn(move || run(connection, queue, &setup))?;
+        Ok((Self { jobs }, thread))
+    }
+
+    /// Runs `work` in the next transaction and returns once that is on disk.
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, HubError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Awaited { work: Some(work), result: None, reply });
+        self.jobs.send(Command::Run(job)).await.map_err(|_| HubError::Closed)?;
+        answer.await.map_err(|_| HubError::Closed)?
+    }
+
+    /// Queues `work` without waiting for it. Dropped when the queue is full, so only for work that
+    /// something else repeats: a lease runs out by itself, the next tick comes in a second.
+    pub(crate) fn post<F>(&self, work: F)
+    where
+        F: FnOnce(&mut Work<'_>) -> Result<(), HubError> + Send + 'static,
+    {
+        let (reply, _) = oneshot::channel();
+        let job = Box::new(Awaited { work: Some(work), result: None, reply });
+        let _ = self.jobs.try_send(Command::Run(job));
+    }
+
+    /// Ends the writer thread once it has done what was queued before.
+    pub(crate) async fn stop(&self) {
+        let _ = self.jobs.send(Command::Stop).await;
+    }
+}
+
+/// Runs one job so that its failure undoes only its own changes.
+fn savepoint<T>(
+    tx: &mut Work<'_>,
+    work: impl FnOnce(&mut Work<'_>) -> Result<T, HubError>,
+) -> Result<T, HubError> {
+    let (events, handoffs) = (tx.after.events.len(), tx.after.handoffs.len());
+    tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
+    let result = work(tx);
+    if result.is_err() {
+        tx.after.events.truncate(events);
+        tx.after.handoffs.truncate(handoffs);
+        tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
+    }
+    tx.db.prepare_cached("RELEASE job")?.execute([])?;
+    result
+}
+
+fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup) {
+    let mut directory = CachedDirectory::default();
+    let mut stopping = false;
+    while !stopping && let Some(Command::Run(first)) = queue.blocking_recv() {
+        let mut jobs = vec![first];
+        while jobs.len() < BATCH && !stopping {
+            match queue.try_recv() {
+                Ok(Command::Run(job)) => jobs.push(job),
+                Ok(Command::Stop) => stopping = true,
+                Err(_) => break,
+            }
+        }
+        let failure = match transaction(&mut connection, &mut directory, &mut jobs, setup) {
+            Ok(after) => {
+                after.happen(setup);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, "the journal could not be written");
+                if is_damage(&error) {
+                    recover::suspect(&setup.folder);
+                }
+                directory = CachedDirectory::default();
+                // After a failed write or fsync the old connection's idea of the file is not to be trusted.
+                match open_for_writing(&setup.path) {
+                    Ok(fresh) => connection = fresh,
+                    Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
+                }
+                Some(Arc::new(error))
+            }
+        };
+        for job in jobs {
+            job.finish(failure.clone().map(HubError::from));
+        }
+    }
+}
+
+/// Runs the jobs in one transaction; what they leave to be done is returned once it is on disk.
+fn transaction(
+    connection: &mut Connection,
+    directory: &mut CachedDirectory,
+    jobs: &mut [Box<dyn Job>],
+    setup: &Setup,
+) -> rusqlite::Result<After> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    directory.refresh(&transaction)?;
+    let mut tx = Work {
+        db: &transaction,
+        config: &setup.config,
+        directory,
+        doors: &setup.doors,
+        now: setup.config.clock.now(),
+        after: After::default(),
+    };
+    for job in jobs {
+        job.run(&mut tx);
+    }
+    outbox::claim_due(&mut tx)?;
+    let after = tx.after;
+    transaction.commit()?;
+    Ok(after)
+}
+
+impl After {
+    /// Rings first: the submitters are answered after this, so a reader never hears of a message late.
+    fn happen(self, setup: &Setup) {
+        setup.bell.ring();
+        for event in self.events {
+            setup.events.send(event);
+        }
+        for ready in self.handoffs {
+            ready.send();
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The way in: journal first, then plan, then the outbox, all in one transaction.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, params};
+use serde_json::{Map, Value};
+use switchboard_core::{
+    Address, AgentId, Delivery, DeliveryState, Hop, Kind, LoopLimits, Message, MessageId, NativeId, Origin,
+    Recent, Route, Stop, check_loops, plan,
+};
+
+use crate::directory::HUB_NAME;
+use crate::error::HubError;
+use crate::events::HubEvent;
+use crate::outbox;
+use crate::store::rows::{self, Stored};
+use crate::store::writer::Work;
+
+/// A message as its door hands it in. The hub adds thread, chain and place in the journal.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Its identity, from [`crate::Hub::next_id`] or derived from what its door knows of it.
+    pub id: MessageId,
+    /// Who wrote it.
+    pub from: AgentId,
+    /// Whom it is for.
+    pub to: Address,
+    /// What it is for.
+    pub kind: Kind,
+    /// The text.
+    pub body: String,
+    /// The message it answers.
+    pub in_reply_to: Option<MessageId>,
+    /// When it was written.
+    pub sent_at: Timestamp,
+    /// When it stops being of use.
+    pub expires_at: Option<Timestamp>,
+    /// Whatever else it carries.
+    pub metadata: Map<String, Value>,
+    /// What its protocol calls it. The same native id again is a no-op with the same answer.
+    pub native: NativeId,
+    /// Whether the door could establish that `from` really wrote it.
+    pub verified: bool,
+    /// The route it came in by.
+    pub route: Option<Route>,
+    /// The exact bytes that were signed, where the content is signed.
+    pub signed: Option<Vec<u8>>,
+    /// Whether an unknown local recipient may be reached through its mailbox.
+    pub allow_unregistered: bool,
+    /// For a message that is read back from files after the database was lost: how far it had got.
+    pub restored: Option<DeliveryState>,
+}
+
+/// The answer to a submitted message: it is in the journal, on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accepted {
+    /// The message.
+    pub id: MessageId,
+    /// Its place in the journal.
+    pub seq: i64,
+    /// What was planned for it, as far as it has got.
+    pub deliveries: Vec<Delivery>,
+    /// Whether it had been accepted before.
+    pub duplicate: bool,
+    /// Why it goes no further, where a rule against storms stopped it.
+    pub stopped: Option<Stop>,
+}
+
+/// A draft, ready for the writer: what can be done before its turn has been done.
+pub(crate) struct Prepared {
+    message: Message,
+    digest: [u8; 32],
+    allow_unregistered: bool,
+    restored: Option<DeliveryState>,
+}
+
+impl Prepared {
+    /// Checks the limits and computes the checksum, on the submitter's time.
+    pub(crate) fn new(draft: Draft, body_limit: usize, metadata_limit: usize) -> Result<Self, HubError> {
+        if draft.body.len() > body_limit {
+            return Err(HubError::BodyTooLarge { size: draft.body.len(), limit: body_limit });
+        }
+        let size = rows::metadata_text(&draft.metadata).map_or(0, |text| text.len());
+        if size > metadata_limit {
+            return Err(HubError::MetadataTooLarge { size, limit: metadata_limit });
+        }
+        let message = Message {
+            id: draft.id,
+            from: draft.from,
+            to: draft.to,
+            kind: draft.kind,
+            body: draft.body,
+            in_reply_to: draft.in_reply_to,
+            thread: draft.id,
+            sent_at: draft.sent_at,
+            expires_at: draft.expires_at,
+            metadata: draft.metadata,
+            origin: Origin { native: draft.native, verified: draft.verified, route: draft.route },
+            via: Vec::new(),
+            signed: draft.signed,
+        };
+        let digest = rows::digest(&message);
+        Ok(Self { message, digest, allow_unregistered: draft.allow_unregistered, restored: draft.restored })
+    }
+}
+
+/// Journals a message and queues its deliveries.
+pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
+    let Prepared { mut message, digest, allow_unregistered, restored } = prepared;
+    if let Some(accepted) = already_there(tx, &message, &digest)? {
+        return Ok(accepted);
+    }
+    let directory = tx.directory.value.clone();
+    let planned = plan(&message, &directory, allow_unregistered)?;
+    join_thread(tx, &mut message)?;
+    let stopped = match restored {
+        None => stop(tx, &message, &planned.deliveries)?,
+        Some(_) => None,
+    };
+    let seq = rows::insert_message(tx.db, &message, tx.now, &digest)?;
+    bind(tx, &message.origin.native, seq)?;
+    let decided = match (&stopped, restored) {
+        (Some(stop), _) => Some((DeliveryState::Refused, stop.to_string())),
+        (None, Some(state)) => Some((state, "read back from files".to_owned())),
+        (None, None) => None,
+    };
+    let message = Arc::new(message);
+    let mut deliveries = Vec::with_capacity(planned.deliveries.len());
+    for (number, planned) in planned.deliveries.into_iter().enumerate() {
+        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided.clone())?);
+    }
+    if let Some(stop) = &stopped {
+        let (id, from, reason) = (message.id, message.from.clone(), stop.to_string());
+        tx.after.events.push(HubEvent::Stopped { id, from, reason });
+        tell_the_person(tx, &message, stop)?;
+    }
+    Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
+}
+
+/// The earlier answer, where this native id (or this very id) was accepted before.
+fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<Option<Accepted>, HubError> {
+    let native = &message.origin.native;
+    let by_native = tx
+        .db
+        .prepare_cached("SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3")?
+        .query_row(params![native.door.as_str(), native.id, native.scope], |row| row.get::<_, i64>(0))
+        .optional()?;
+    let found = tx
+        .db
+        .prepare_cached("SELECT seq, id, digest FROM messages WHERE seq = ?1 OR id = ?2 LIMIT 1")?
+        .query_row(params![by_native, message.id.as_bytes()], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, [u8; 32]>(2)?))
+        })
+        .optional()?;
+    let Some((seq, id, first)) = found else { return Ok(None) };
+    let id = MessageId::from_bytes(id);
+    if &first != digest {
+        return Err(HubError::Conflict { native_id: native.id.clone(), first: id });
+    }
+    let deliveries = crate::reads::deliveries(tx.db, seq, id)?;
+    Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
+}
+
+/// Puts a reply into its conversation, and notes the chain of agents that led to it.
+fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
+    let Some(parent) = message.in_reply_to else { return Ok(()) };
+    let Some(parent) = crate::reads::message(tx.db, parent)? else { return Ok(()) };
+    let Stored { message: parent, .. } = parent;
+    message.thread = parent.thread;
+    // What the person said starts the chain anew.
+    if !(parent.from.is_human() && parent.origin.verified) {
+        message.via = parent.via;
+        message.via.push(Hop::Agent(parent.from));
+    }
+    Ok(())
+}
+
+/// Whether a rule against storms stops this message.
+fn stop(
+    tx: &Work<'_>,
+    message: &Message,
+    planned: &[switchboard_core::Planned],
+) -> Result<Option<Stop>, HubError> {
+    if message.in_reply_to.is_none() {
+        return Ok(None);
+    }
+    for planned in planned {
+        let recent = Recent { pair_replies: pair_replies(tx, &message.from, &planned.agent)? };
+        if let Err(stop) = check_loops(message, &planned.agent, recent, tx.config.loops) {
+            return Ok(Some(stop));
+        }
+    }
+    Ok(None)
+}
+
+fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId) -> Result<u32, HubError> {
+    let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
+    Ok(tx
+        .db
+        .prepare_cached(
+            "SELECT count(*) FROM messages WHERE in_reply_to IS NOT NULL AND accepted_at > ?1 \
+             AND ((sender = ?2 AND recipient = ?3) OR (sender = ?3 AND recipient = ?2))",
+        )?
+        .query_row(params![since.as_microsecond(), one.to_string(), other.to_string()], |row| row.get(0))?)
+}
+
+/// Records what a protocol calls a message; the first one to use an id keeps it.
+pub(crate) fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
+    tx.db
+        .prepare_cached("INSERT OR IGNORE INTO native_ids (door, id, scope, seq) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
+    Ok(())
+}
+
+/// One notice per conversation: the person hears of a storm, not of each of its drops.
+fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
+    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
+    let told: bool = tx.db.query_row(
+        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2)",
+        params![stopped.thread.as_bytes(), HUB_NAME],
+        |row| row.get(0),
+    )?;
+    if told {
+        return Ok(());
+    }
+    let (millis, random) = stopped.id.parts();
+    let id = MessageId::from_parts(millis, random ^ 1);
+    let body = format!(
+        "Stopped a reply from {} to {}: {stop}. The message is kept; answer in the thread to let it go on.",
+        stopped.from, stopped.to
+    );
+    let notice = Message {
+        id,
+        from: hub,
+        to: AgentId::human().into(),
+        kind: Kind::status_update(),
+        body,
+        in_reply_to: Some(stopped.id),
+        thread: stopped.thread,
+        sent_at: tx.now,
+        expires_at: None,
+        metadata: Map::new(),
+        origin: Origin {
+            native: NativeId { door: stopped.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
+            verified: true,
+            route: None,
+        },
+        via: Vec::new(),
+        signed: None,
+    };
+    let digest = rows::digest(&notice);
+    let planned = plan(&notice, &tx.directory.value.clone(), false)?;
+    let seq = rows::insert_message(tx.db, &notice, tx.now, &digest)?;
+    bind(tx, &notice.origin.native, seq)?;
+    let notice = Arc::new(notice);
+    for (number, planned) in planned.deliveries.into_iter().enumerate() {
+        outbox::enqueue(tx, &notice, seq, number, planned, None)?;
+    }
+    Ok(())
+}
+
+/// Writes a damaged row anew from content that matches its checksum; thread and chain stay as they are.
+pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, HubError> {
+    let Prepared { message, digest, .. } = prepared;
+    let native = &message.origin.native;
+    let changed = tx.db.execute(
+        "UPDATE messages SET sender = ?2, recipient = ?3, kind = ?4, body = ?5, metadata = ?6, in_reply_to = ?7, \
+         door = ?8, scope = ?9, native_id = ?10 WHERE id = ?1 AND digest = ?11",
+        params![
+            message.id.as_bytes(),
+            message.from.to_string(),
+            message.to.to_string(),
+            message.kind.as_str(),
+            message.body,
+            rows::metadata_text(&message.metadata),
+            message.in_reply_to.as_ref().map(MessageId::as_bytes),
+            native.door.as_str(),
+            native.scope,
+            native.id,
+            digest,
+        ],
+    )?;
+    Ok(changed > 0)
+}
