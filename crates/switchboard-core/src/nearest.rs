@@ -16,6 +16,7 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Ve
         .filter(|(score, _)| *score >= 0.75)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1.eq_ignore_ascii_case(b.1));
     scored.into_iter().take(3).map(|(_, word)| word.to_owned()).collect()
 }
 

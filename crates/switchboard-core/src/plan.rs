@@ -44,10 +44,13 @@ pub fn plan(
             Some(Planned { agent, route, in_place })
         })
         .collect();
-    match (&message.to, deliveries.is_empty()) {
-        (Address::Agent(agent), true) => Err(ResolveError::NoRoute { agent: agent.clone() }),
-        _ => Ok(Plan { deliveries }),
+    if deliveries.is_empty() {
+        return Err(match &message.to {
+            Address::Group(group) => ResolveError::EmptyGroup { group: group.clone() },
+            direct => ResolveError::NoRoute { to: direct.clone() },
+        });
     }
+    Ok(Plan { deliveries })
 }
 
 /// The route to take, and whether the message is there already.

@@ -205,7 +205,7 @@ fn x2_whatever_the_address_and_the_way_in_nothing_is_sent_back_by_it() {
                     let alice = agent("alice@research");
                     let no_other = (Address::from(alice.clone()), peer("alice@research"));
                     assert_eq!((to.parse().unwrap(), came_by.clone()), no_other, "{error}");
-                    assert_eq!(error, ResolveError::NoRoute { agent: alice });
+                    assert_eq!(error, ResolveError::NoRoute { to: alice.into() });
                     continue;
                 }
             };
@@ -240,7 +240,7 @@ fn x2_x8_who_has_no_way_but_the_way_in_is_an_error_alone_and_left_out_of_a_group
             plan(&message, &directory_with_loner(&route), allow_unregistered)
         };
         for allow_unregistered in [false, true] {
-            let no_route = Err(ResolveError::NoRoute { agent: agent("loner") });
+            let no_route = Err(ResolveError::NoRoute { to: agent("loner").into() });
             assert_eq!(planned("Loner", allow_unregistered), no_route, "{route}");
             let expected = Ok(Plan { deliveries: others.clone() });
             assert_eq!(planned("team:backend", allow_unregistered), expected, "{route}");

@@ -32,10 +32,10 @@ pub enum ResolveError {
         node: NodeId,
     },
     /// The only way to the agent is the one the message came in by.
-    #[error("the only way to {agent} is the one the message came by")]
+    #[error("the only way to '{to}' is the one the message came by")]
     NoRoute {
-        /// The agent.
-        agent: AgentId,
+        /// The address as given.
+        to: Address,
     },
     /// A group nobody belongs to, apart from the sender.
     #[error("nobody but the sender would get a message to '{group}'")]

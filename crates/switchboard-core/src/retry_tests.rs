@@ -117,6 +117,7 @@ fn s18_a_peer_that_stays_away_is_tried_for_the_whole_week_and_not_longer() {
         while let DeliveryState::Failed { retry_at } =
             after_attempt(&unreachable(), attempts, ACCEPTED, None, now, jitter, policy)
         {
+            assert!(retry_at > now, "attempt {attempts} again at {now}");
             now = retry_at;
             attempts += 1;
         }

@@ -21,7 +21,7 @@ use crate::owner::Owner;
 use crate::store::rows::{
     self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored, state_number,
 };
-use crate::store::writer::{Work, Writer};
+use crate::store::writer::{Pending, Work, Writer};
 
 /// Most deliveries handed to a door that it has not reported on. The others wait in the database.
 const IN_FLIGHT: usize = 256;
@@ -118,10 +118,30 @@ impl Handoff {
     ///
     /// The answer is the state that follows, or nothing where another process has taken the delivery
     /// over in the meantime and this report no longer counts.
-    pub async fn report(mut self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
-        let Some(claim) = self.claim.take() else { return Ok(None) };
+    pub async fn report(self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
+        self.queue_report(outcome).await?.result().await
+    }
+
+    /// Says how many attempts ended, with few waits for the disk.
+    pub async fn report_all(reports: Vec<(Self, Outcome)>) -> Vec<Result<Option<DeliveryState>, HubError>> {
+        let mut pending = Vec::with_capacity(reports.len());
+        for (handoff, outcome) in reports {
+            pending.push(handoff.queue_report(outcome).await);
+        }
+        let mut answers = Vec::with_capacity(pending.len());
+        for pending in pending {
+            answers.push(match pending {
+                Ok(pending) => pending.result().await,
+                Err(error) => Err(error),
+            });
+        }
+        answers
+    }
+
+    async fn queue_report(mut self, outcome: Outcome) -> Result<Pending<Option<DeliveryState>>, HubError> {
+        let claim = self.claim.take().ok_or(HubError::Closed)?;
         let Claim { id, fence, ref writer } = claim;
-        writer.write(move |tx| settle(tx, id, fence, &outcome)).await
+        writer.queue(move |tx| settle(tx, id, fence, &outcome)).await
     }
 }
 

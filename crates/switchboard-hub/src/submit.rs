@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Hop, Kind, LoopLimits, Message, MessageId, NativeId, Origin,
-    Recent, Route, Stop, check_loops, plan,
+    Planned, Recent, Route, Stop, check_loops, plan,
 };
 
 use crate::directory::HUB_NAME;
@@ -48,8 +48,9 @@ pub struct Draft {
     pub signed: Option<Vec<u8>>,
     /// Whether an unknown local recipient may be reached through its mailbox.
     pub allow_unregistered: bool,
-    /// For a message that is read back from files after the database was lost: how far it had got.
-    pub restored: Option<DeliveryState>,
+    /// For a message that is read back from mailbox files after the database was lost: who had it, and
+    /// how far it had got with each. Nothing is planned for it then.
+    pub restored: Option<Vec<(AgentId, DeliveryState)>>,
 }
 
 /// The answer to a submitted message: it is in the journal, on disk.
@@ -72,7 +73,7 @@ pub(crate) struct Prepared {
     message: Message,
     digest: [u8; 32],
     allow_unregistered: bool,
-    restored: Option<DeliveryState>,
+    restored: Option<Vec<(AgentId, DeliveryState)>>,
 }
 
 impl Prepared {
@@ -112,23 +113,25 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         return Ok(accepted);
     }
     let directory = tx.directory.value.clone();
-    let planned = plan(&message, &directory, allow_unregistered)?;
-    join_thread(tx, &mut message)?;
-    let stopped = match restored {
-        None => stop(tx, &message, &planned.deliveries)?,
-        Some(_) => None,
+    let (planned, stopped) = match restored {
+        Some(had) => {
+            join_thread(tx, &mut message)?;
+            (had.into_iter().map(read_back).collect(), None)
+        }
+        None => {
+            let planned = plan(&message, &directory, allow_unregistered)?.deliveries;
+            join_thread(tx, &mut message)?;
+            let stopped = stop(tx, &message, &planned)?;
+            let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
+            (planned.into_iter().map(|planned| (planned, refused.clone())).collect::<Vec<_>>(), stopped)
+        }
     };
     let seq = rows::insert_message(tx.db, &message, tx.now, &digest)?;
     bind(tx, &message.origin.native, seq)?;
-    let decided = match (&stopped, restored) {
-        (Some(stop), _) => Some((DeliveryState::Refused, stop.to_string())),
-        (None, Some(state)) => Some((state, "read back from files".to_owned())),
-        (None, None) => None,
-    };
     let message = Arc::new(message);
-    let mut deliveries = Vec::with_capacity(planned.deliveries.len());
-    for (number, planned) in planned.deliveries.into_iter().enumerate() {
-        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided.clone())?);
+    let mut deliveries = Vec::with_capacity(planned.len());
+    for (number, (planned, decided)) in planned.into_iter().enumerate() {
+        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided)?);
     }
     if let Some(stop) = &stopped {
         let (id, from, reason) = (message.id, message.from.clone(), stop.to_string());
@@ -136,6 +139,12 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         tell_the_person(tx, &message, stop)?;
     }
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
+}
+
+/// A delivery that was made before the database was lost.
+fn read_back((agent, state): (AgentId, DeliveryState)) -> (Planned, Option<(DeliveryState, String)>) {
+    let route = Route::Mailbox { agent: agent.name.clone() };
+    (Planned { agent, route, in_place: true }, Some((state, "read back from files".to_owned())))
 }
 
 /// The earlier answer, where this native id (or this very id) was accepted before.
@@ -177,11 +186,7 @@ fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
 }
 
 /// Whether a rule against storms stops this message.
-fn stop(
-    tx: &Work<'_>,
-    message: &Message,
-    planned: &[switchboard_core::Planned],
-) -> Result<Option<Stop>, HubError> {
+fn stop(tx: &Work<'_>, message: &Message, planned: &[Planned]) -> Result<Option<Stop>, HubError> {
     if message.in_reply_to.is_none() {
         return Ok(None);
     }

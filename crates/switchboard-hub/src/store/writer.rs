@@ -68,6 +68,18 @@ where
     }
 }
 
+/// Work that was queued and whose result is still to come.
+pub(crate) struct Pending<T> {
+    answer: oneshot::Receiver<Result<T, HubError>>,
+}
+
+impl<T> Pending<T> {
+    /// The result, once it is on disk.
+    pub(crate) async fn result(self) -> Result<T, HubError> {
+        self.answer.await.map_err(|_| HubError::Closed)?
+    }
+}
+
 /// What a job sees: the open transaction, and a place for what must happen after it is on disk.
 pub(crate) struct Work<'t> {
     pub(crate) db: &'t Connection,
@@ -133,10 +145,19 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
     {
+        self.queue(work).await?.result().await
+    }
+
+    /// Queues `work`. Work queued one after the other is done in that order, and much of it at once.
+    pub(crate) async fn queue<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let job = Box::new(Awaited { work: Some(work), result: None, reply });
         self.jobs.send(Command::Run(job)).await.map_err(|_| HubError::Closed)?;
-        answer.await.map_err(|_| HubError::Closed)?
+        Ok(Pending { answer })
     }
 
     /// Queues `work` without waiting for it. Dropped when the queue is full, so only for work that

@@ -1,0 +1,44 @@
+//! What can be set about the workspace door.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+/// The door's settings, resolved.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// How long a file that does not parse must stand unchanged before it counts as malformed rather
+    /// than as half written.
+    pub settle: Duration,
+    /// How often all mailboxes are looked at, whatever the file events say.
+    pub rescan: Duration,
+    /// The same on a network mount, where events of other machines do not arrive.
+    pub rescan_network: Duration,
+    /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
+    pub file_limit: u64,
+    /// How long what is done with is kept.
+    pub retention: Retention,
+}
+
+/// How long what is done with is kept; for ever where nothing is set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Files under `archive/`.
+    pub archive: Option<SignedDuration>,
+    /// Files under `outbox/`.
+    pub receipts: Option<SignedDuration>,
+    /// Messages in the journal that every recipient is done with.
+    pub journal: Option<SignedDuration>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            settle: Duration::from_secs(1),
+            rescan: Duration::from_secs(15),
+            rescan_network: Duration::from_secs(2),
+            file_limit: 8 << 20,
+            retention: Retention::default(),
+        }
+    }
+}

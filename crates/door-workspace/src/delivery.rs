@@ -1,0 +1,154 @@
+//! The way out: mailbox files.
+
+use switchboard_core::{AgentId, DeliveryState, Message, Outcome, Route};
+use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_hub::{Handoff, Outbound};
+
+use crate::error::WorkspaceError;
+use crate::ids;
+use crate::receipts;
+use crate::translate::{replaces_earlier, to_file};
+use crate::tree::{Section, Tree};
+use crate::wire::MessageFile;
+use crate::workspace::Workspace;
+
+/// Most deliveries written in one go.
+const BATCH: usize = 64;
+
+/// Delivers what the hub hands over, until it shuts down.
+pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
+    loop {
+        let handoffs = outbound.next(BATCH).await;
+        if handoffs.is_empty() {
+            return;
+        }
+        deliver(workspace, handoffs).await;
+    }
+}
+
+/// Writes the files, then reports all outcomes at once.
+///
+/// A file is not synced by itself: the journal holds the message, and after a power failure the file
+/// is written again. The receipt comes before the report, so that a process killed between the two
+/// repeats a delivery that finds its own file, rather than leaving a delivery without a receipt.
+async fn deliver(workspace: &Workspace, handoffs: Vec<Handoff>) {
+    let mut letters = Vec::with_capacity(handoffs.len());
+    for handoff in handoffs {
+        let reply_to = workspace.reply_name(&handoff.message).await;
+        letters.push((handoff, reply_to));
+    }
+    let tree = workspace.tree().clone();
+    let now = workspace.hub().now();
+    let written = tokio::task::spawn_blocking(move || {
+        let write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
+            let outcome = match reply_to {
+                Ok(reply_to) => put(&tree, &handoff, reply_to),
+                Err(error) => Outcome::Unreachable { reason: error.to_string() },
+            };
+            if outcome == Outcome::Delivered
+                && let Some(receipt) =
+                    receipts::of_one(&handoff.message, &handoff.delivery, DeliveryState::Delivered)
+                && let Err(error) = receipts::write(&tree, &handoff.message, &receipt, now)
+            {
+                // The message is where it belongs; a missing receipt must not have it sent again.
+                tracing::warn!(error = %error, "a receipt could not be written");
+            }
+            (handoff, outcome)
+        };
+        letters.into_iter().map(write).collect::<Vec<_>>()
+    });
+    // A panic in there drops the handoffs, which reports them as unreachable.
+    let Ok(written) = written.await else { return };
+    let messages: Vec<_> = written.iter().map(|(handoff, _)| handoff.message.clone()).collect();
+    let answers = Handoff::report_all(written).await;
+    for (message, answer) in messages.into_iter().zip(answers) {
+        match answer {
+            Ok(Some(state)) => after(workspace, &message, state).await,
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error = %error, "a delivery could not be noted"),
+        }
+    }
+}
+
+/// What follows a reported outcome.
+async fn after(workspace: &Workspace, message: &Message, state: DeliveryState) {
+    let mut failed = Ok(());
+    if state == DeliveryState::Delivered && replaces_earlier(message) {
+        failed = workspace.supersede_earlier(message).await;
+    }
+    // A message to one agent has its receipt; the others are told once all recipients are known.
+    if message.to.as_agent().is_none() || state != DeliveryState::Delivered {
+        failed = failed.and(workspace.write_receipt(message.id).await);
+    }
+    if let Err(error) = failed {
+        tracing::warn!(error = %error, "a receipt could not be written");
+    }
+}
+
+/// Puts one message into its mailbox.
+fn put(tree: &Tree, handoff: &Handoff, reply_to: Option<String>) -> Outcome {
+    let agent = match &handoff.delivery.route {
+        Route::Mailbox { agent } => agent,
+        other => return Outcome::Refused { reason: format!("the workspace door has no way '{other}'") },
+    };
+    let recipient = AgentId::local(agent.clone());
+    let file = to_file(&handoff.message, &recipient, reply_to);
+    let result = tree.make_folder(Section::Inbox, agent).and_then(|mailbox| place(&mailbox, &file));
+    match result {
+        Ok(()) => Outcome::Delivered,
+        Err(error) => Outcome::Unreachable { reason: describe(&error) },
+    }
+}
+
+/// Writes a message's file, unless it is there already. Another file under its name is moved aside.
+pub(crate) fn place(mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> {
+    let name = ids::file_name(&file.id);
+    let bytes = file.to_bytes();
+    // Twice at most: what stood in the way is moved aside in between.
+    for _ in 0..2 {
+        if mailbox.create_new(&name, &bytes, Durability::Later)? == Created::Created {
+            return Ok(());
+        }
+        let there = mailbox.read(&name, 64 << 20)?;
+        if there.is_none_or(|there| there.bytes == bytes || is_same(&there.bytes, file)) {
+            return Ok(());
+        }
+        set_aside(mailbox, &name)?;
+    }
+    Ok(())
+}
+
+/// Moves a file that is not what its name says out of the way, without losing it.
+pub(crate) fn set_aside(mailbox: &Dir, name: &str) -> Result<String, FileError> {
+    let aside = format!("{name}.conflict.{:08x}", fastrand::u32(..));
+    mailbox.move_new(name, mailbox, &aside)?;
+    tracing::warn!(mailbox = %mailbox.path().display(), file = name, moved_to = %aside, "another file stood under this message's name");
+    Ok(aside)
+}
+
+/// Whether a file says the same as a message, however it is spelled.
+pub(crate) fn is_same(bytes: &[u8], expected: &MessageFile) -> bool {
+    MessageFile::parse(bytes).is_ok_and(|found| normal(found) == normal(expected.clone()))
+}
+
+/// What different writers write differently without meaning something different.
+fn normal(mut file: MessageFile) -> MessageFile {
+    file.sender = file.sender.to_ascii_lowercase();
+    // The mailbox says whom it is for; the name in the file may be a former one.
+    file.recipient.clear();
+    file.metadata = file.metadata.filter(|metadata| !metadata.is_empty());
+    // A file without a time takes it from its date; a time that was given is compared as a time.
+    file.created_at = None;
+    file
+}
+
+/// An error with its cause, in one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

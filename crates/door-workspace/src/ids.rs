@@ -1,0 +1,123 @@
+//! What the workspace protocol calls a message: `msg_<milliseconds>_<random>`.
+//!
+//! For a message of ours this is its [`MessageId`] in another spelling, so no table is needed to get
+//! from one to the other, a repeated delivery finds its own file, and a lost database can be read back
+//! from the files with the same ids.
+
+use sha2::{Digest, Sha256};
+use switchboard_core::{Door, Message, MessageId, NativeId};
+use switchboard_hub::Waiting;
+
+/// 74 random bits in base 36, always as many digits, so that names sort like ids.
+const DIGITS: usize = 15;
+
+/// The protocol's spelling of an id.
+pub fn to_native(id: MessageId) -> String {
+    let (millis, mut random) = id.parts();
+    let mut digits = [b'0'; DIGITS];
+    for digit in digits.iter_mut().rev() {
+        let value = u8::try_from(random % 36).unwrap_or(0);
+        *digit = if value < 10 { b'0' + value } else { b'a' + value - 10 };
+        random /= 36;
+    }
+    format!("msg_{millis}_{}", String::from_utf8_lossy(&digits))
+}
+
+/// The id behind a spelling of [`to_native`]; none for an id that some other program made.
+pub fn from_native(native: &str) -> Option<MessageId> {
+    let (millis, digits) = native.strip_prefix("msg_")?.split_once('_')?;
+    let random = u128::from_str_radix(digits, 36).ok()?;
+    let id = MessageId::from_parts(millis.parse().ok()?, random);
+    (to_native(id) == native).then_some(id)
+}
+
+/// An id for a message that another program named: the same for the same file, also after the database
+/// was lost.
+pub(crate) fn derived(native: &str, mailbox: &str, millis: i64) -> MessageId {
+    let mut hash = Sha256::new();
+    hash.update(native);
+    hash.update([0]);
+    hash.update(mailbox.to_ascii_lowercase());
+    let bytes: [u8; 32] = hash.finalize().into();
+    let random = bytes[..16].iter().fold(0_u128, |random, byte| (random << 8) | u128::from(*byte));
+    MessageId::from_parts(u64::try_from(millis).unwrap_or(0), random)
+}
+
+/// What the protocol calls this message, whichever door it came in by.
+pub fn native_of(message: &Message) -> String {
+    native(message.id, &message.origin.native)
+}
+
+/// The name of the file that must be in the mailbox for a waiting message.
+pub(crate) fn file_of(waiting: &Waiting) -> String {
+    file_name(&native(waiting.id, &waiting.native))
+}
+
+/// The name of a message's file.
+pub fn file_name(native: &str) -> String {
+    format!("{native}.json")
+}
+
+/// The id in a file name, where it is the name of a message's file.
+pub(crate) fn of_file(name: &str) -> Option<&str> {
+    let native = name.strip_suffix(".json")?;
+    (is_safe(native) && native.starts_with("msg_")).then_some(native)
+}
+
+/// Whether an id can be part of a file name. Ids come from outside.
+pub(crate) fn is_safe(native: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    (1..=200).contains(&native.len()) && native.bytes().all(legal) && !native.contains("..")
+}
+
+fn native(id: MessageId, origin: &NativeId) -> String {
+    if origin.door == Door::Workspace && origin.id.starts_with("msg_") {
+        origin.id.clone()
+    } else {
+        to_native(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn ids_round_trip_and_file_names_sort_like_ids(
+            a in (1_000_000_000_000..9_999_999_999_999_u64, 0..1_u128 << 74),
+            b in (1_000_000_000_000..9_999_999_999_999_u64, 0..1_u128 << 74),
+        ) {
+            let (x, y) = (MessageId::from_parts(a.0, a.1), MessageId::from_parts(b.0, b.1));
+            proptest::prop_assert_eq!(from_native(&to_native(x)), Some(x));
+            proptest::prop_assert_eq!(to_native(x).cmp(&to_native(y)), x.cmp(&y));
+        }
+
+        #[test]
+        fn garbage_is_no_id_of_ours(text in ".{0,40}") {
+            if let Some(id) = from_native(&text) {
+                proptest::prop_assert_eq!(to_native(id), text);
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_ids_get_a_stable_id_per_mailbox() {
+        let id = |native, mailbox| derived(native, mailbox, 1_763_000_000_000);
+        assert_eq!(id("msg_1_abc", "codex"), id("msg_1_abc", "Codex"));
+        assert_ne!(id("msg_1_abc", "codex"), id("msg_1_abc", "claude"));
+        assert_ne!(id("msg_1_abc", "codex"), id("msg_1_abd", "codex"));
+    }
+
+    #[test]
+    fn only_message_files_count() {
+        for name in ["msg_1_a.json", "msg_1763000000000_0000000000000ab.json"] {
+            assert!(of_file(name).is_some(), "{name}");
+        }
+        for name in
+            [".tmp-1-2-3", "msg_1.json.conflict.1", "note.json", "msg_../x.json", "msg_a b.json", "msg_1.txt"]
+        {
+            assert_eq!(of_file(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! A look at the workspace's files that changes nothing: what `switchboard doctor` reports.
+
+use std::collections::HashSet;
+
+use switchboard_core::{AgentId, Name};
+use switchboard_hub::files::{self, Dir};
+use switchboard_hub::platform;
+
+use crate::delivery::is_same;
+use crate::error::WorkspaceError;
+use crate::ids;
+use crate::translate::to_file;
+use crate::tree::Section;
+use crate::workspace::{Workspace, blocking};
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finding {
+    /// A waiting message has no file in its mailbox.
+    MissingFile {
+        /// Where it should be, below `.switchboard/`.
+        path: String,
+    },
+    /// A waiting message's file holds something else.
+    ChangedFile {
+        /// Where it is.
+        path: String,
+    },
+    /// A file that was never taken in, or a folder that is none of an agent's.
+    NotTakenIn {
+        /// Where it is.
+        path: String,
+        /// Why, as far as it is known.
+        reason: Option<String>,
+    },
+    /// A file that a killed program left half written.
+    StaleTemp {
+        /// Where it is.
+        path: String,
+    },
+    /// A file of ours that other users can read or write, or that belongs to another user.
+    Exposed {
+        /// Where it is.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// `state.json` cannot be read.
+    DamagedState {
+        /// What the parser said.
+        problem: String,
+    },
+    /// `state.json` is locked and nobody seems to hold the lock any more.
+    StaleLock {
+        /// Where it is.
+        path: String,
+    },
+    /// The folder lies on a network mount.
+    NetworkMount,
+}
+
+/// How old a lock's time may be before its holder counts as gone: what proper-lockfile uses.
+const STALE_LOCK_SECONDS: i64 = 10;
+
+/// Looks at everything and changes nothing.
+pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
+    let mut findings = Vec::new();
+    let problems = workspace.problems().await?;
+    for agent in mailboxes(workspace).await? {
+        let (tree, name) = (workspace.tree().clone(), agent.name.clone());
+        let folder = format!("inbox/{}", agent.name);
+        let dir = match blocking(move || Ok(tree.folder(Section::Inbox, name.as_str())?)).await {
+            Ok(dir) => dir,
+            Err(error) => {
+                findings.push(Finding::NotTakenIn { path: folder, reason: Some(error.to_string()) });
+                continue;
+            }
+        };
+        let waiting = workspace.hub().waiting(agent.clone()).await?;
+        let names: HashSet<String> = match dir.clone() {
+            Some(dir) => blocking(move || Ok(dir.names()?)).await?.into_iter().collect(),
+            None => HashSet::new(),
+        };
+        let expected: HashSet<String> = waiting.iter().map(ids::file_of).collect();
+        for missing in expected.difference(&names) {
+            findings.push(Finding::MissingFile { path: format!("{folder}/{missing}") });
+        }
+        for name in names.difference(&expected) {
+            let path = format!("{folder}/{name}");
+            if files::is_temp(name) {
+                findings.push(Finding::StaleTemp { path });
+            } else if ids::of_file(name).is_some() {
+                let reason = problems.iter().find(|problem| problem.path == path).map(|p| p.reason.clone());
+                findings.push(Finding::NotTakenIn { path, reason });
+            }
+        }
+        let Some(dir) = dir else { continue };
+        for waiting in waiting.iter().filter(|waiting| names.contains(&ids::file_of(waiting))) {
+            let Some(stored) = workspace.hub().message(waiting.id).await.ok().flatten() else { continue };
+            let file = to_file(&stored.message, &agent, workspace.reply_name(&stored.message).await?);
+            let (dir, name) = (dir.clone(), ids::file_of(waiting));
+            let path = format!("{folder}/{name}");
+            let same = blocking(move || {
+                Ok(dir
+                    .read(&name, u64::MAX)
+                    .is_ok_and(|found| found.is_none_or(|f| is_same(&f.bytes, &file))))
+            });
+            if !same.await? {
+                findings.push(Finding::ChangedFile { path });
+            }
+        }
+    }
+    let root = workspace.tree().root().clone();
+    let now = workspace.hub().now();
+    findings.extend(blocking(move || Ok(look_at_root(&root, now.as_second()))).await?);
+    let state = workspace.state().clone();
+    if let Err(WorkspaceError::DamagedState { problem }) = blocking(move || state.read()).await {
+        findings.push(Finding::DamagedState { problem });
+    }
+    if platform::is_network_filesystem(workspace.tree().root().path()) {
+        findings.push(Finding::NetworkMount);
+    }
+    Ok(findings)
+}
+
+/// Everyone who has a mailbox, or should have one.
+async fn mailboxes(workspace: &Workspace) -> Result<Vec<AgentId>, WorkspaceError> {
+    let directory = workspace.hub().directory().await?;
+    let tree = workspace.tree().clone();
+    let folders = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
+    let mut agents: Vec<AgentId> =
+        directory.agents().map(|agent| agent.id.clone()).filter(|id| id.realm.is_none()).collect();
+    agents.push(AgentId::human());
+    agents.extend(folders.iter().filter_map(|folder| Name::parse(folder).ok()).map(AgentId::local));
+    agents.sort();
+    agents.dedup();
+    Ok(agents)
+}
+
+fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
+    use std::os::unix::fs::MetadataExt;
+    let mut findings = Vec::new();
+    let own = std::fs::symlink_metadata(root.path()).map(|found| found.uid());
+    let secret = ["", "hub.db", "state.json", "auth_token"];
+    for name in secret {
+        let path = if name.is_empty() { root.path().to_owned() } else { root.path().join(name) };
+        let Ok(found) = std::fs::symlink_metadata(&path) else { continue };
+        let shown = if name.is_empty() { ".switchboard".to_owned() } else { name.to_owned() };
+        if own.as_ref().is_ok_and(|own| *own != found.uid()) {
+            let problem = format!("belongs to user {}", found.uid());
+            findings.push(Finding::Exposed { path: shown, problem });
+        } else if found.mode() & 0o022 != 0 || (name == "auth_token" && found.mode() & 0o077 != 0) {
+            let problem = format!("has mode {:o}", found.mode() & 0o777);
+            findings.push(Finding::Exposed { path: shown, problem });
+        }
+    }
+    if let Ok(lock) = std::fs::symlink_metadata(root.path().join("state.json.lock"))
+        && now - lock.mtime() > STALE_LOCK_SECONDS
+    {
+        findings.push(Finding::StaleLock { path: "state.json.lock".into() });
+    }
+    findings
+}

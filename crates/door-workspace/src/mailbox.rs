@@ -1,0 +1,143 @@
+//! One mailbox folder: what is new in it, what is missing from it.
+
+use std::collections::{BTreeMap, HashSet};
+
+use jiff::Timestamp;
+use switchboard_core::Name;
+use switchboard_hub::files::{Contents, Dir, DirStamp, FileError, Moved};
+
+use crate::ids;
+use crate::tree::{Section, Tree};
+use crate::wire::{Malformed, MessageFile};
+
+/// A file that nobody has looked at yet.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    pub(crate) name: String,
+    pub(crate) modified: Timestamp,
+    pub(crate) stamp: String,
+    pub(crate) uid: u32,
+    pub(crate) content: Result<Box<MessageFile>, Unreadable>,
+    /// The place of this file in the order of its sender.
+    order: (Timestamp, i128, String),
+}
+
+/// Why a file was not taken in.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unreadable {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+/// A look at a mailbox.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    /// Files that are not expected, in the order of their senders.
+    pub(crate) new: Vec<NewFile>,
+    /// Names that should be there and are not.
+    pub(crate) missing: Vec<String>,
+    /// Names that are there as expected.
+    pub(crate) present: Vec<String>,
+    /// Whether something came in during the look, so that another one is due at once.
+    pub(crate) again: bool,
+}
+
+/// Looks at a mailbox, where `expected` should be.
+///
+/// A listing is no snapshot: a file made during it may be missing while a later one of the same sender
+/// is there. So after a listing with new files the folder is listed again, and of each sender only
+/// what comes up to its last file of the first listing is taken.
+pub(crate) fn look(mailbox: &Dir, expected: &HashSet<String>, limit: u64) -> Result<Listing, FileError> {
+    let first: HashSet<String> = messages(mailbox)?;
+    let missing = expected.difference(&first).cloned().collect();
+    let present = expected.intersection(&first).cloned().collect();
+    let mut listing = Listing { missing, present, ..Listing::default() };
+    if first.difference(expected).next().is_none() {
+        return Ok(listing);
+    }
+    let second = messages(mailbox)?;
+    let mut files: Vec<NewFile> = Vec::new();
+    for name in second.difference(expected) {
+        files.extend(read(mailbox, name, limit));
+    }
+    files.sort_by(|a, b| a.order.cmp(&b.order));
+    let mut last: BTreeMap<String, (Timestamp, i128, String)> = BTreeMap::new();
+    for file in files.iter().filter(|file| first.contains(&file.name)) {
+        last.insert(file.sender(), file.order.clone());
+    }
+    for file in files {
+        let taken =
+            first.contains(&file.name) || last.get(&file.sender()).is_some_and(|last| file.order < *last);
+        if taken { listing.new.push(file) } else { listing.again = true }
+    }
+    Ok(listing)
+}
+
+impl NewFile {
+    fn sender(&self) -> String {
+        self.content.as_ref().map_or_else(|_| String::new(), |file| file.sender.to_ascii_lowercase())
+    }
+}
+
+fn messages(mailbox: &Dir) -> Result<HashSet<String>, FileError> {
+    Ok(mailbox.names()?.into_iter().filter(|name| ids::of_file(name).is_some()).collect())
+}
+
+/// Reads one file; none where it has gone in the meantime.
+pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
+    let (content, stamp) = match mailbox.read(name, limit) {
+        Ok(Some(Contents { bytes, stamp })) => (parse(&bytes, name), Some(stamp)),
+        Ok(None) => return None,
+        Err(error) => (Err(error.into()), mailbox.stat(name).ok().flatten()),
+    };
+    let mtime = stamp.map_or(0, |stamp| stamp.mtime_ns);
+    let modified = Timestamp::from_nanosecond(mtime).unwrap_or(Timestamp::UNIX_EPOCH);
+    let created = content.as_ref().ok().and_then(|file| file.created_at.as_deref()?.parse().ok());
+    Some(NewFile {
+        order: (created.unwrap_or(modified), mtime, name.to_owned()),
+        name: name.to_owned(),
+        modified,
+        stamp: stamp.map_or_else(String::new, |s| format!("{}:{}:{}", s.inode, s.len, s.mtime_ns)),
+        uid: stamp.map_or(0, |stamp| stamp.uid),
+        content,
+    })
+}
+
+fn parse(bytes: &[u8], name: &str) -> Result<Box<MessageFile>, Unreadable> {
+    let file = MessageFile::parse(bytes)?;
+    match ids::of_file(name) {
+        Some(id) if id == file.id => Ok(Box::new(file)),
+        _ => {
+            let problem = format!("is '{}' but the file is named '{name}'", file.id.escape_debug());
+            Err(Malformed::Field { field: "id", problem }.into())
+        }
+    }
+}
+
+/// A folder's stamp in words, where it can be trusted: younger than this and a further change may
+/// carry the same time, as file systems count in ticks.
+pub(crate) fn trusted_stamp(stamp: DirStamp, now: Timestamp) -> Option<String> {
+    const TICK: i128 = 50_000_000;
+    let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
+    (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))
+}
+
+/// Moves everything of a renamed agent: what waits, what is archived, its receipts.
+pub(crate) fn move_all(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileError> {
+    // On a file system that ignores case, or where only the case differs, it may be the same folder.
+    for section in [Section::Inbox, Section::Archive, Section::Outbox] {
+        let Some(old) = tree.folder(section, from.as_str())? else { continue };
+        let new = tree.make_folder(section, to)?;
+        if old.stamp()?.inode == new.stamp()?.inode {
+            continue;
+        }
+        for name in old.names()? {
+            if old.move_new(&name, &new, &name)? == Moved::AlreadyThere {
+                tracing::warn!(file = name, from = %from, to = %to, "both folders have this file; it stays in the old one");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Receipt files: `outbox/<sender>/<message-id>.receipt.json`.
+//!
+//! The first outcome of a message gets the file that the protocol names. What is true later (seen,
+//! acknowledged, expired after delivery) gets a file of its own beside it, because a receipt once
+//! written is never changed.
+
+use jiff::Timestamp;
+use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing};
+use switchboard_hub::files::{Durability, FileError};
+
+use crate::ids;
+use crate::translate::{is_foreign, iso};
+use crate::tree::{Section, Tree};
+use crate::wire::{ReceiptFile, pretty};
+
+/// Writes what the sender may be told now; nothing while a recipient may still get the message.
+///
+/// A file that belongs to another user names a sender nobody vouches for: its receipts go nowhere.
+pub(crate) fn write(
+    tree: &Tree,
+    message: &Message,
+    receipt: &Receipt,
+    now: Timestamp,
+) -> Result<(), FileError> {
+    if message.from.realm.is_some() || is_foreign(message) {
+        return Ok(());
+    }
+    let Some(status) = status(receipt.standing()) else { return Ok(()) };
+    let native = ids::native_of(message);
+    let file = ReceiptFile {
+        id: format!("receipt_{native}"),
+        in_reply_to: native.clone(),
+        status: status.to_owned(),
+        summary: summary(message, receipt),
+        processed_at: iso(now),
+        error: error(receipt),
+    };
+    let folder = tree.make_folder(Section::Outbox, &message.from.name)?;
+    let bytes = pretty(&file);
+    let first = format!("{native}.receipt.json");
+    if matches!(status, "delivered" | "failed") || folder.stat(&first)?.is_none() {
+        folder.create_new(&first, &bytes, Durability::Later)?;
+    } else {
+        folder.create_new(&later_name(&native, status), &bytes, Durability::Later)?;
+    }
+    Ok(())
+}
+
+/// The file for what became true after the first outcome.
+pub(crate) fn later_name(native: &str, status: &str) -> String {
+    format!("{native}.{status}.receipt.json")
+}
+
+/// A receipt for a message to one agent, from that one delivery alone.
+pub(crate) fn of_one(message: &Message, delivery: &Delivery, state: DeliveryState) -> Option<Receipt> {
+    let Address::Agent(_) = &message.to else { return None };
+    let delivery = Delivery { state, ..delivery.clone() };
+    Some(Receipt::of(message.id, message.to.clone(), vec![delivery]))
+}
+
+fn status(standing: Standing) -> Option<&'static str> {
+    match standing {
+        Standing::Pending => None,
+        Standing::Failed => Some("failed"),
+        Standing::Expired => Some("expired"),
+        Standing::Delivered => Some("delivered"),
+        Standing::Seen => Some("seen"),
+        Standing::Acknowledged => Some("acknowledged"),
+    }
+}
+
+fn summary(message: &Message, receipt: &Receipt) -> String {
+    let to = &message.to;
+    match (receipt.standing(), &receipt.deliveries[..]) {
+        (Standing::Delivered, [one]) => format!("Message delivered to '{}' inbox", one.agent),
+        (Standing::Delivered, all) => format!("Message delivered to {} inboxes of '{to}'", all.len()),
+        (Standing::Seen, _) => format!("Message seen by '{to}'"),
+        (Standing::Acknowledged, _) => format!("Message acknowledged by '{to}'"),
+        (Standing::Expired, _) => format!("Message to '{to}' expired"),
+        (Standing::Failed | Standing::Pending, all) => {
+            format!("Message reached {} of {} recipients of '{to}'", receipt.reached(), all.len())
+        }
+    }
+}
+
+fn error(receipt: &Receipt) -> Option<String> {
+    let problems: Vec<String> = receipt
+        .deliveries
+        .iter()
+        .filter(|d| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired))
+        .map(|d| format!("{}: {}", d.agent, d.note.as_deref().unwrap_or(d.state.as_str())))
+        .collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
+}

@@ -1,0 +1,112 @@
+//! The door at work: watches, sweeps, delivers, keeps house, until it is told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use switchboard_core::Door;
+use switchboard_hub::{Outbound, platform};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery;
+use crate::error::WorkspaceError;
+use crate::tree::Section;
+use crate::workspace::Workspace;
+
+/// How long to gather file events before looking: one message makes several.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// How soon to look again at files that may still be being written.
+const SETTLING: Duration = Duration::from_millis(200);
+
+/// How often to keep house.
+const HOUSEKEEPING: Duration = Duration::from_mins(1);
+
+/// Under this topic the hub remembers the boot in which the files were last compared.
+const BOOT: &str = "boot";
+
+/// Keeps a workspace going: takes in, delivers, repairs and keeps house until `shutdown`.
+pub async fn run(
+    workspace: Workspace,
+    outbound: Outbound,
+    shutdown: CancellationToken,
+) -> Result<(), WorkspaceError> {
+    let deliveries = run_deliveries(&workspace, outbound);
+    let intake = take_in(&workspace);
+    tokio::select! {
+        () = shutdown.cancelled() => Ok(()),
+        () = deliveries => Ok(()),
+        result = intake => result,
+    }
+}
+
+/// Only delivers, for a program that is done when its own message has arrived.
+pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound) {
+    delivery::run(workspace, outbound).await;
+}
+
+async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    // Watch first, then look: what comes between the two is seen twice rather than never.
+    let hints = Arc::new(Notify::new());
+    let _watcher = watch(workspace, &hints);
+    after_power_failure(workspace).await?;
+    let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
+    let config = workspace.config();
+    let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
+    let mut house = Instant::now();
+    loop {
+        let pause = match workspace.sweep().await {
+            Ok(swept) if swept.settling > 0 => SETTLING,
+            Ok(_) => rescan,
+            Err(error @ WorkspaceError::Moved { .. }) => return Err(error),
+            Err(error) => {
+                tracing::warn!(error = %error, "the mailboxes could not be read");
+                rescan
+            }
+        };
+        if house <= Instant::now() {
+            house = Instant::now() + HOUSEKEEPING;
+            let kept = workspace.read_state().await.and(workspace.keep_house().await);
+            if let Err(error) = kept {
+                tracing::warn!(error = %error, "housekeeping failed");
+            }
+        }
+        if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
+            tokio::time::sleep(GATHER).await;
+        }
+    }
+}
+
+/// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.
+async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    let Some(boot) = platform::boot_id() else {
+        workspace.verify().await?;
+        return Ok(());
+    };
+    let known = workspace.hub().notes(Door::Workspace, BOOT).await?;
+    if known.iter().any(|(_, last)| *last == boot) {
+        return Ok(());
+    }
+    workspace.verify().await?;
+    workspace.hub().note(Door::Workspace, BOOT, "id".to_owned(), Some(boot)).await?;
+    Ok(())
+}
+
+/// Rings on whatever happens below the mailboxes. Overflow is a hint like any other.
+fn watch(workspace: &Workspace, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
+    let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
+    let rings = hints.clone();
+    let hint = move |event: notify::Result<notify::Event>| {
+        // Our own reading makes events too; only changes and overflow say something.
+        if event.map_or(true, |event| !event.kind.is_access() || event.need_rescan()) {
+            rings.notify_one();
+        }
+    };
+    let watcher = notify::recommended_watcher(hint)
+        .and_then(|mut watcher| watcher.watch(&inbox, RecursiveMode::Recursive).map(|()| watcher));
+    watcher
+        .inspect_err(|error| tracing::warn!(error = %error, "no file events; looking by the clock alone"))
+        .ok()
+}

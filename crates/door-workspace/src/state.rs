@@ -1,0 +1,358 @@
+//! `state.json`: the agent state that is shared with other programs.
+//!
+//! Read without a lock, changed under the lock that Node's proper-lockfile uses, replaced as a whole.
+//! Keys we do not know are kept. A file that is no JSON is moved aside and never overwritten.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value, json};
+use switchboard_core::{AgentRecord, Directory, Name, TeamRecord};
+use switchboard_hub::files::{Dir, Moved};
+use switchboard_hub::lock::{DirLock, LockOptions};
+
+use crate::error::WorkspaceError;
+use crate::translate::iso;
+
+const FILE: &str = "state.json";
+
+/// Larger than any state a workspace has; a file beyond it is not one.
+const LIMIT: u64 = 64 << 20;
+
+/// Signs of life are written at most this often: each costs a rewrite of the file.
+const ALIVE_EVERY: SignedDuration = SignedDuration::from_mins(1);
+
+/// A handle on the file.
+#[derive(Debug, Clone)]
+pub struct StateFile {
+    root: Dir,
+}
+
+/// What the file says of agents and teams, as far as it concerns the hub.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) agents: Vec<AgentState>,
+    pub(crate) teams: Vec<TeamRecord>,
+}
+
+/// What the file says of one agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentState {
+    /// Its name.
+    pub name: Name,
+    /// What it is there for.
+    pub role: Option<String>,
+    /// Its team.
+    pub team: Option<Name>,
+    /// What it said it is doing.
+    pub status: Option<String>,
+    /// The sentence that came with it.
+    pub message: Option<String>,
+    /// When it was last heard.
+    pub last_seen: Option<Timestamp>,
+}
+
+impl StateFile {
+    pub(crate) fn new(root: Dir) -> Self {
+        Self { root }
+    }
+
+    /// Makes the file with the protocol's first state, where there is none.
+    pub fn make(&self) -> Result<(), WorkspaceError> {
+        if self.root.stat(FILE)?.is_none() {
+            self.update(|_| true)?;
+        }
+        Ok(())
+    }
+
+    /// What the file says, without a lock: it is always replaced as a whole.
+    pub(crate) fn read(&self) -> Result<Known, WorkspaceError> {
+        let state = match self.load()? {
+            Loaded::Missing => return Ok(Known::default()),
+            Loaded::Damaged { problem } => return Err(WorkspaceError::DamagedState { problem }),
+            Loaded::State(state) => state,
+        };
+        let mut known = Known::default();
+        for section in ["terminals", "chatAgents"] {
+            for (name, record) in objects(&state, section) {
+                match Name::parse(name) {
+                    Ok(name) => known.agents.push(agent(name, record)),
+                    Err(error) => {
+                        tracing::warn!(section, name, error = %error, "an agent in state.json was left out");
+                    }
+                }
+            }
+        }
+        for (id, record) in objects(&state, "teams") {
+            if let Ok(id) = Name::parse(id) {
+                let title = text(record, "name").unwrap_or_else(|| id.to_string());
+                let composite = record.get("isComposite").and_then(Value::as_bool).unwrap_or(false);
+                let created_at = time(record, "createdAt").unwrap_or(Timestamp::UNIX_EPOCH);
+                known.teams.push(TeamRecord { id, title, composite, created_at });
+            }
+        }
+        Ok(known)
+    }
+
+    /// Changes the file under the lock; it is left alone where `change` says that nothing changed.
+    ///
+    /// Waits for the lock, so never call it from a task that must not wait.
+    pub fn update(&self, change: impl FnOnce(&mut Map<String, Value>) -> bool) -> Result<(), WorkspaceError> {
+        self.update_with(LockOptions::default(), change)
+    }
+
+    fn update_with(
+        &self,
+        options: LockOptions,
+        change: impl FnOnce(&mut Map<String, Value>) -> bool,
+    ) -> Result<(), WorkspaceError> {
+        let _lock = DirLock::acquire(&self.root, FILE, options)?;
+        let mut state = match self.load()? {
+            Loaded::State(state) => state,
+            Loaded::Missing => Map::new(),
+            Loaded::Damaged { problem } => {
+                let aside = self.set_aside()?;
+                tracing::error!(%problem, moved_to = %aside, "state.json was damaged and is moved aside");
+                Map::new()
+            }
+        };
+        fill_in(&mut state);
+        if change(&mut state) {
+            let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
+            bytes.push(b'\n');
+            self.root.replace(FILE, &bytes, 0o600)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a damaged file aside under a name that says when.
+    fn set_aside(&self) -> Result<String, WorkspaceError> {
+        let when = self.root.stat(FILE)?.map_or(0, |stamp| stamp.mtime_ns / 1_000_000);
+        for number in 0..100 {
+            let suffix = if number == 0 { String::new() } else { format!(".{number}") };
+            let aside = format!("{FILE}.corrupt.{when}{suffix}");
+            if self.root.move_new(FILE, &self.root, &aside)? != Moved::AlreadyThere {
+                return Ok(aside);
+            }
+        }
+        Err(WorkspaceError::DamagedState { problem: "there is no free name to move it aside to".into() })
+    }
+
+    fn load(&self) -> Result<Loaded, WorkspaceError> {
+        let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok(Loaded::Missing) };
+        Ok(match serde_json::from_slice(&found.bytes) {
+            Ok(state) => Loaded::State(state),
+            Err(error) => Loaded::Damaged { problem: error.to_string() },
+        })
+    }
+
+    /// Writes what the hub knows of an agent, and its team's list of members.
+    pub(crate) fn put_agent(
+        &self,
+        agent: &AgentRecord,
+        directory: &Directory,
+        now: Timestamp,
+    ) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            write_agent(state, agent, now);
+            write_teams(state, directory);
+            true
+        })
+    }
+
+    pub(crate) fn put_teams(&self, directory: &Directory) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            write_teams(state, directory);
+            true
+        })
+    }
+
+    pub(crate) fn remove_agent(&self, name: &Name) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            let mut removed = false;
+            for section in ["terminals", "chatAgents"] {
+                removed |= take(state, section, name).is_some();
+            }
+            removed
+        })
+    }
+
+    pub(crate) fn rename_agent(
+        &self,
+        old: &Name,
+        agent: &AgentRecord,
+        directory: &Directory,
+        now: Timestamp,
+    ) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            for section in ["terminals", "chatAgents"] {
+                if let Some(record) = take(state, section, old)
+                    && let Some(records) = state.get_mut(section).and_then(Value::as_object_mut)
+                {
+                    records.insert(agent.id.to_string(), record);
+                }
+            }
+            write_agent(state, agent, now);
+            write_teams(state, directory);
+            true
+        })
+    }
+
+    /// Writes what an agent says it is doing, in the words its kind of record has for it.
+    pub(crate) fn set_status(
+        &self,
+        name: &Name,
+        status: &str,
+        message: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            let Some((section, record)) = find(state, name) else { return false };
+            let (status_key, time_key) = match section {
+                "terminals" => ("statusState", "statusUpdatedAt"),
+                _ => ("status", "lastSeen"),
+            };
+            record.insert(status_key.into(), status.into());
+            record.insert("statusMessage".into(), message.map_or(Value::Null, Value::from));
+            record.insert(time_key.into(), iso(now).into());
+            record.insert("lastSeen".into(), iso(now).into());
+            true
+        })
+    }
+
+    /// Notes a sign of life, unless that was done a short while ago or somebody else has the lock.
+    pub(crate) fn touch(&self, name: &Name, now: Timestamp) -> Result<(), WorkspaceError> {
+        let recent = |at: Timestamp| now.duration_since(at) < ALIVE_EVERY;
+        let known = self.read()?.agents;
+        match known.iter().find(|agent| &agent.name == name) {
+            Some(agent) if !agent.last_seen.is_some_and(recent) => {}
+            _ => return Ok(()),
+        }
+        let options = LockOptions { wait: std::time::Duration::from_millis(50), ..LockOptions::default() };
+        self.update_with(options, |state| match find(state, name) {
+            Some((_, record)) => {
+                record.insert("lastSeen".into(), iso(now).into());
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+enum Loaded {
+    Missing,
+    Damaged { problem: String },
+    State(Map<String, Value>),
+}
+
+/// The protocol's first state, for whatever is missing.
+fn fill_in(state: &mut Map<String, Value>) {
+    let first = json!({
+        "session": {
+            "id": null, "activeWorkflow": null, "suspendedWorkflows": [], "status": "IDLE", "startTime": null,
+            "activePersona": null, "currentStep": 0, "activeWorkflowPhase": 0, "workflowToolInvocations": [],
+        },
+        "context": {}, "tasks": [], "terminals": {}, "chatAgents": {}, "teams": {},
+    });
+    if let Value::Object(first) = first {
+        for (key, value) in first {
+            state.entry(key).or_insert(value);
+        }
+    }
+}
+
+fn objects<'s>(
+    state: &'s Map<String, Value>,
+    section: &str,
+) -> impl Iterator<Item = (&'s String, &'s Map<String, Value>)> {
+    let records = state.get(section).and_then(Value::as_object);
+    records.into_iter().flatten().filter_map(|(name, record)| Some((name, record.as_object()?)))
+}
+
+fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
+    AgentState {
+        name,
+        role: text(record, "role").filter(|role| role != "none"),
+        team: text(record, "team").and_then(|team| Name::parse(&team).ok()),
+        status: text(record, "statusState").or_else(|| text(record, "status")),
+        message: text(record, "statusMessage"),
+        last_seen: time(record, "lastSeen"),
+    }
+}
+
+fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
+    record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// ISO 8601, or milliseconds since 1970 as JavaScript counts.
+fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
+    match record.get(key)? {
+        Value::String(text) => text.parse().ok(),
+        Value::Number(millis) => Timestamp::from_millisecond(millis.as_i64()?).ok(),
+        _ => None,
+    }
+}
+
+fn find<'s>(
+    state: &'s mut Map<String, Value>,
+    name: &Name,
+) -> Option<(&'static str, &'s mut Map<String, Value>)> {
+    let section =
+        ["terminals", "chatAgents"].into_iter().find(|section| spelling(state, section, name).is_some())?;
+    let key = spelling(state, section, name)?;
+    state.get_mut(section)?.get_mut(&key)?.as_object_mut().map(|record| (section, record))
+}
+
+fn take(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
+    let key = spelling(state, section, name)?;
+    state.get_mut(section)?.as_object_mut()?.remove(&key)
+}
+
+/// How a section spells a name: names that differ only in case are one.
+fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<String> {
+    let records = state.get(section)?.as_object()?;
+    records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
+}
+
+fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord, now: Timestamp) {
+    let name = &agent.id.name;
+    if find(state, name).is_none() {
+        let record = json!({
+            "type": "chat", "interface": "cli", "role": "none", "status": "active", "statusMessage": null,
+            "capabilities": ["chat"], "friendlyName": name.as_str(), "icon": "comment-discussion",
+            "color": "purple", "registeredAt": iso(agent.registered_at), "lastSeen": iso(now),
+            "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
+            "workflowToolInvocations": [],
+        });
+        if let Some(agents) = state.get_mut("chatAgents").and_then(Value::as_object_mut) {
+            agents.insert(name.to_string(), record);
+        }
+    }
+    if let Some((_, record)) = find(state, name) {
+        if let Some(role) = &agent.role {
+            record.insert("role".into(), role.as_str().into());
+        }
+        match &agent.team {
+            Some(team) => drop(record.insert("team".into(), team.as_str().into())),
+            None => drop(record.remove("team")),
+        }
+    }
+}
+
+/// Every team the hub knows, with its members; what else a team's record holds is kept.
+fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
+    let Some(teams) = state.get_mut("teams").and_then(Value::as_object_mut) else { return };
+    for team in directory.teams() {
+        let members: Vec<&str> = directory.members(&team.id).map(|agent| agent.id.name.as_str()).collect();
+        let record = teams
+            .entry(team.id.to_string())
+            .or_insert_with(|| json!({ "capabilities": [], "createdAt": iso(team.created_at) }));
+        if let Some(record) = record.as_object_mut() {
+            record.insert("name".into(), team.title.as_str().into());
+            record.insert("isComposite".into(), team.composite.into());
+            record.insert("members".into(), members.into());
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

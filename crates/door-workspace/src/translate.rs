@@ -1,0 +1,180 @@
+//! Message files as messages of the core, and back. Pure.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Map, Value};
+use switchboard_core::Door;
+use switchboard_core::{Address, AgentId, GroupId, Kind, Message, MessageId, Name, NativeId, Route};
+use switchboard_hub::Draft;
+
+use crate::ids;
+use crate::wire::{Malformed, MessageFile};
+
+/// Keys under which fields of a message file that the core has no word for travel in the metadata.
+mod key {
+    pub(super) const TEAM: &str = "workspace.team";
+    pub(super) const PERSONA: &str = "workspace.persona";
+    pub(super) const EXTRA: &str = "workspace.extra";
+    pub(super) const REPLY_TO: &str = "workspace.replyTo";
+    pub(super) const TO: &str = "switchboard.to";
+    pub(super) const FOREIGN_OWNER: &str = "workspace.owner";
+}
+
+/// How long a dispatched task is of use when its sender does not say: eight hours, a working day.
+const DISPATCH_TTL: SignedDuration = SignedDuration::from_mins(480);
+
+/// What is known of a file besides its content.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    /// The mailbox it lies in, in its canonical spelling.
+    pub(crate) mailbox: Name,
+    /// When its content last changed.
+    pub(crate) modified: Timestamp,
+    /// The user it belongs to, where that is not the owner of the workspace.
+    pub(crate) foreign_owner: Option<u32>,
+}
+
+/// A message file as a draft. `reply_to` is what `replyTo` stands for, where that is known.
+///
+/// Nobody vouches for the sender of a file, so the draft is never verified.
+pub(crate) fn to_draft(
+    file: MessageFile,
+    found: &Found,
+    reply_to: Option<MessageId>,
+) -> Result<Draft, Malformed> {
+    let field = |field, problem: String| Malformed::Field { field, problem };
+    let from: AgentId = file.sender.parse().map_err(|e| field("sender", format!("is refused: {e}")))?;
+    let kind = Kind::parse(&file.action).map_err(|e| field("action", format!("is refused: {e}")))?;
+    if !ids::is_safe(&file.id) {
+        return Err(field("id", "may only hold letters, digits, '_', '-' and '.', at most 200".into()));
+    }
+    let sent_at = match &file.created_at {
+        None => found.modified,
+        Some(text) => text.parse().map_err(|_| {
+            field("createdAt", format!("is not an ISO 8601 time with zone: '{}'", text.escape_debug()))
+        })?,
+    };
+    let mut metadata = file.metadata.unwrap_or_default();
+    let mut keep = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            metadata.insert(key.to_owned(), value);
+        }
+    };
+    keep(key::TEAM, file.team.map(Value::String));
+    keep(key::PERSONA, file.persona.map(Value::String));
+    keep(key::EXTRA, (!file.extra.is_empty()).then_some(Value::Object(file.extra)));
+    keep(key::REPLY_TO, file.reply_to.filter(|_| reply_to.is_none()).map(Value::String));
+    keep(key::FOREIGN_OWNER, found.foreign_owner.map(Value::from));
+    let mailbox = found.mailbox.clone();
+    Ok(Draft {
+        id: ids::from_native(&file.id)
+            .unwrap_or_else(|| ids::derived(&file.id, mailbox.as_str(), sent_at.as_millisecond())),
+        from,
+        to: AgentId::local(mailbox.clone()).into(),
+        kind,
+        body: file.payload,
+        in_reply_to: reply_to,
+        sent_at,
+        expires_at: dispatch_expiry(&metadata, sent_at),
+        metadata,
+        native: NativeId { door: Door::Workspace, scope: mailbox.to_string(), id: file.id },
+        verified: false,
+        route: Some(Route::Mailbox { agent: mailbox }),
+        signed: None,
+        allow_unregistered: false,
+        restored: None,
+    })
+}
+
+/// A message as the file in one recipient's mailbox. `reply_to` is what the message it answers is
+/// called in this protocol.
+pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
+    let mut metadata = message.metadata.clone();
+    let mut text = |key: &str| match metadata.remove(key) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    };
+    let (team, persona, unknown_reply) = (text(key::TEAM), text(key::PERSONA), text(key::REPLY_TO));
+    let extra = match metadata.remove(key::EXTRA) {
+        Some(Value::Object(extra)) => extra,
+        _ => Map::new(),
+    };
+    metadata.remove(key::FOREIGN_OWNER);
+    let team = match &message.to {
+        Address::Group(group) => {
+            metadata.insert(key::TO.to_owned(), Value::String(message.to.to_string()));
+            match group {
+                GroupId::Team(team) => Some(team.to_string()),
+                _ => team,
+            }
+        }
+        _ => team,
+    };
+    MessageFile {
+        id: ids::native_of(message),
+        action: message.kind.to_string(),
+        sender: message.from.to_string(),
+        recipient: recipient.to_string(),
+        payload: message.body.clone(),
+        reply_to: reply_to.or(unknown_reply),
+        metadata: (!metadata.is_empty()).then_some(metadata),
+        team,
+        persona,
+        created_at: Some(iso(message.sent_at)),
+        extra,
+    }
+}
+
+/// Takes out of a file's metadata whom the message was written to, where that was a group.
+pub(crate) fn group_address(file: &mut MessageFile) -> Option<Address> {
+    let to = file.metadata.as_mut()?.remove(key::TO)?;
+    let address: Address = to.as_str()?.parse().ok()?;
+    if matches!(address, Address::Group(GroupId::Team(_))) {
+        file.team = None;
+    }
+    if file.metadata.as_ref().is_some_and(Map::is_empty) {
+        file.metadata = None;
+    }
+    matches!(address, Address::Group(_)).then_some(address)
+}
+
+/// Whether the message lies in a file that belongs to another user.
+pub(crate) fn is_foreign(message: &Message) -> bool {
+    message.metadata.contains_key(key::FOREIGN_OWNER)
+}
+
+/// A time as the protocol writes it: milliseconds and `Z`.
+pub(crate) fn iso(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+/// When a dispatched task loses its use: `metadata.dispatch.expires_at`, or its `ttl_minutes`, or the
+/// protocol's eight hours. A message that is no dispatch keeps its use.
+pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp) -> Option<Timestamp> {
+    let dispatch = metadata.get("dispatch").and_then(Value::as_object);
+    let in_dispatch = |key: &str| dispatch.and_then(|dispatch| dispatch.get(key));
+    if let Some(Value::String(at)) = in_dispatch("expires_at")
+        && let Ok(at) = at.parse()
+    {
+        return Some(at);
+    }
+    let minutes = in_dispatch("ttl_minutes").or_else(|| metadata.get("dispatch_ttl_minutes"));
+    let ttl = match (minutes.and_then(Value::as_i64), dispatch) {
+        (Some(minutes), _) => SignedDuration::from_mins(minutes.clamp(0, 60 * 24 * 365)),
+        (None, Some(_)) => DISPATCH_TTL,
+        (None, None) => return None,
+    };
+    sent_at.checked_add(ttl).ok()
+}
+
+/// Whether a task replaces the sender's earlier ones: `metadata.dispatch.queue_mode`, by default
+/// `replace`. Only tasks replace tasks.
+pub(crate) fn replaces_earlier(message: &Message) -> bool {
+    message.kind == Kind::delegate_task()
+        && message.metadata.get("dispatch").and_then(Value::as_object).is_some_and(|dispatch| {
+            dispatch.get("queue_mode").and_then(Value::as_str).unwrap_or("replace") == "replace"
+        })
+}
+
+#[cfg(test)]
+#[path = "translate_tests.rs"]
+mod tests;

@@ -1,0 +1,106 @@
+//! The `.switchboard/` folder: where everything is.
+
+use std::path::Path;
+
+use switchboard_core::Name;
+use switchboard_hub::files::{Created, Dir, Durability, FileError};
+
+use crate::error::WorkspaceError;
+
+/// The folder's name in a workspace.
+pub const FOLDER: &str = ".switchboard";
+
+/// Nothing here is meant to be committed but what the team wrote itself.
+const GITIGNORE: &str = "# Written by switchboard: mail, state and secrets stay out of the repository.\n\
+    *\n!.gitignore\n!mcps/\n!mcps/**\n!workflows/\n!workflows/**\n";
+
+/// The folders that always exist.
+const FOLDERS: [&str; 4] = ["inbox", "archive", "outbox", "reviews"];
+
+/// The open `.switchboard/` folder. Every path below it is made of validated names.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: Dir,
+}
+
+/// One of the folders that hold a folder per agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    /// What waits for an agent.
+    Inbox,
+    /// What an agent is done with.
+    Archive,
+    /// Receipts for what an agent sent.
+    Outbox,
+}
+
+impl Section {
+    /// The folder's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inbox => "inbox",
+            Self::Archive => "archive",
+            Self::Outbox => "outbox",
+        }
+    }
+}
+
+impl Tree {
+    /// Opens the folder of a workspace.
+    pub fn open(workspace: &Path) -> Result<Self, WorkspaceError> {
+        match Dir::open_root(workspace)?.subdir(FOLDER)? {
+            Some(root) => Ok(Self { root }),
+            None => Err(WorkspaceError::NotAWorkspace { path: workspace.to_owned() }),
+        }
+    }
+
+    /// Makes the folder of a workspace, or what is missing of it. What is there is left alone.
+    pub fn make(workspace: &Path) -> Result<(Self, Created), WorkspaceError> {
+        let workspace = Dir::open_root(workspace)?;
+        let made = match workspace.subdir(FOLDER)? {
+            Some(_) => Created::AlreadyThere,
+            None => Created::Created,
+        };
+        let root = workspace.make_subdir(FOLDER)?;
+        for folder in FOLDERS {
+            root.make_subdir(folder)?;
+        }
+        root.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Later)?;
+        Ok((Self { root }, made))
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Dir {
+        &self.root
+    }
+
+    /// Whether the folder is still where it was opened.
+    pub fn check_in_place(&self) -> Result<(), WorkspaceError> {
+        if self.root.is_in_place() {
+            Ok(())
+        } else {
+            Err(WorkspaceError::Moved { path: self.root.path().to_owned() })
+        }
+    }
+
+    /// An agent's folder in a section, made where it is missing.
+    pub fn make_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+        self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())
+    }
+
+    /// An agent's folder in a section, where it exists.
+    pub fn folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
+        match self.root.subdir(section.as_str())? {
+            Some(section) => section.subdir(agent),
+            None => Ok(None),
+        }
+    }
+
+    /// The names of what is in a section: one folder per agent, and whatever else lies there.
+    pub fn folders(&self, section: Section) -> Result<Vec<String>, FileError> {
+        match self.root.subdir(section.as_str())? {
+            Some(section) => Ok(section.names()?.into_iter().filter(|name| !name.starts_with('.')).collect()),
+            None => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! A workspace, as the command line and the MCP tools use it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use switchboard_core::{
+    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Door, Heartbeat, Kind, Message,
+    MessageId, Name, NativeId, TeamRecord,
+};
+use switchboard_hub::files::Moved;
+use switchboard_hub::{Accepted, Draft, Hub, HubConfig, HubError, Registration};
+
+use crate::config::Config;
+use crate::error::WorkspaceError;
+use crate::ids;
+use crate::receipts;
+use crate::state::StateFile;
+use crate::translate::{dispatch_expiry, iso};
+use crate::tree::{Section, Tree};
+use crate::wire::{SupersededFile, pretty};
+
+/// An open workspace: its folder and its hub. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Workspace {
+    hub: Hub,
+    tree: Tree,
+    state: StateFile,
+    config: Arc<Config>,
+}
+
+/// A message that somebody of this workspace writes.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// Who writes.
+    pub from: AgentId,
+    /// To whom.
+    pub to: Address,
+    /// What for.
+    pub kind: Kind,
+    /// The text.
+    pub body: String,
+    /// The message it answers.
+    pub in_reply_to: Option<MessageId>,
+    /// When it loses its use.
+    pub expires_at: Option<Timestamp>,
+    /// Whether it takes the place of the sender's earlier tasks for the same recipient.
+    pub replace_earlier: bool,
+    /// Whatever else it carries.
+    pub metadata: Map<String, Value>,
+    /// Whether an unknown recipient is fine: one that reads its mailbox as files and never registered.
+    pub allow_unregistered: bool,
+}
+
+impl Letter {
+    /// A plain letter.
+    pub fn new(from: AgentId, to: Address, kind: Kind, body: impl Into<String>) -> Self {
+        Self {
+            from,
+            to,
+            kind,
+            body: body.into(),
+            in_reply_to: None,
+            expires_at: None,
+            replace_earlier: false,
+            metadata: Map::new(),
+            allow_unregistered: false,
+        }
+    }
+}
+
+impl Workspace {
+    /// Opens the workspace in this folder. `configure` may change the hub's settings.
+    pub async fn open(
+        folder: &Path,
+        config: Config,
+        configure: impl FnOnce(&mut HubConfig),
+    ) -> Result<Self, WorkspaceError> {
+        let tree = Tree::open(folder)?;
+        let mut hub_config = HubConfig::new(tree.root().path());
+        configure(&mut hub_config);
+        let hub = Hub::open(hub_config).await?;
+        let state = StateFile::new(tree.root().clone());
+        let workspace = Self { hub, tree, state, config: Arc::new(config) };
+        if workspace.hub.needs_rebuild().await? {
+            crate::rebuild::read_back(&workspace).await?;
+        }
+        workspace.read_state().await?;
+        Ok(workspace)
+    }
+
+    /// The hub behind it.
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Its folder.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The agent state that is shared with other programs.
+    pub fn state(&self) -> &StateFile {
+        &self.state
+    }
+
+    /// The door's settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Takes a letter in. It is on disk when this returns `Ok`; [`Hub::settled`] tells when it arrived.
+    pub async fn send(&self, letter: Letter) -> Result<Accepted, WorkspaceError> {
+        let directory = self.hub.directory().await?;
+        let id = self.hub.next_id();
+        let sent_at = self.hub.now();
+        let native = NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
+        let metadata = dispatch_metadata(&letter, sent_at, &native.id);
+        let draft = Draft {
+            id,
+            from: directory.canonical(&letter.from),
+            to: canonical_address(letter.to, &directory),
+            kind: letter.kind,
+            body: letter.body,
+            in_reply_to: letter.in_reply_to,
+            sent_at,
+            expires_at: letter.expires_at.or_else(|| dispatch_expiry(&metadata, sent_at)),
+            metadata,
+            native,
+            verified: true,
+            route: None,
+            signed: None,
+            allow_unregistered: letter.allow_unregistered,
+            restored: None,
+        };
+        let accepted = self.hub.submit(draft).await?;
+        if accepted.stopped.is_some() {
+            self.write_receipt(accepted.id).await?;
+        }
+        Ok(accepted)
+    }
+
+    /// The message that a person means by `text`: our id, or what a protocol calls it.
+    pub async fn find(&self, text: &str) -> Result<MessageId, WorkspaceError> {
+        let id = text.parse::<MessageId>().ok().or_else(|| ids::from_native(text));
+        if let Some(id) = id
+            && self.hub.message(id).await?.is_some()
+        {
+            return Ok(id);
+        }
+        let named = self.hub.by_native(None, text).await?;
+        named
+            .first()
+            .map(|(_, id)| *id)
+            .ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
+    }
+
+    /// Notes that an agent was shown these messages.
+    pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        for delivery in self.hub.mark_seen(agent.clone(), ids).await? {
+            self.write_receipt(delivery.message).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that an agent is done with a message, and moves its file to the archive.
+    pub async fn acknowledge(
+        &self,
+        agent: &AgentId,
+        id: MessageId,
+        note: Option<String>,
+    ) -> Result<Option<Delivery>, WorkspaceError> {
+        let delivery = self.hub.acknowledge(agent.clone(), id, note).await?;
+        self.archive(agent, id).await?;
+        if delivery.is_some() {
+            self.write_receipt(id).await?;
+        }
+        Ok(delivery)
+    }
+
+    /// Moves a message's file from an agent's mailbox to its archive; nothing if that was done before.
+    pub(crate) async fn archive(&self, agent: &AgentId, id: MessageId) -> Result<(), WorkspaceError> {
+        let Some(stored) = self.hub.message(id).await? else { return Ok(()) };
+        let name = ids::file_name(&ids::native_of(&stored.message));
+        let (tree, agent) = (self.tree.clone(), agent.name.clone());
+        blocking(move || {
+            let Some(mailbox) = tree.folder(Section::Inbox, agent.as_str())? else { return Ok(()) };
+            let archive = tree.make_folder(Section::Archive, &agent)?;
+            if mailbox.move_new(&name, &archive, &name)? == Moved::AlreadyThere {
+                // The archive has it already; what lies in the mailbox goes beside it.
+                let other = format!("{name}.again.{:08x}", fastrand::u32(..));
+                mailbox.move_new(&name, &archive, &other)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends the sender's earlier tasks for the same recipient and moves them to the archive.
+    pub(crate) async fn supersede_earlier(&self, newer: &Message) -> Result<(), WorkspaceError> {
+        for delivery in self.hub.supersede(newer.id).await? {
+            let Some(stored) = self.hub.message(delivery.message).await? else { continue };
+            let native = ids::native_of(&stored.message);
+            let marker = SupersededFile {
+                id: format!("superseded_{native}"),
+                in_reply_to: native.clone(),
+                status: "superseded".to_owned(),
+                superseded_by: ids::native_of(newer),
+                superseded_at: iso(self.hub.now()),
+            };
+            let (tree, agent) = (self.tree.clone(), delivery.agent.name.clone());
+            blocking(move || {
+                let archive = tree.make_folder(Section::Archive, &agent)?;
+                let name = format!("{}.superseded.meta", ids::file_name(&native));
+                archive.create_new(&name, &pretty(&marker), switchboard_hub::files::Durability::Later)?;
+                Ok(())
+            })
+            .await?;
+            self.archive(&delivery.agent, delivery.message).await?;
+            self.write_receipt(delivery.message).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the receipt file that a message's deliveries bear out now.
+    pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
+        let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
+        let (tree, now) = (self.tree.clone(), self.hub.now());
+        blocking(move || Ok(receipts::write(&tree, &stored.message, &receipt, now)?)).await
+    }
+
+    /// What the message that this one answers is called in this protocol.
+    pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
+        let Some(parent) = message.in_reply_to else { return Ok(None) };
+        Ok(self.hub.message(parent).await?.map(|parent| ids::native_of(&parent.message)))
+    }
+
+    /// Registers an agent, here and in `state.json`.
+    pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
+        let record = self.hub.register(registration).await?;
+        let directory = self.hub.directory().await?;
+        let (tree, state, now) = (self.tree.clone(), self.state.clone(), self.hub.now());
+        let agent = record.clone();
+        blocking(move || {
+            tree.make_folder(Section::Inbox, &agent.id.name)?;
+            state.put_agent(&agent, &directory, now)
+        })
+        .await?;
+        Ok(record)
+    }
+
+    /// Removes an agent, here and from `state.json`. Its mail stays.
+    pub async fn deregister(&self, name: Name) -> Result<bool, WorkspaceError> {
+        let known = self.hub.deregister(name.clone()).await?;
+        let state = self.state.clone();
+        blocking(move || state.remove_agent(&name)).await?;
+        Ok(known)
+    }
+
+    /// Gives an agent another name. Its waiting and archived mail goes along.
+    pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, WorkspaceError> {
+        let old = self.hub.directory().await?.canonical(&AgentId::local(from.clone())).name;
+        let record = self.hub.rename(from, to).await?;
+        let directory = self.hub.directory().await?;
+        let (tree, state, now) = (self.tree.clone(), self.state.clone(), self.hub.now());
+        let agent = record.clone();
+        blocking(move || {
+            crate::mailbox::move_all(&tree, &old, &agent.id.name)?;
+            state.rename_agent(&old, &agent, &directory, now)
+        })
+        .await?;
+        Ok(record)
+    }
+
+    /// Makes a team, here and in `state.json`.
+    pub async fn create_team(
+        &self,
+        id: Name,
+        title: Option<String>,
+        composite: bool,
+    ) -> Result<TeamRecord, WorkspaceError> {
+        let team = self.hub.create_team(id, title, composite).await?;
+        self.write_teams().await?;
+        Ok(team)
+    }
+
+    /// Puts an agent into a team, or out of any, here and in `state.json`.
+    pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, WorkspaceError> {
+        let record = self.hub.assign(agent, team).await?;
+        let directory = self.hub.directory().await?;
+        let (state, now, agent) = (self.state.clone(), self.hub.now(), record.clone());
+        blocking(move || state.put_agent(&agent, &directory, now)).await?;
+        Ok(record)
+    }
+
+    async fn write_teams(&self) -> Result<(), WorkspaceError> {
+        let directory = self.hub.directory().await?;
+        let state = self.state.clone();
+        blocking(move || state.put_teams(&directory)).await
+    }
+
+    /// Notes what an agent says it is doing.
+    pub async fn set_status(
+        &self,
+        agent: &AgentId,
+        status: &str,
+        message: Option<&str>,
+    ) -> Result<(), WorkspaceError> {
+        self.hub.announce(agent.clone(), status, message);
+        let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
+        let (status, message) = (status.to_owned(), message.map(str::to_owned));
+        blocking(move || state.set_status(&name, &status, message.as_deref(), now)).await
+    }
+
+    /// Notes that an agent is there, at most once a minute and never at the cost of what it asked for.
+    pub async fn note_alive(&self, agent: &AgentId) {
+        let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
+        let noted = blocking(move || state.touch(&name, now)).await;
+        if let Err(error) = noted {
+            tracing::debug!(error = %error, "a sign of life was not noted");
+        }
+    }
+
+    /// Takes over agents, teams and signs of life that other programs wrote into `state.json`.
+    pub async fn read_state(&self) -> Result<(), WorkspaceError> {
+        let state = self.state.clone();
+        let known = match blocking(move || state.read()).await {
+            Ok(known) => known,
+            Err(WorkspaceError::DamagedState { problem }) => {
+                tracing::warn!(%problem, "state.json cannot be read; it will be moved aside at the next change");
+                return Ok(());
+            }
+            Err(other) => return Err(other),
+        };
+        let directory = self.hub.directory().await?;
+        for team in known.teams {
+            if directory.team(&team.id).is_none() {
+                self.hub.create_team(team.id, Some(team.title), team.composite).await?;
+            }
+        }
+        for agent in known.agents {
+            let id = AgentId::local(agent.name.clone());
+            if directory.agent(&id).is_none() && !id.is_human() {
+                let registration =
+                    Registration { role: agent.role, team: agent.team, ..Registration::mailbox(agent.name) };
+                if let Err(error) = self.hub.register(registration).await {
+                    tracing::warn!(error = %error, "an agent in state.json could not be taken over");
+                }
+            }
+            if let Some(at) = agent.last_seen {
+                let status = agent.status.unwrap_or_else(|| "active".to_owned());
+                self.hub.hear(Heartbeat {
+                    agent: directory.canonical(&id),
+                    at,
+                    status,
+                    message: agent.message,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of the hub.
+    pub async fn close(&self) {
+        self.hub.shut_down().await;
+    }
+}
+
+/// A team or an agent in the spelling the directory knows.
+fn canonical_address(to: Address, directory: &Directory) -> Address {
+    match to {
+        Address::Agent(agent) => Address::Agent(directory.canonical(&agent)),
+        other => other,
+    }
+}
+
+/// The protocol's `dispatch` object, for a letter that asks for what it governs.
+fn dispatch_metadata(letter: &Letter, sent_at: Timestamp, native: &str) -> Map<String, Value> {
+    let mut metadata = letter.metadata.clone();
+    if letter.expires_at.is_none() && !letter.replace_earlier {
+        return metadata;
+    }
+    let dispatch = metadata.entry("dispatch").or_insert_with(|| {
+        json!({
+            "dispatch_id": native,
+            "created_at": iso(sent_at),
+            "queue_mode": if letter.replace_earlier { "replace" } else { "keep" },
+            "sender": letter.from.to_string(),
+            "action": letter.kind.as_str(),
+        })
+    });
+    if let (Some(dispatch), Some(at)) = (dispatch.as_object_mut(), letter.expires_at) {
+        dispatch.insert("expires_at".into(), iso(at).into());
+    }
+    metadata
+}
+
+/// Whether a delivery's file belongs in the archive.
+pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
+    matches!(state, DeliveryState::Acknowledged | DeliveryState::Expired)
+}
+
+/// Runs file work away from the tasks that must not wait.
+pub(crate) async fn blocking<T, F>(work: F) -> Result<T, WorkspaceError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await.map_err(|_| WorkspaceError::Closed)?
+}
