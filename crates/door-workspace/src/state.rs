@@ -145,14 +145,20 @@ impl StateFile {
     }
 
     /// Writes what the hub knows of an agent, and its team's list of members.
-    pub(crate) fn put_agent(
-        &self,
-        agent: &AgentRecord,
-        directory: &Directory,
-        now: Timestamp,
-    ) -> Result<(), WorkspaceError> {
+    pub(crate) fn put_agent(&self, agent: &AgentRecord, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
-            write_agent(state, agent, now);
+            write_agent(state, agent);
+            write_teams(state, directory);
+            true
+        })
+    }
+
+    /// Writes everything the hub knows.
+    pub(crate) fn rewrite(&self, directory: &Directory) -> Result<(), WorkspaceError> {
+        self.update(|state| {
+            for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
+                write_agent(state, agent);
+            }
             write_teams(state, directory);
             true
         })
@@ -180,7 +186,6 @@ impl StateFile {
         old: &Name,
         agent: &AgentRecord,
         directory: &Directory,
-        now: Timestamp,
     ) -> Result<(), WorkspaceError> {
         self.update(|state| {
             for section in ["terminals", "chatAgents"] {
@@ -190,7 +195,7 @@ impl StateFile {
                     records.insert(agent.id.to_string(), record);
                 }
             }
-            write_agent(state, agent, now);
+            write_agent(state, agent);
             write_teams(state, directory);
             true
         })
@@ -312,13 +317,14 @@ fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<St
     records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
 }
 
-fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord, now: Timestamp) {
+/// Writes an agent's record. Being registered is no sign of life: `lastSeen` stays open until one comes.
+fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     let name = &agent.id.name;
     if find(state, name).is_none() {
         let record = json!({
             "type": "chat", "interface": "cli", "role": "none", "status": "active", "statusMessage": null,
             "capabilities": ["chat"], "friendlyName": name.as_str(), "icon": "comment-discussion",
-            "color": "purple", "registeredAt": iso(agent.registered_at), "lastSeen": iso(now),
+            "color": "purple", "registeredAt": iso(agent.registered_at), "lastSeen": null,
             "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
             "workflowToolInvocations": [],
         });

@@ -10,14 +10,14 @@ use switchboard_core::{
     MessageId, Name, NativeId, TeamRecord,
 };
 use switchboard_hub::files::Moved;
-use switchboard_hub::{Accepted, Draft, Hub, HubConfig, HubError, Registration};
+use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError, Registration};
 
 use crate::config::Config;
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::receipts;
 use crate::state::StateFile;
-use crate::translate::{dispatch_expiry, iso};
+use crate::translate::{Found, dispatch_expiry, group_address, iso, to_draft};
 use crate::tree::{Section, Tree};
 use crate::wire::{SupersededFile, pretty};
 
@@ -72,7 +72,24 @@ impl Letter {
 
 impl Workspace {
     /// Opens the workspace in this folder. `configure` may change the hub's settings.
+    ///
+    /// A new journal is filled from the files that are there, and agents that other programs wrote into
+    /// `state.json` become known.
     pub async fn open(
+        folder: &Path,
+        config: Config,
+        configure: impl FnOnce(&mut HubConfig),
+    ) -> Result<Self, WorkspaceError> {
+        let workspace = Self::attach(folder, config, configure).await?;
+        if workspace.hub.needs_rebuild().await? {
+            crate::rebuild::read_back(&workspace).await?;
+        }
+        workspace.read_state().await?;
+        Ok(workspace)
+    }
+
+    /// Opens the workspace and leaves everything as it is.
+    pub async fn attach(
         folder: &Path,
         config: Config,
         configure: impl FnOnce(&mut HubConfig),
@@ -82,12 +99,7 @@ impl Workspace {
         configure(&mut hub_config);
         let hub = Hub::open(hub_config).await?;
         let state = StateFile::new(tree.root().clone());
-        let workspace = Self { hub, tree, state, config: Arc::new(config) };
-        if workspace.hub.needs_rebuild().await? {
-            crate::rebuild::read_back(&workspace).await?;
-        }
-        workspace.read_state().await?;
-        Ok(workspace)
+        Ok(Self { hub, tree, state, config: Arc::new(config) })
     }
 
     /// The hub behind it.
@@ -243,11 +255,11 @@ impl Workspace {
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
         let record = self.hub.register(registration).await?;
         let directory = self.hub.directory().await?;
-        let (tree, state, now) = (self.tree.clone(), self.state.clone(), self.hub.now());
+        let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
             tree.make_folder(Section::Inbox, &agent.id.name)?;
-            state.put_agent(&agent, &directory, now)
+            state.put_agent(&agent, &directory)
         })
         .await?;
         Ok(record)
@@ -266,11 +278,11 @@ impl Workspace {
         let old = self.hub.directory().await?.canonical(&AgentId::local(from.clone())).name;
         let record = self.hub.rename(from, to).await?;
         let directory = self.hub.directory().await?;
-        let (tree, state, now) = (self.tree.clone(), self.state.clone(), self.hub.now());
+        let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
             crate::mailbox::move_all(&tree, &old, &agent.id.name)?;
-            state.rename_agent(&old, &agent, &directory, now)
+            state.rename_agent(&old, &agent, &directory)
         })
         .await?;
         Ok(record)
@@ -292,8 +304,8 @@ impl Workspace {
     pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, WorkspaceError> {
         let record = self.hub.assign(agent, team).await?;
         let directory = self.hub.directory().await?;
-        let (state, now, agent) = (self.state.clone(), self.hub.now(), record.clone());
-        blocking(move || state.put_agent(&agent, &directory, now)).await?;
+        let (state, agent) = (self.state.clone(), record.clone());
+        blocking(move || state.put_agent(&agent, &directory)).await?;
         Ok(record)
     }
 
@@ -362,6 +374,48 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// Writes `state.json` anew from what the hub knows, keeping what is there; a damaged one goes aside.
+    pub async fn rewrite_state(&self) -> Result<(), WorkspaceError> {
+        let directory = self.hub.directory().await?;
+        let state = self.state.clone();
+        blocking(move || state.rewrite(&directory)).await
+    }
+
+    /// Puts a damaged row of the journal back from an intact mailbox or archive file, if there is one.
+    pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
+        let Some(id) = row.id else { return Ok(false) };
+        let native = row.native.as_ref().map_or_else(|| ids::to_native(id), |native| native.id.clone());
+        for agent in row.agents.iter().filter_map(|name| Name::parse(name).ok()) {
+            let (tree, name, limit) = (self.tree.clone(), ids::file_name(&native), self.config.file_limit);
+            let owner = agent.clone();
+            let found = blocking(move || {
+                for section in [Section::Inbox, Section::Archive] {
+                    if let Some(dir) = tree.folder(section, owner.as_str())?
+                        && let Some(file) = crate::mailbox::read(&dir, &name, limit)
+                        && let Ok(content) = file.content
+                    {
+                        return Ok(Some((*content, file.modified)));
+                    }
+                }
+                Ok(None)
+            })
+            .await?;
+            let Some((mut file, modified)) = found else { continue };
+            let group = group_address(&mut file);
+            let parent = match &file.reply_to {
+                Some(native) => self.find(native).await.ok(),
+                None => None,
+            };
+            let found = Found { mailbox: agent, modified, foreign_owner: None };
+            let Ok(draft) = to_draft(file, &found, parent) else { continue };
+            let to = group.unwrap_or_else(|| draft.to.clone());
+            if self.hub.restore_damaged(Draft { id, to, ..draft }).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Lets go of the hub.

@@ -81,6 +81,14 @@ pub enum HubError {
         /// The first number that can still be read.
         oldest: i64,
     },
+    /// Another process runs this service already.
+    #[error("{holder} already runs `{service}` in this workspace")]
+    ServiceTaken {
+        /// The service.
+        service: &'static str,
+        /// Who runs it.
+        holder: String,
+    },
     /// The store was written by a newer Switchboard.
     #[error("{path} has schema {found} and this switchboard knows up to {known}")]
     NewerSchema {

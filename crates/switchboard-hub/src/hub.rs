@@ -28,8 +28,9 @@ use crate::maintenance;
 use crate::outbox::{self, Doors, Outbound};
 use crate::presence::PresenceBoard;
 use crate::reads::{self, Mail, MailboxQuery, Page, Waiting};
+use crate::service::{self, Service};
 use crate::store::open::open_for_reading;
-use crate::store::recover::{self, DATABASE, Opened};
+use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::rows::Stored;
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
@@ -101,7 +102,7 @@ impl Hub {
         lock.lock_shared().map_err(io("lock", "hub.lock"))?;
         let Opened { connection, moved_aside } = recover::open_or_recover(&folder, &lock)?;
         let bell = Bell::open(&folder)?;
-        let (doors, events) = (Doors::new(), Events::new());
+        let (doors, events) = (Doors::new(config.clock.clone()), Events::new());
         let database = folder.path().join(DATABASE);
         let setup = Setup {
             path: database.clone(),
@@ -138,6 +139,12 @@ impl Hub {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// Looks at the database in a folder without opening the hub; changes nothing.
+    pub async fn check(folder: Dir) -> Result<DatabaseState, HubError> {
+        let check = move || recover::check(&folder);
+        tokio::task::spawn_blocking(check).await.map_err(|_| HubError::Closed)?
+    }
+
     /// Stops taking work, finishes what was taken, and lets go of the database.
     pub async fn shut_down(&self) {
         self.inner.shutdown.cancel();
@@ -150,6 +157,16 @@ impl Hub {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         self.inner.readers.lock().clear();
+    }
+
+    /// Takes no further deliveries; those already handed over can still be reported on.
+    pub fn close_doors(&self) {
+        self.inner.doors.close();
+    }
+
+    /// Takes the right to be the one process that runs a service, or says who has it.
+    pub fn claim_service(&self, name: &'static str) -> Result<Service, HubError> {
+        service::claim(&self.inner.folder, name)
     }
 
     /// The settings it was opened with.
@@ -503,7 +520,7 @@ impl Hub {
     }
 
     /// Runs `work` in the next transaction of the writer.
-    async fn write<T, F>(&self, work: F) -> Result<T, HubError>
+    pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
@@ -514,7 +531,7 @@ impl Hub {
     }
 
     /// Runs `work` on a reading connection, away from the tasks that must not wait.
-    async fn read<T, F>(&self, work: F) -> Result<T, HubError>
+    pub(crate) async fn read<T, F>(&self, work: F) -> Result<T, HubError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, HubError> + Send + 'static,
@@ -546,3 +563,7 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "hub_tests.rs"]
+mod tests;

@@ -24,8 +24,11 @@ mod maintenance;
 mod outbox;
 mod presence;
 mod reads;
+mod service;
 mod store;
 mod submit;
+#[cfg(test)]
+mod test_hub;
 
 pub use config::HubConfig;
 pub use directory::{HUB_NAME, Registration};
@@ -35,5 +38,7 @@ pub use hub::{Changes, Hub};
 pub use maintenance::{DamagedRow, Health};
 pub use outbox::{Handoff, Outbound};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
+pub use service::Service;
+pub use store::recover::DatabaseState;
 pub use store::rows::Stored;
 pub use submit::{Accepted, Draft};

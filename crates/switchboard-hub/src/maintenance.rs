@@ -225,3 +225,7 @@ pub(crate) fn ids_after(db: &Connection, last: i64) -> Result<Vec<(i64, MessageI
     let rows = statement.query_map([last], |row| Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?))))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
+
+#[cfg(test)]
+#[path = "maintenance_tests.rs"]
+mod tests;

@@ -288,3 +288,7 @@ pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, Hub
     )?;
     Ok(changed > 0)
 }
+
+#[cfg(test)]
+#[path = "submit_tests.rs"]
+mod tests;

@@ -25,6 +25,35 @@ pub(crate) struct Opened {
     pub(crate) moved_aside: Option<PathBuf>,
 }
 
+/// What a database looks like from outside, before anybody opens it to work with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseState {
+    /// There is none.
+    Missing,
+    /// SQLite's own check has nothing to complain about.
+    Sound,
+    /// It cannot be read as it is; the next hub to open it moves it aside.
+    Damaged {
+        /// What SQLite said.
+        problem: String,
+    },
+}
+
+/// Looks at the database in a folder and changes nothing.
+pub(crate) fn check(folder: &Dir) -> Result<DatabaseState, HubError> {
+    if folder.stat(DATABASE)?.is_none_or(|found| found.len == 0) {
+        return Ok(DatabaseState::Missing);
+    }
+    let verdict = open_for_reading(&folder.path().join(DATABASE))
+        .and_then(|db| Ok(db.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0))?));
+    match verdict {
+        Ok(verdict) if verdict == "ok" => Ok(DatabaseState::Sound),
+        Ok(problem) => Ok(DatabaseState::Damaged { problem }),
+        Err(error) if error.is_damage() => Ok(DatabaseState::Damaged { problem: error.to_string() }),
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens the database, or moves it aside and makes a new one where it cannot be read.
 ///
 /// `lock` is held shared by every process that has the hub open; only a process that holds it alone
@@ -174,3 +203,7 @@ fn copy(old: &Connection, new: &Connection, table: &str, key: &str, order: &str)
 fn values(row: &Row<'_>, from: usize, count: usize) -> rusqlite::Result<Vec<Value>> {
     (from..from + count).map(|column| row.get(column)).collect()
 }
+
+#[cfg(test)]
+#[path = "recover_tests.rs"]
+mod tests;

@@ -183,25 +183,28 @@ pub(crate) fn json<T: serde::Serialize>(value: &T) -> String {
 pub(crate) const DELIVERY_COLUMNS: &str = "d.id, d.agent, d.route, d.state, d.attempts, d.due_at, d.note, \
      d.queued_at, d.in_flight_at, d.delivered_at, d.seen_at, d.acknowledged_at, d.ended_at";
 
-/// Reads a row of [`DELIVERY_COLUMNS`] that begin at column `at`.
+/// Reads a row of [`DELIVERY_COLUMNS`] that begin at column `at`. What cannot be read is damage of this
+/// one message, so that a listing can go on with the next.
 pub(crate) fn delivery(row: &Row<'_>, at: usize, message: MessageId) -> Result<Delivery, HubError> {
-    let time = |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(from_micros));
-    let damaged = || HubError::DamagedMessage { id: message.to_string() };
-    Ok(Delivery {
-        id: DeliveryId(row.get(at)?),
-        message,
-        agent: row.get::<_, String>(at + 1)?.parse::<AgentId>().map_err(|_| damaged())?,
-        route: serde_json::from_str::<Route>(&row.get::<_, String>(at + 2)?).map_err(|_| damaged())?,
-        state: state_from(row.get(at + 3)?, row.get(at + 5)?),
-        attempts: row.get(at + 4)?,
-        note: row.get(at + 6)?,
-        milestones: Milestones {
-            queued: time(7)?,
-            in_flight: time(8)?,
-            delivered: time(9)?,
-            seen: time(10)?,
-            acknowledged: time(11)?,
-            ended: time(12)?,
-        },
-    })
+    let read = || -> Option<Delivery> {
+        let time = |column: usize| row.get::<_, Option<i64>>(at + column).map(|t| t.map(from_micros)).ok();
+        Some(Delivery {
+            id: DeliveryId(row.get(at).ok()?),
+            message,
+            agent: row.get::<_, String>(at + 1).ok()?.parse::<AgentId>().ok()?,
+            route: serde_json::from_str::<Route>(&row.get::<_, String>(at + 2).ok()?).ok()?,
+            state: state_from(row.get(at + 3).ok()?, row.get(at + 5).ok()?),
+            attempts: row.get(at + 4).ok()?,
+            note: row.get(at + 6).ok()?,
+            milestones: Milestones {
+                queued: time(7)?,
+                in_flight: time(8)?,
+                delivered: time(9)?,
+                seen: time(10)?,
+                acknowledged: time(11)?,
+                ended: time(12)?,
+            },
+        })
+    };
+    read().ok_or_else(|| HubError::DamagedMessage { id: message.to_string() })
 }

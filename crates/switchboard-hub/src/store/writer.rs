@@ -6,7 +6,7 @@ use std::thread;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, TransactionBehavior};
-use switchboard_core::Directory;
+use switchboard_core::{Directory, Door};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bell::Bell;
@@ -87,7 +87,11 @@ pub(crate) struct Work<'t> {
     pub(crate) directory: &'t mut CachedDirectory,
     pub(crate) doors: &'t Doors,
     pub(crate) now: Timestamp,
+    /// The doors for which older deliveries wait: what comes now must not overtake them.
+    pub(crate) waiting: Vec<Door>,
     pub(crate) after: After,
+    /// Why SQLite gave up the whole transaction, where it did.
+    lost: Option<Arc<rusqlite::Error>>,
 }
 
 /// What happens once the transaction is on disk, and not before.
@@ -95,6 +99,8 @@ pub(crate) struct Work<'t> {
 pub(crate) struct After {
     pub(crate) events: Vec<HubEvent>,
     pub(crate) handoffs: Vec<Ready>,
+    /// Whether anything was written at all.
+    changed: bool,
 }
 
 /// The directory as of one version; another process may have written a later one.
@@ -182,9 +188,21 @@ fn savepoint<T>(
     tx: &mut Work<'_>,
     work: impl FnOnce(&mut Work<'_>) -> Result<T, HubError>,
 ) -> Result<T, HubError> {
+    if let Some(lost) = &tx.lost {
+        return Err(lost.clone().into());
+    }
     let (events, handoffs) = (tx.after.events.len(), tx.after.handoffs.len());
     tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
     let result = work(tx);
+    if tx.db.is_autocommit() {
+        // On a full disk or a failing one SQLite undoes everything, not just this job.
+        let lost = match result {
+            Err(HubError::Store { source } | HubError::NoSpace { source }) => source,
+            _ => Arc::new(rusqlite::Error::InvalidQuery),
+        };
+        tx.lost = Some(lost.clone());
+        return Err(lost.into());
+    }
     if result.is_err() {
         tx.after.events.truncate(events);
         tx.after.handoffs.truncate(handoffs);
@@ -222,7 +240,7 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
                     Ok(fresh) => connection = fresh,
                     Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
                 }
-                Some(Arc::new(error))
+                Some(error)
             }
         };
         for job in jobs {
@@ -237,7 +255,8 @@ fn transaction(
     directory: &mut CachedDirectory,
     jobs: &mut [Box<dyn Job>],
     setup: &Setup,
-) -> rusqlite::Result<After> {
+) -> Result<After, Arc<rusqlite::Error>> {
+    let changes = connection.total_changes();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     directory.refresh(&transaction)?;
     let mut tx = Work {
@@ -246,21 +265,31 @@ fn transaction(
         directory,
         doors: &setup.doors,
         now: setup.config.clock.now(),
+        waiting: Vec::new(),
         after: After::default(),
+        lost: None,
     };
+    // What has waited goes before what comes now.
+    outbox::claim_due(&mut tx)?;
     for job in jobs {
         job.run(&mut tx);
     }
+    if let Some(lost) = tx.lost {
+        return Err(lost);
+    }
     outbox::claim_due(&mut tx)?;
-    let after = tx.after;
+    let mut after = tx.after;
     transaction.commit()?;
+    after.changed = connection.total_changes() != changes;
     Ok(after)
 }
 
 impl After {
     /// Rings first: the submitters are answered after this, so a reader never hears of a message late.
     fn happen(self, setup: &Setup) {
-        setup.bell.ring();
+        if self.changed {
+            setup.bell.ring();
+        }
         for event in self.events {
             setup.events.send(event);
         }

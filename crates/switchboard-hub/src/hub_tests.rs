@@ -1,0 +1,530 @@
+#![expect(clippy::disallowed_methods, reason = "the tests stand in for programs that write as they like")]
+
+use std::collections::HashSet;
+use std::fs;
+use std::sync::atomic::AtomicUsize;
+
+use switchboard_core::{Awareness, ResolveError};
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::files::FileError;
+use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, soon};
+use crate::{Part, Registration};
+
+fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
+    let (role, team) = (Some(role.to_owned()), team.map(name));
+    Registration { role, team, ..Registration::mailbox(name(agent)) }
+}
+
+async fn found(hub: &Hub, words: &str) -> Vec<String> {
+    let page = hub.search(words, None, 1000).await.expect("searched");
+    page.items.into_iter().map(|stored| stored.message.body).collect()
+}
+
+/// Keeps the writer busy until the sender is dropped, so that what is submitted meanwhile piles up.
+fn hold_the_writer(hub: &Hub) -> std::sync::mpsc::SyncSender<()> {
+    let (gate, opened) = std::sync::mpsc::sync_channel::<()>(0);
+    hub.inner.writer.post(move |_| {
+        let _ = opened.recv();
+        Ok(())
+    });
+    gate
+}
+
+/// Submits all drafts at once, behind a writer that is held until every one of them is queued.
+async fn submit_together(hub: &Hub, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
+    let gate = hold_the_writer(hub);
+    let (count, queued) = (drafts.len(), Arc::new(AtomicUsize::new(0)));
+    let tasks: Vec<_> = drafts
+        .into_iter()
+        .map(|draft| {
+            let (hub, queued) = (hub.clone(), queued.clone());
+            // On one thread, the message is queued in the same step as it is counted.
+            tokio::spawn(async move {
+                queued.fetch_add(1, Ordering::Relaxed);
+                hub.submit(draft).await
+            })
+        })
+        .collect();
+    while queued.load(Ordering::Relaxed) < count {
+        tokio::task::yield_now().await;
+    }
+    drop(gate);
+    let mut answers = Vec::new();
+    for task in tasks {
+        answers.push(soon(task).await.expect("it ends"));
+    }
+    answers
+}
+
+#[tokio::test]
+async fn many_submits_at_once_share_a_transaction() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let drafts = (0..64).map(|n| hub.draft("a", "b", &n.to_string())).collect();
+    let rings = hub.hub.inner.bell.listen();
+    let before = *rings.borrow();
+    let answers = submit_together(&hub.hub, drafts).await;
+    // The bell rings once for each commit. One may be that of the job that held the writer.
+    let commits = *rings.borrow() - before;
+    assert!((1..=2).contains(&commits), "{commits} commits for 64 messages");
+    let seqs: Vec<_> = answers.iter().map(|answer| answer.as_ref().expect("accepted").seq).collect();
+    assert!(seqs.is_sorted_by(|one, next| one + 1 == *next), "in the order they came: {seqs:?}");
+    assert_eq!(hub.another().await.journal(0, 100).await.expect("read").items.len(), 64);
+}
+
+#[tokio::test]
+async fn a_job_that_fails_does_not_undo_its_neighbours() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let drafts = (0..30).map(|n| hub.draft("a", if n % 3 == 0 { "nobody" } else { "b" }, &n.to_string()));
+    let answers = submit_together(&hub.hub, drafts.collect()).await;
+    for (n, answer) in answers.iter().enumerate() {
+        assert_eq!(answer.is_err(), n % 3 == 0, "{n}: {answer:?}");
+    }
+    let kept: Vec<_> = (0..30).filter(|n| n % 3 != 0).map(|n| n.to_string()).collect();
+    assert_eq!(bodies(&hub.hub).await, kept);
+
+    // Also one that had written something before it failed.
+    let failed = hub.hub.write(|tx| {
+        tx.db.execute("DELETE FROM messages", [])?;
+        Err::<(), _>(HubError::Closed)
+    });
+    let sent = hub.hub.submit(hub.draft("a", "b", "beside"));
+    let (failed, sent) = soon(async { tokio::join!(failed, sent) }).await;
+    assert!(failed.is_err());
+    sent.expect("accepted");
+    assert_eq!(journal(&hub.hub).await.len(), 21);
+}
+
+#[tokio::test]
+async fn d6_when_the_whole_transaction_is_lost_everyone_in_it_is_told_and_nothing_is_kept() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let gate = hold_the_writer(&hub.hub);
+    // SQLite gives up a transaction on its own when the disk is full.
+    let full = || {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+        HubError::from(rusqlite::Error::SqliteFailure(code, None))
+    };
+    let before = hub.hub.submit(hub.draft("a", "b", "before"));
+    let rollback = hub.hub.write(move |tx| {
+        tx.db.execute_batch("ROLLBACK")?;
+        Err::<(), _>(full())
+    });
+    let after = hub.hub.submit(hub.draft("a", "b", "after"));
+    let open_gate = async move {
+        tokio::task::yield_now().await;
+        drop(gate);
+    };
+    let (before, rollback, after, ()) =
+        soon(async { tokio::join!(before, rollback, after, open_gate) }).await;
+    assert!(matches!(before, Err(HubError::NoSpace { .. })), "{before:?}");
+    assert!(matches!(rollback, Err(HubError::NoSpace { .. })), "{rollback:?}");
+    assert!(matches!(after, Err(HubError::NoSpace { .. })), "{after:?}");
+    assert_eq!(bodies(&hub.hub).await, Vec::<String>::new());
+    hub.send("a", "b", "later").await;
+    assert_eq!(bodies(&hub.hub).await, ["later"], "it goes on without a restart");
+}
+
+#[tokio::test]
+async fn what_was_queued_before_shutting_down_is_written_and_what_comes_after_is_refused() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let (sent, ()) = tokio::join!(hub.hub.submit(hub.draft("a", "b", "before")), hub.hub.shut_down());
+    sent.expect("accepted");
+    let late = hub.hub.submit(hub.draft("a", "b", "late")).await;
+    assert!(matches!(late, Err(HubError::Closed)), "{late:?}");
+    assert_eq!(bodies(&hub.another().await).await, ["before"]);
+    soon(hub.hub.shut_down()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn four_hubs_on_one_folder_lose_nothing_double_nothing_and_keep_each_senders_order() {
+    let hub = TestHub::with(&["b"]).await;
+    let hubs = [hub.hub.clone(), hub.another().await, hub.another().await, hub.another().await];
+    let mut tasks = JoinSet::new();
+    for (h, hub) in hubs.into_iter().enumerate() {
+        for sender in 0..4 {
+            let hub = hub.clone();
+            tasks.spawn(async move {
+                for n in 0..50 {
+                    let draft = draft(&hub, &format!("sender-{h}-{sender}"), "b", &n.to_string());
+                    let accepted = hub.submit(draft).await.expect("accepted");
+                    assert!(!accepted.duplicate);
+                }
+            });
+        }
+    }
+    soon(tasks.join_all()).await;
+    let all = journal(&hub.hub).await;
+    assert_eq!(all.len(), 800);
+    assert_eq!(all.iter().map(|stored| stored.message.id).collect::<HashSet<_>>().len(), 800);
+    for sender in all.iter().map(|stored| stored.message.from.clone()).collect::<HashSet<_>>() {
+        let of_sender = all.iter().filter(|stored| stored.message.from == sender);
+        let order: Vec<_> = of_sender.map(|stored| stored.message.body.clone()).collect();
+        assert_eq!(order, (0..50).map(|n| n.to_string()).collect::<Vec<_>>(), "{sender}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_directory_in_one_hub_counts_in_the_next_submit_of_another() {
+    let hub = TestHub::with(&["a"]).await;
+    let other = hub.another().await;
+    let unknown = other.submit(draft(&other, "a", "late", "hi")).await;
+    assert!(matches!(unknown, Err(HubError::Unresolved(_))), "{unknown:?}");
+    hub.hub.register(Registration::mailbox(name("late"))).await.expect("registered");
+    other.submit(draft(&other, "a", "late", "hi")).await.expect("accepted");
+    assert!(other.directory().await.expect("read").agent(&agent_id("late")).is_some());
+    other.deregister(name("late")).await.expect("removed");
+    let gone = hub.hub.submit(hub.draft("a", "late", "hi")).await;
+    assert!(matches!(gone, Err(HubError::Unresolved(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_submit_in_one_hub_wakes_those_who_wait_in_another() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    let mut changes = other.changes();
+    changes.heard.mark_unchanged();
+    hub.send("a", "b", "hi").await;
+    // Not `next`, which would come back by itself after a while.
+    soon(changes.heard.changed()).await.expect("rung");
+    changes.heard.mark_changed();
+    soon(changes.next()).await;
+}
+
+#[tokio::test]
+async fn an_idle_hub_does_not_ring() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let rings = hub.hub.inner.bell.listen();
+    hub.hub.write(|_| Ok(())).await.expect("nothing written");
+    hub.hub.expire_due().await.expect("nothing expired");
+    assert!(!rings.has_changed().expect("open"), "nothing was written");
+    hub.send("a", "b", "hi").await;
+    assert!(rings.has_changed().expect("open"));
+}
+
+#[tokio::test]
+async fn subscribers_hear_of_every_message_in_order_whichever_hub_took_it() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    hub.send("a", "b", "before").await;
+    let mut events = other.subscribe().await.expect("subscribed");
+    let mut sent = Vec::new();
+    for n in 0..6 {
+        let hub = if n % 2 == 0 { &hub.hub } else { &other };
+        sent.push(hub.submit(draft(hub, "a", "b", "hi")).await.expect("accepted"));
+    }
+    let mut heard = Vec::new();
+    while heard.len() < 6 {
+        if let HubEvent::Accepted { seq, id } = soon(events.recv()).await.expect("an event") {
+            heard.push((seq, id));
+        }
+    }
+    assert_eq!(heard, sent.iter().map(|accepted| (accepted.seq, accepted.id)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn registering_again_adds_and_case_twins_are_one_agent() {
+    let hub = TestHub::with(&[]).await;
+    let first = hub.hub.register(role("Codex", "lead", Some("crew"))).await.expect("registered");
+    hub.clock.advance(seconds(5));
+    let session = Route::Session { session: "s".into() };
+    let again = Registration { name: name("CODEX"), role: None, team: None, routes: vec![session.clone()] };
+    let again = hub.hub.register(again).await.expect("registered");
+    let routes = vec![Route::Mailbox { agent: name("Codex") }, session.clone()];
+    assert_eq!(again, AgentRecord { routes, ..first.clone() });
+    assert_eq!(again.id.to_string(), "Codex", "the first spelling stays");
+    assert_eq!(again.registered_at, noon());
+    let directory = hub.another().await.directory().await.expect("read");
+    assert_eq!(directory.agents().collect::<Vec<_>>(), [&again]);
+    assert!(directory.team(&name("Crew")).is_some(), "the team was made");
+    hub.hub.remove_route(name("codex"), session).await.expect("removed");
+    assert_eq!(hub.hub.directory().await.expect("read").agent(&first.id), Some(&first));
+}
+
+#[tokio::test]
+async fn the_names_of_the_person_and_of_the_hub_cannot_be_registered() {
+    let hub = TestHub::with(&["a"]).await;
+    for reserved in ["human", "Human", "switchboard", "SwitchBoard"] {
+        let error = hub.hub.register(Registration::mailbox(name(reserved))).await.expect_err("refused");
+        assert!(matches!(error, HubError::ReservedName { .. }), "{error:?}");
+        let error = hub.hub.rename(name("a"), name(reserved)).await.expect_err("refused");
+        assert!(matches!(error, HubError::ReservedName { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_its_old_name() {
+    let hub = TestHub::with(&["a", "old"]).await;
+    let waiting = hub.send("a", "old", "waiting").await;
+    hub.deliver_all().await;
+    let (folder, clock) = hub.close().await;
+    let hub = open(folder.path(), &clock).await;
+    let queued = hub.submit(draft(&hub, "a", "old", "queued")).await.expect("accepted");
+    let record = hub.rename(name("old"), name("new")).await.expect("renamed");
+    assert_eq!(record.routes, [Route::Mailbox { agent: name("new") }]);
+
+    let sent = hub.submit(draft(&hub, "a", "OLD", "later")).await.expect("accepted");
+    assert_eq!(sent.deliveries[0].agent, agent_id("new"));
+    for id in [queued.id, waiting.id] {
+        let (_, receipt) = hub.receipt(id).await.expect("read").expect("there");
+        assert_eq!(receipt.deliveries[0].agent, agent_id("new"));
+        assert_eq!(receipt.deliveries[0].route, Route::Mailbox { agent: name("new") });
+    }
+    // Its session may not have heard of its new name yet.
+    for known_as in ["new", "old"] {
+        let agent = agent_id(known_as);
+        let query = MailboxQuery { agent: agent.clone(), after: 0, limit: 10, part: Part::Waiting };
+        let page = hub.mailbox(query).await.expect("read");
+        assert_eq!(page.items.len(), 1, "{known_as}");
+        assert_eq!(hub.unread(agent.clone(), 10).await.expect("counted"), 1, "{known_as}");
+        assert_eq!(hub.waiting(agent.clone()).await.expect("read").len(), 1, "{known_as}");
+    }
+    assert_eq!(hub.mark_seen(agent_id("old"), vec![waiting.id]).await.expect("marked").len(), 1);
+    assert!(hub.acknowledge(agent_id("old"), waiting.id, None).await.expect("acknowledged").is_some());
+
+    let taken = hub.rename(name("a"), name("new")).await.expect_err("taken");
+    assert!(matches!(taken, HubError::NameTaken { .. }), "{taken:?}");
+    let taken = hub.rename(name("a"), name("old")).await.expect_err("taken");
+    assert!(matches!(taken, HubError::NameTaken { .. }), "an old name is taken too: {taken:?}");
+    // Twice over, and back again.
+    hub.rename(name("old"), name("newer")).await.expect("renamed");
+    assert_eq!(hub.directory().await.expect("read").canonical(&agent_id("old")), agent_id("newer"));
+    let back = hub.rename(name("newer"), name("Old")).await.expect("renamed");
+    assert_eq!(back.id.to_string(), "Old");
+    let directory = hub.directory().await.expect("read");
+    assert_eq!(directory.canonical(&agent_id("new")).to_string(), "Old");
+    assert_eq!(directory.aliases().count(), 2);
+    let unknown = hub.rename(name("nobody"), name("x")).await.expect_err("unknown");
+    assert!(matches!(unknown, HubError::Unresolved(ResolveError::UnknownAgent { .. })), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn a_composite_team_has_one_member_and_others_have_many() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let team = hub.hub.create_team(name("solo"), Some("Solo act".into()), true).await.expect("made");
+    assert_eq!((team.title.as_str(), team.composite), ("Solo act", true));
+    hub.hub.assign(name("a"), Some(name("SOLO"))).await.expect("assigned");
+    hub.hub.assign(name("a"), Some(name("solo"))).await.expect("assigned again");
+    let full = hub.hub.assign(name("b"), Some(name("solo"))).await.expect_err("full");
+    assert!(matches!(&full, HubError::CompositeTeam { member, .. } if *member == name("a")), "{full:?}");
+    let full = hub.hub.register(role("c", "x", Some("solo"))).await.expect_err("full");
+    assert!(matches!(full, HubError::CompositeTeam { .. }), "{full:?}");
+    assert!(hub.hub.directory().await.expect("read").agent(&agent_id("c")).is_none());
+    // The one member is still itself after it was renamed, and under its old name.
+    hub.hub.rename(name("a"), name("z")).await.expect("renamed");
+    hub.hub.register(role("a", "x", Some("solo"))).await.expect("still the same member");
+    hub.hub.assign(name("z"), None).await.expect("left");
+    hub.hub.assign(name("b"), Some(name("solo"))).await.expect("there is room now");
+    let sent = hub.send("z", "team:solo", "hi").await;
+    assert_eq!(sent.deliveries.len(), 1);
+
+    let unknown = hub.hub.assign(name("b"), Some(name("sole"))).await.expect_err("unknown");
+    let HubError::Unresolved(ResolveError::UnknownTeam { near, .. }) = unknown else { panic!("{unknown:?}") };
+    assert_eq!(near, ["solo"]);
+    let again = hub.hub.create_team(name("SOLO"), None, true).await.expect("known");
+    assert_eq!((again.id.as_str(), again.title.as_str()), ("solo", "Solo act"));
+}
+
+#[tokio::test]
+async fn x8_a_removed_agent_is_unknown_and_its_mail_stays() {
+    let hub = TestHub::with(&["a", "old"]).await;
+    hub.hub.rename(name("old"), name("b")).await.expect("renamed");
+    hub.send("a", "b", "kept").await;
+    hub.deliver_all().await;
+    assert!(hub.hub.deregister(name("OLD")).await.expect("removed"));
+    assert!(!hub.hub.deregister(name("b")).await.expect("unknown"));
+    for gone in ["b", "old"] {
+        let error = hub.hub.submit(hub.draft("a", gone, "hi")).await.expect_err("unknown");
+        assert!(matches!(error, HubError::Unresolved(ResolveError::UnknownAgent { .. })), "{error:?}");
+    }
+    assert_eq!(hub.mailbox("b", Part::Waiting).await, ["kept"]);
+    hub.hub.register(Registration::mailbox(name("old"))).await.expect("the old name is free again");
+}
+
+#[tokio::test]
+async fn presence_follows_the_heartbeats_and_the_clock() {
+    let hub = TestHub::with(&["a"]).await;
+    let a = agent_id("a");
+    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Offline);
+    hub.hub.announce(a.clone(), "working", Some("on it"));
+    let awake = hub.hub.presence(&agent_id("A"));
+    assert_eq!((awake.awareness, awake.status.as_deref()), (Awareness::Awake, Some("working")));
+    let older = Heartbeat { agent: a.clone(), at: noon() - seconds(1), status: "idle".into(), message: None };
+    hub.hub.hear(older);
+    assert_eq!(hub.hub.presence(&a), awake);
+    hub.clock.advance(seconds(300));
+    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Stale);
+    hub.clock.advance(seconds(900));
+    assert_eq!(hub.hub.presence(&a).awareness, Awareness::Offline);
+}
+
+#[tokio::test]
+async fn search_finds_messages_that_hold_all_words_newest_first() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    for body in ["The quick brown fox", "quick silver", "a brown study", "Ünïcode näme", "don't panic"] {
+        hub.send("a", "b", body).await;
+    }
+    assert_eq!(found(&hub.hub, "quick").await, ["quick silver", "The quick brown fox"]);
+    assert_eq!(found(&hub.hub, "BROWN quick").await, ["The quick brown fox"]);
+    assert_eq!(found(&hub.hub, "ünïcode").await, ["Ünïcode näme"]);
+    assert_eq!(found(&hub.hub, "don't").await, ["don't panic"]);
+    assert_eq!(found(&hub.hub, "nothing").await, Vec::<String>::new());
+    assert_eq!(found(&hub.hub, "  ").await, Vec::<String>::new());
+    let first = hub.hub.search("quick", None, 1).await.expect("searched");
+    assert!(first.more);
+    let next = hub.hub.search("quick", Some(first.items[0].seq), 1).await.expect("searched");
+    assert_eq!((next.items[0].message.body.as_str(), next.more), ("The quick brown fox", false));
+}
+
+#[tokio::test]
+async fn what_looks_like_a_query_is_words_like_any_other() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.send("a", "b", "either OR neither NOT near NEAR body: col* (x) and \"quoted\"").await;
+    hub.send("a", "b", "plain").await;
+    for inert in [
+        "OR",
+        "neither NOT",
+        "NEAR(x",
+        "body:",
+        "quo*",
+        "\"",
+        "\"\"",
+        "(",
+        "*",
+        "^",
+        "-x",
+        "a\0b",
+        "\0",
+        "{",
+        "'",
+    ] {
+        let page = soon(hub.hub.search(inert, None, 10)).await;
+        let page = page.unwrap_or_else(|error| panic!("{inert:?}: {error:?}"));
+        assert!(page.items.iter().all(|stored| stored.message.body != "plain"), "{inert:?}");
+    }
+    assert_eq!(found(&hub.hub, "plain OR either").await, Vec::<String>::new(), "OR must be in it as well");
+    assert_eq!(found(&hub.hub, "\"quoted\"").await.len(), 1);
+    assert_eq!(found(&hub.hub, "pla*").await, Vec::<String>::new(), "no prefixes");
+}
+
+#[tokio::test]
+async fn search_catches_up_with_many_messages_of_several_hubs() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    let mut tasks = JoinSet::new();
+    for n in 0..1203 {
+        let hub = if n % 2 == 0 { hub.hub.clone() } else { other.clone() };
+        tasks.spawn(async move {
+            hub.submit(draft(&hub, "a", "b", &format!("needle {n}"))).await.expect("accepted");
+        });
+    }
+    soon(tasks.join_all()).await;
+    let (one, two) = tokio::join!(hub.hub.search("needle", None, 2000), other.search("needle", None, 2000));
+    assert_eq!(one.expect("searched").items.len(), 1203);
+    assert_eq!(two.expect("searched").items.len(), 1203);
+    assert_eq!(found(&other, "1202").await, ["needle 1202"]);
+}
+
+#[tokio::test]
+async fn the_journal_is_read_in_pages_by_cursor() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    for n in 0..25 {
+        hub.send("a", "b", &n.to_string()).await;
+    }
+    let first = hub.hub.journal(0, 10).await.expect("read");
+    assert_eq!((first.items.len(), first.more), (10, true));
+    let last = hub.hub.journal(first.items[9].seq, 100).await.expect("read");
+    assert_eq!((last.items.len(), last.more), (15, false));
+    assert_eq!(last.items[0].message.body, "10");
+    let exact = hub.hub.journal(0, 25).await.expect("read");
+    assert_eq!((exact.items.len(), exact.more), (25, false));
+    let newest = hub.hub.newest(3).await.expect("read");
+    let newest: Vec<_> = newest.items.iter().map(|stored| stored.message.body.as_str()).collect();
+    assert_eq!(newest, ["22", "23", "24"]);
+    let none = hub.hub.journal(i64::MAX, 10).await.expect("read");
+    assert_eq!((none.items.len(), none.more), (0, false));
+}
+
+/// What an attacker, or a slip, may have put in the place of one of our files.
+#[derive(Debug, Clone, Copy)]
+enum Trap {
+    Symlink,
+    DanglingSymlink,
+    HardLink,
+    Fifo,
+}
+
+#[tokio::test]
+async fn f12_a_link_or_pipe_in_the_place_of_our_files_is_refused_and_not_written_through() {
+    for file in ["hub.lock", "hub.bell"] {
+        for trap in [Trap::Symlink, Trap::DanglingSymlink, Trap::HardLink, Trap::Fifo] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let elsewhere = tempfile::tempdir().expect("a folder");
+            let (place, victim) = (folder.path().join(file), elsewhere.path().join("victim"));
+            fs::write(&victim, "precious").expect("written");
+            match trap {
+                Trap::Symlink => std::os::unix::fs::symlink(&victim, &place).expect("linked"),
+                Trap::DanglingSymlink => {
+                    fs::remove_file(&victim).expect("removed");
+                    std::os::unix::fs::symlink(&victim, &place).expect("linked");
+                }
+                Trap::HardLink => fs::hard_link(&victim, &place).expect("linked"),
+                Trap::Fifo => {
+                    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                    rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::Fifo, mode, 0)
+                        .expect("made");
+                }
+            }
+            let clock = crate::clock::Clock::by_hand(noon());
+            let error = match soon(Hub::open(config(folder.path(), &clock))).await {
+                Ok(_) => panic!("{file} as {trap:?} was opened"),
+                Err(error) => error,
+            };
+            assert!(
+                matches!(error, HubError::File(FileError::NotAFile { .. })),
+                "{file} {trap:?}: {error:?}"
+            );
+            match trap {
+                Trap::DanglingSymlink => assert!(!victim.exists()),
+                _ => assert_eq!(fs::read(&victim).expect("read"), b"precious", "{file} {trap:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn f12_a_link_or_pipe_in_the_place_of_the_database_is_refused_and_not_written_through() {
+    for file in ["hub.db", "hub.db-wal"] {
+        let hub = TestHub::with(&["a", "b"]).await;
+        hub.send("a", "b", "kept").await;
+        let (folder, clock) = hub.close().await;
+        let elsewhere = tempfile::tempdir().expect("a folder");
+        let (place, victim) = (folder.path().join(file), elsewhere.path().join("victim"));
+        let _ = fs::rename(&place, elsewhere.path().join("original"));
+        fs::write(&victim, "").expect("written");
+        std::os::unix::fs::symlink(&victim, &place).expect("linked");
+        let opened = soon(Hub::open(config(folder.path(), &clock))).await;
+        if let Ok(hub) = opened {
+            let _ = hub.submit(draft(&hub, "a", "human", "secret")).await;
+            hub.shut_down().await;
+        }
+        assert_eq!(fs::read(&victim).expect("read"), b"", "{file}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let place = folder.path().join("hub.db");
+    rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::Fifo, mode, 0).expect("made");
+    let clock = crate::clock::Clock::by_hand(noon());
+    assert!(soon(Hub::open(config(folder.path(), &clock))).await.is_err());
+}
+
+#[tokio::test]
+async fn the_database_is_readable_by_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.send("a", "b", "hi").await;
+    for file in ["hub.db", "hub.db-wal", "hub.db-shm", "hub.bell", "hub.lock"] {
+        let mode = fs::metadata(hub.path().join(file)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file} {mode:o}");
+    }
+}

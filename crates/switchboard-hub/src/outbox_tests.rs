@@ -1,0 +1,470 @@
+use std::collections::HashSet;
+
+use switchboard_core::{Kind, Route, Standing};
+
+use super::*;
+use crate::test_hub::{TestHub, agent_id, bodies, dead_owner, draft, name, noon, seconds, soon};
+use crate::{Draft, Hub, Part, Registration};
+
+fn unreachable() -> Outcome {
+    Outcome::Unreachable { reason: "down".into() }
+}
+
+/// One delivery from the door.
+async fn one(door: &mut Outbound) -> Handoff {
+    let mut handoffs = soon(door.next(1)).await;
+    assert_eq!(handoffs.len(), 1);
+    handoffs.remove(0)
+}
+
+/// Makes the writer look for what is due, and answers when it has.
+async fn look(hub: &Hub) {
+    hub.expire_due().await.expect("looked");
+}
+
+async fn workspace(hub: &Hub) -> Outbound {
+    hub.open_door(Door::Workspace).await.expect("opened")
+}
+
+/// What lies ready for the door, without waiting for more.
+fn ready(door: &mut Outbound) -> Vec<Handoff> {
+    std::iter::from_fn(|| door.queue.try_recv().ok()).collect()
+}
+
+#[tokio::test]
+async fn without_an_open_door_mail_is_queued_and_the_hub_that_opens_it_gets_it() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let sent = hub.send("a", "b", "hi").await;
+    assert_eq!(sent.deliveries[0].state, DeliveryState::Queued);
+    let other = hub.another().await;
+    let mut door = workspace(&other).await;
+    let handoff = one(&mut door).await;
+    assert_eq!((handoff.message.id, handoff.seq), (sent.id, sent.seq));
+    assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
+    hub.clock.advance(seconds(1));
+    let state = handoff.report(Outcome::Delivered).await.expect("reported");
+    assert_eq!(state, Some(DeliveryState::Delivered));
+    let delivery = hub.deliveries(sent.id).await.remove(0);
+    assert_eq!(delivery.state, DeliveryState::Delivered);
+    assert_eq!(delivery.milestones.queued, Some(noon()));
+    assert_eq!(delivery.milestones.in_flight, Some(noon()));
+    assert_eq!(delivery.milestones.delivered, Some(noon() + seconds(1)));
+}
+
+#[tokio::test]
+async fn mail_submitted_by_one_hub_reaches_the_door_that_is_open_in_another() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    let mut door = workspace(&other).await;
+    for n in 0..5 {
+        let sent = hub.send("a", "b", &n.to_string()).await;
+        let handoff = one(&mut door).await;
+        assert_eq!(handoff.message.id, sent.id);
+        handoff.report(Outcome::Delivered).await.expect("reported");
+        assert_eq!(hub.state(sent.id).await, DeliveryState::Delivered);
+    }
+}
+
+#[tokio::test]
+async fn a_message_is_handed_only_to_the_door_of_its_route() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let peer = agent_id("p@swarm");
+    hub.sql()
+        .execute(
+            "INSERT INTO agents (name, routes, registered_at) VALUES ('p@swarm', ?1, 0)",
+            [rows::json(&vec![Route::Peer { agent: peer }])],
+        )
+        .expect("inserted");
+    hub.hub.register(Registration::mailbox(name("c"))).await.expect("registered");
+    let mut mailboxes = workspace(&hub.hub).await;
+    hub.send("a", "p@swarm", "away").await;
+    hub.send("a", "b", "here").await;
+    assert_eq!(one(&mut mailboxes).await.message.body, "here");
+    let mut swarm = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    assert_eq!(one(&mut swarm).await.message.body, "away");
+    assert!(ready(&mut mailboxes).is_empty());
+}
+
+#[tokio::test]
+async fn a_handoff_dropped_without_a_report_is_tried_again_after_the_pause() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let sent = hub.send("a", "b", "hi").await;
+    drop(one(&mut door).await);
+    // The report of the drop is queued before this look.
+    look(&hub.hub).await;
+    let DeliveryState::Failed { retry_at } = hub.state(sent.id).await else {
+        panic!("{:?}", hub.state(sent.id).await)
+    };
+    assert!(retry_at > hub.hub.now() && retry_at <= hub.hub.now() + seconds(1), "{retry_at}");
+    assert!(ready(&mut door).is_empty(), "not before its time");
+    hub.clock.advance(seconds(1));
+    look(&hub.hub).await;
+    let again = one(&mut door).await;
+    assert_eq!((again.message.id, again.delivery.attempts), (sent.id, 2));
+    again.report(Outcome::Delivered).await.expect("reported");
+    assert_eq!(hub.state(sent.id).await, DeliveryState::Delivered);
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_says_why() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let sent = hub.send("a", "b", "hi").await;
+    let refused = Outcome::Refused { reason: "not you".into() };
+    let state = one(&mut door).await.report(refused).await.expect("reported");
+    assert_eq!(state, Some(DeliveryState::Refused));
+    hub.clock.advance(seconds(3600));
+    look(&hub.hub).await;
+    assert!(ready(&mut door).is_empty());
+    let (_, receipt) = hub.hub.receipt(sent.id).await.expect("read").expect("there");
+    assert_eq!(receipt.standing(), Standing::Failed);
+    assert_eq!(receipt.deliveries[0].note.as_deref(), Some("not you"));
+    assert_eq!(receipt.deliveries[0].milestones.ended, Some(noon()));
+}
+
+#[tokio::test]
+async fn an_unreachable_far_side_is_tried_again_until_it_is_given_up() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let sent = hub.send("a", "b", "hi").await;
+    let mut attempts = 0;
+    loop {
+        let handoff = one(&mut door).await;
+        attempts += 1;
+        assert_eq!(handoff.delivery.attempts, attempts);
+        match handoff.report(unreachable()).await.expect("reported") {
+            Some(DeliveryState::Failed { retry_at }) => {
+                hub.clock.advance(retry_at.duration_since(hub.hub.now()));
+            }
+            Some(DeliveryState::Expired) => break,
+            state => panic!("{state:?}"),
+        }
+        look(&hub.hub).await;
+    }
+    let waited = hub.hub.now().duration_since(noon());
+    assert!(waited > seconds(6 * 86_400) && waited <= seconds(7 * 86_400), "{waited:?}");
+    assert!(attempts > 100, "{attempts}");
+    assert_eq!(hub.state(sent.id).await, DeliveryState::Expired);
+}
+
+#[tokio::test]
+async fn a_lease_that_runs_out_is_taken_over_and_the_late_report_changes_nothing() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let (first, second) = (hub.another().await, hub.another().await);
+    let sent = hub.send("a", "b", "hi").await;
+    let mut slow_door = workspace(&first).await;
+    let slow = one(&mut slow_door).await;
+    hub.clock.advance(seconds(59));
+    let mut door = workspace(&second).await;
+    assert!(ready(&mut door).is_empty(), "the lease still holds");
+    hub.clock.advance(seconds(1));
+    look(&second).await;
+    let taken = one(&mut door).await;
+    assert_eq!(taken.delivery.attempts, 2);
+    let late = slow.report(Outcome::Refused { reason: "late".into() }).await.expect("reported");
+    assert_eq!(late, None);
+    let delivery = hub.deliveries(sent.id).await.remove(0);
+    assert_eq!((delivery.state, delivery.note), (DeliveryState::InFlight, None));
+    let state = taken.report(Outcome::Delivered).await.expect("reported");
+    assert_eq!(state, Some(DeliveryState::Delivered));
+}
+
+#[tokio::test]
+async fn a_late_drop_changes_nothing_either() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let first = hub.another().await;
+    let sent = hub.send("a", "b", "hi").await;
+    let mut slow_door = workspace(&first).await;
+    let slow = one(&mut slow_door).await;
+    hub.clock.advance(seconds(61));
+    let mut door = workspace(&hub.hub).await;
+    let taken = one(&mut door).await;
+    drop(slow);
+    look(&first).await;
+    assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
+    assert!(taken.report(Outcome::Delivered).await.expect("reported").is_some());
+}
+
+#[tokio::test]
+async fn f20_the_lease_of_a_dead_process_is_released_at_once() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let us = Owner::this_process();
+    let owners = [
+        (dead_owner().await, true),
+        ("not an owner".to_owned(), true),
+        // The pid is ours, but the start is another: a process that had our pid before us.
+        (format!("{}/{}/1", us.host(), us.pid()), true),
+        ("elsewhere/1/1".to_owned(), false),
+        (us.to_string(), false),
+    ];
+    for (n, (owner, _)) in owners.iter().enumerate() {
+        let sent = hub.send("a", "b", &n.to_string()).await;
+        let lease = (hub.hub.now() + seconds(60)).as_microsecond();
+        hub.sql()
+            .execute(
+                "UPDATE deliveries SET state = 1, attempts = 1, fence = 1, owner = ?1, due_at = ?2 WHERE id = ?3",
+                params![owner, lease, sent.seq * SPREAD],
+            )
+            .expect("changed");
+    }
+    let mut door = workspace(&hub.another().await).await;
+    let got: Vec<_> = ready(&mut door).iter().map(|h| h.message.body.clone()).collect();
+    assert_eq!(got, ["0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn more_than_the_queue_holds_waits_in_the_database_and_arrives_in_order() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let mut got = Vec::new();
+    for n in 0..700 {
+        hub.send("a", "b", &n.to_string()).await;
+        // A slow door takes one now and then, so that places come free while others wait.
+        if n % 5 == 4 {
+            got.push(one(&mut door).await);
+        }
+        assert!(door.queue.len() <= IN_FLIGHT);
+    }
+    while got.len() < 700 {
+        let handoff = one(&mut door).await;
+        got.push(handoff);
+        look(&hub.hub).await;
+    }
+    let order: Vec<i32> = got.iter().map(|handoff| handoff.message.body.parse().expect("a number")).collect();
+    assert_eq!(order, (0..700).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn what_waits_in_the_queue_for_longer_than_its_lease_is_still_delivered_once() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    for n in 0..20 {
+        hub.send("a", "b", &n.to_string()).await;
+    }
+    let mut delivered = Vec::new();
+    while delivered.len() < 20 {
+        let handoff = one(&mut door).await;
+        let body = handoff.message.body.clone();
+        // One delivery takes half a minute, so that the lease of most runs out before their turn.
+        hub.clock.advance(seconds(30));
+        let state = handoff.report(Outcome::Delivered).await.expect("reported");
+        assert_eq!(state, Some(DeliveryState::Delivered), "{body}");
+        delivered.push(body);
+    }
+    look(&hub.hub).await;
+    assert!(delivered.iter().collect::<HashSet<_>>().len() == 20, "{delivered:?}");
+    let mut left = ready(&mut door);
+    left.retain(|handoff| handoff.claim.as_ref().is_some_and(|claim| claim.fence == 1));
+    for stale in left {
+        let body = stale.message.body.clone();
+        assert_eq!(stale.report(Outcome::Delivered).await.expect("reported"), None, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn two_hubs_with_the_same_door_share_the_work_and_deliver_each_message_once() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    let (tell, mut told) = mpsc::channel(1000);
+    for hub in [hub.hub.clone(), other.clone()] {
+        let (mut door, tell) = (workspace(&hub).await, tell.clone());
+        tasks.spawn(async move {
+            loop {
+                for handoff in door.next(16).await {
+                    let body = handoff.message.body.clone();
+                    assert!(handoff.report(Outcome::Delivered).await.expect("reported").is_some());
+                    tell.send(body).await.expect("told");
+                }
+            }
+        });
+    }
+    for n in 0..100 {
+        let hub = if n % 2 == 0 { &hub.hub } else { &other };
+        hub.submit(draft(hub, "a", "b", &n.to_string())).await.expect("accepted");
+    }
+    let mut got = HashSet::new();
+    while got.len() < 100 {
+        assert!(got.insert(soon(told.recv()).await.expect("open")), "delivered twice");
+    }
+    look(&hub.hub).await;
+    assert!(told.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn d6_a_handoff_of_a_transaction_that_failed_does_not_touch_the_message_that_comes_next() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let doors = hub.hub.open_door(Door::Channels).await.expect("opened");
+    drop(doors);
+    // A message is journaled and handed over, and then its job fails: its number is given out again.
+    let lost = draft(&hub.hub, "a", "b", "undone");
+    let failed: Result<(), HubError> = hub
+        .hub
+        .write(move |tx| {
+            let prepared = crate::submit::Prepared::new(lost, 100, 100)?;
+            crate::submit::submit(tx, prepared)?;
+            Err(HubError::Closed)
+        })
+        .await;
+    assert!(failed.is_err());
+    let sent = hub.send("a", "b", "kept").await;
+    look(&hub.hub).await;
+    assert_eq!(hub.state(sent.id).await, DeliveryState::InFlight);
+    let handoff = one(&mut door).await;
+    assert_eq!(handoff.message.body, "kept");
+    let state = handoff.report(Outcome::Delivered).await.expect("reported");
+    assert_eq!(state, Some(DeliveryState::Delivered));
+    assert_eq!(bodies(&hub.hub).await, ["kept"]);
+}
+
+#[tokio::test]
+async fn what_expires_in_the_queue_is_not_delivered_late() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let expiring = |body| Draft { expires_at: Some(noon() + seconds(60)), ..hub.draft("a", "b", body) };
+    let short = hub.hub.submit(expiring("short")).await.expect("accepted");
+    let long = hub.send("a", "b", "long").await;
+    hub.clock.advance(seconds(60));
+    let mut door = workspace(&hub.hub).await;
+    assert_eq!(one(&mut door).await.message.id, long.id);
+    let expired = hub.hub.expire_due().await.expect("expired");
+    // The clock of the open door may have come first.
+    assert!(expired.iter().all(|delivery| delivery.message == short.id), "{expired:?}");
+    assert!(ready(&mut door).is_empty());
+    let delivery = hub.deliveries(short.id).await.remove(0);
+    assert_eq!((delivery.state, delivery.milestones.ended), (DeliveryState::Expired, Some(hub.hub.now())));
+}
+
+#[tokio::test]
+async fn what_expires_in_the_mailbox_disappears_from_it_at_once_and_is_then_expired() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let draft = Draft { expires_at: Some(noon() + seconds(60)), ..hub.draft("a", "b", "short") };
+    let short = hub
+        .hub
+        .submit(Draft { restored: Some(vec![(agent_id("b"), DeliveryState::Delivered)]), ..draft })
+        .await;
+    let short = short.expect("accepted");
+    assert_eq!(hub.mailbox("b", Part::Waiting).await, ["short"]);
+    assert_eq!(hub.hub.unread(agent_id("b"), 10).await.expect("counted"), 1);
+    hub.clock.advance(seconds(60));
+    assert_eq!(hub.mailbox("b", Part::Waiting).await, Vec::<String>::new());
+    assert_eq!(hub.hub.unread(agent_id("b"), 10).await.expect("counted"), 0);
+    assert_eq!(hub.state(short.id).await, DeliveryState::Delivered);
+    assert_eq!(hub.hub.expire_due().await.expect("expired").len(), 1);
+    assert_eq!(hub.state(short.id).await, DeliveryState::Expired);
+    assert_eq!(hub.mailbox("b", Part::Done).await, ["short"]);
+    assert_eq!(hub.hub.expire_due().await.expect("expired"), []);
+}
+
+#[tokio::test]
+async fn settled_waits_for_the_door_that_is_open_here_and_for_no_other() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let queued = hub.send("a", "b", "nobody").await;
+    let receipt = soon(hub.hub.settled(queued.id)).await.expect("settled");
+    assert_eq!(receipt.standing(), Standing::Pending);
+    let mut door = workspace(&hub.hub).await;
+    let _ = one(&mut door).await.report(Outcome::Delivered).await;
+    let sent = hub.send("a", "b", "hi").await;
+    let waiting = tokio::spawn({
+        let hub = hub.hub.clone();
+        async move { hub.settled(sent.id).await }
+    });
+    let handoff = one(&mut door).await;
+    assert!(!waiting.is_finished());
+    handoff.report(unreachable()).await.expect("reported");
+    let receipt = soon(waiting).await.expect("ended").expect("settled");
+    assert!(matches!(receipt.deliveries[0].state, DeliveryState::Failed { .. }));
+    let unknown = hub.hub.settled(hub.hub.next_id()).await;
+    assert!(matches!(unknown, Err(HubError::UnknownMessage { .. })), "{unknown:?}");
+}
+
+#[tokio::test]
+async fn settled_ends_when_the_hub_does() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let sent = hub.send("a", "b", "hi").await;
+    let handoff = one(&mut door).await;
+    let waiting = tokio::spawn({
+        let hub = hub.hub.clone();
+        async move { hub.settled(sent.id).await }
+    });
+    soon(hub.hub.shut_down()).await;
+    let _ = soon(waiting).await.expect("it ends");
+    let late = handoff.report(Outcome::Delivered).await;
+    assert!(matches!(late, Err(HubError::Closed)), "{late:?}");
+    assert!(soon(door.next(1)).await.is_empty());
+}
+
+#[tokio::test]
+async fn f24_queued_mail_and_retries_do_not_wait_for_a_clock_that_was_set_back() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let first = hub.another().await;
+    let mut door = workspace(&first).await;
+    let failed = hub.send("a", "b", "failed").await;
+    look(&first).await;
+    one(&mut door).await.report(unreachable()).await.expect("reported");
+    let hung = hub.send("a", "b", "in flight").await;
+    look(&first).await;
+    let _hung = one(&mut door).await;
+    first.shut_down().await;
+    let queued = hub.send("a", "b", "queued").await;
+    hub.clock.advance(seconds(-3600));
+    let mut door = workspace(&hub.hub).await;
+    assert_eq!(one(&mut door).await.message.id, queued.id);
+    // The longest lease, and then the longest pause, and not an hour more.
+    hub.clock.advance(seconds(61));
+    look(&hub.hub).await;
+    assert_eq!(one(&mut door).await.message.id, hung.id);
+    hub.clock.advance(seconds(15 * 60));
+    look(&hub.hub).await;
+    let rest: Vec<_> = ready(&mut door).iter().map(|handoff| handoff.message.id).collect();
+    assert!(rest.contains(&failed.id), "{rest:?}");
+}
+
+#[tokio::test]
+async fn f26_a_damaged_message_or_delivery_stops_at_itself() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut sent = Vec::new();
+    for n in 0..8 {
+        let draft = Draft { expires_at: Some(noon() + seconds(600)), ..hub.draft("a", "b", &n.to_string()) };
+        sent.push(hub.hub.submit(draft).await.expect("accepted"));
+    }
+    let sql = hub.sql();
+    let damage = |column: &str, value: &str, n: usize| {
+        let text = format!("UPDATE deliveries SET {column} = {value} WHERE id = {}", sent[n].seq * SPREAD);
+        assert_eq!(sql.execute(&text, []).expect("changed"), 1);
+    };
+    damage("fence", "'x'", 0);
+    damage("fence", "9223372036854775807", 1);
+    damage("attempts", "-1", 2);
+    damage("attempts", "4294967295", 3);
+    damage("route", "'{}'", 4);
+    damage("note", "x'ff'", 5);
+    sql.execute("UPDATE messages SET body = x'ff' WHERE seq = ?1", [sent[6].seq]).expect("changed");
+    let mut door = workspace(&hub.hub).await;
+    let got: HashSet<_> = ready(&mut door).iter().map(|handoff| handoff.message.body.clone()).collect();
+    assert!(got.contains("7"), "{got:?}");
+    assert!(!got.contains("6") && !got.contains("4"), "{got:?}");
+    // Submitting and housekeeping go on as well.
+    hub.send("a", "b", "next").await;
+    hub.clock.advance(seconds(601));
+    hub.hub.expire_due().await.expect("the others expire");
+    assert_eq!(hub.state(sent[7].id).await, DeliveryState::Expired);
+}
+
+#[tokio::test]
+async fn a_door_that_is_opened_again_takes_over_and_a_closed_one_queues() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    drop(workspace(&hub.hub).await);
+    let sent = hub.send("a", "b", "hi").await;
+    assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
+    let mut old = workspace(&hub.hub).await;
+    let mut new = workspace(&hub.hub).await;
+    let kept = one(&mut old).await;
+    let kind = kept.message.kind.clone();
+    assert_eq!(kind, Kind::delegate_task());
+    hub.send("a", "b", "second").await;
+    assert_eq!(one(&mut new).await.message.body, "second");
+    assert!(soon(old.next(1)).await.is_empty(), "the old end is closed");
+}

@@ -1,0 +1,410 @@
+#![expect(clippy::disallowed_methods, reason = "the tests damage files as a failing disk would")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use switchboard_core::{DeliveryState, MessageId};
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::Clock;
+use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
+use crate::{Draft, Hub, Part};
+
+/// A closed database with this many messages, some of them long, and the bodies by id.
+async fn closed_with(count: usize) -> (TempDir, Clock, BTreeMap<MessageId, String>) {
+    let hub = TestHub::with(&["a", "b", "c"]).await;
+    hub.hub.create_team(name("crew"), Some("The crew".into()), false).await.expect("made");
+    hub.hub.rename(name("c"), name("d")).await.expect("renamed");
+    let mut bodies = BTreeMap::new();
+    let mut tasks = tokio::task::JoinSet::new();
+    for n in 0..count {
+        let hub = hub.hub.clone();
+        tasks.spawn(async move {
+            let body = format!("message {n} {}", "x".repeat(n * 37 % 9000));
+            let sent = hub.submit(draft(&hub, "a", "b", &body)).await.expect("accepted");
+            (sent.id, body)
+        });
+    }
+    while let Some(sent) = tasks.join_next().await {
+        let (id, body) = sent.expect("sent");
+        bodies.insert(id, body);
+    }
+    hub.hub.search("message", None, 1).await.expect("indexed");
+    let (folder, clock) = hub.close().await;
+    assert!(!folder.path().join("hub.db-wal").exists(), "all is in one file");
+    (folder, clock, bodies)
+}
+
+fn copy_of(folder: &Path) -> TempDir {
+    let copy = tempfile::tempdir().expect("a folder");
+    fs::copy(folder.join("hub.db"), copy.path().join("hub.db")).expect("copied");
+    copy
+}
+
+/// Everything that can be read, which must be what was written.
+async fn read_all(hub: &Hub, written: &BTreeMap<MessageId, String>) -> Result<BTreeSet<MessageId>, HubError> {
+    let page = hub.journal(0, 100_000).await?;
+    let mut ids = BTreeSet::new();
+    for stored in page.items {
+        assert_eq!(Some(&stored.message.body), written.get(&stored.message.id), "a wrong body passed");
+        assert!(ids.insert(stored.message.id), "a message appeared twice");
+    }
+    Ok(ids)
+}
+
+/// Opens until the damage was dealt with: the first to meet it notes it, the next one looks closely.
+async fn open_until_readable(
+    folder: &Path,
+    clock: &Clock,
+    written: &BTreeMap<MessageId, String>,
+) -> Result<(Hub, BTreeSet<MessageId>), HubError> {
+    let mut last = None;
+    for _ in 0..3 {
+        let hub = soon(Hub::open(config(folder, clock))).await?;
+        let everything = async {
+            let ids = read_all(&hub, written).await?;
+            hub.search("message", None, 10_000).await?;
+            for id in ids.iter().take(20) {
+                match hub.receipt(*id).await {
+                    Ok(_) | Err(HubError::DamagedMessage { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            hub.directory().await?;
+            hub.submit(draft(&hub, "a", "human", "after")).await?;
+            Ok(ids)
+        };
+        match everything.await {
+            Ok(ids) => return Ok((hub, ids)),
+            Err(error) => last = Some(error),
+        }
+        hub.shut_down().await;
+    }
+    Err(last.expect("three failures"))
+}
+
+fn aside(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).expect("listed");
+    let names = names.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    names.filter(|name| name.contains(".damaged.") || name.contains(".orphan.")).collect()
+}
+
+#[tokio::test]
+async fn f25_a_database_of_garbage_is_moved_aside_and_a_new_one_begun() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let garbage: Vec<u8> = (0..20_000_u32).map(|n| n.to_le_bytes()[0] ^ 0x5a).collect();
+    fs::write(folder.path().join("hub.db"), &garbage).expect("written");
+    let clock = Clock::by_hand(crate::test_hub::noon());
+    let hub = open(folder.path(), &clock).await;
+    let kept = hub.moved_aside().expect("moved aside");
+    assert_eq!(fs::read(kept).expect("read"), garbage, "not a byte is lost");
+    assert!(hub.needs_rebuild().await.expect("read"));
+    hub.submit(draft(&hub, "a", "human", "new")).await.expect("accepted");
+    assert_eq!(bodies(&hub).await, ["new"]);
+}
+
+#[tokio::test]
+async fn f25_a_database_of_no_length_is_a_new_one() {
+    let (folder, clock, _) = closed_with(3).await;
+    fs::write(folder.path().join("hub.db"), "").expect("emptied");
+    let hub = open(folder.path(), &clock).await;
+    assert_eq!(journal(&hub).await, []);
+    assert!(hub.needs_rebuild().await.expect("read"));
+}
+
+#[tokio::test]
+async fn f25_a_deleted_database_does_not_take_over_the_log_it_left() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.send("a", "b", "old").await;
+    let kept = tempfile::tempdir().expect("a folder");
+    fs::copy(hub.path().join("hub.db-wal"), kept.path().join("hub.db-wal")).expect("copied");
+    let (folder, clock) = hub.close().await;
+    fs::remove_file(folder.path().join("hub.db")).expect("removed");
+    let log = fs::read(kept.path().join("hub.db-wal")).expect("read");
+    assert!(log.len() > 1000);
+    fs::write(folder.path().join("hub.db-wal"), &log).expect("put back");
+    let hub = open(folder.path(), &clock).await;
+    assert_eq!(journal(&hub).await, []);
+    let [orphan] = &aside(folder.path())[..] else { panic!("{:?}", aside(folder.path())) };
+    assert_eq!(fs::read(folder.path().join(orphan)).expect("read"), log);
+    hub.submit(draft(&hub, "a", "human", "new")).await.expect("accepted");
+    assert_eq!(bodies(&hub).await, ["new"]);
+}
+
+#[tokio::test]
+async fn f25_a_truncated_database_keeps_what_lies_before_the_cut() {
+    let (folder, clock, written) = closed_with(200).await;
+    let whole = fs::read(folder.path().join("hub.db")).expect("read");
+    for part in [1, 3, 5, 7] {
+        let copy = copy_of(folder.path());
+        let cut = whole.len() * part / 8;
+        fs::write(copy.path().join("hub.db"), &whole[..cut]).expect("cut");
+        let (hub, ids) = open_until_readable(copy.path(), &clock, &written).await.expect("opens");
+        assert!(hub.moved_aside().is_some());
+        // Pages are filled in the order of the messages, so a cut takes its share and little more.
+        let least = written.len() * part / 8 * 2 / 3;
+        assert!(ids.len() >= least, "{part}/8 of the file kept {} of {}", ids.len(), written.len());
+        hub.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn f25_a_damaged_header_costs_no_message() {
+    let (folder, clock, written) = closed_with(60).await;
+    for (at, bytes) in [(0, &b"garbage garbage!"[..]), (16, &[0xff; 84]), (100, &[0xff; 8]), (0, &[0; 4096])]
+    {
+        let copy = copy_of(folder.path());
+        let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
+        file.write_all_at(bytes, at).expect("damaged");
+        let (hub, ids) = open_until_readable(copy.path(), &clock, &written).await.expect("opens");
+        assert_eq!(ids.len(), written.len(), "at {at}");
+        assert_eq!(aside(copy.path()).len(), 1);
+        let directory = hub.directory().await.expect("read");
+        assert_eq!(directory.agents().count(), 3);
+        hub.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
+    let (folder, clock, written) = closed_with(200).await;
+    let size = fs::metadata(folder.path().join("hub.db")).expect("there").len();
+    let mut random = fastrand::Rng::with_seed(20_260_301);
+    for round in 0..40 {
+        let copy = copy_of(folder.path());
+        let at = random.u64(..size);
+        let bit = 1_u8 << random.u8(..8);
+        let file =
+            fs::File::options().read(true).write(true).open(copy.path().join("hub.db")).expect("opened");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("read");
+        file.write_all_at(&[byte[0] ^ bit], at).expect("flipped");
+        drop(file);
+        let what =
+            format!("round {round}: bit {bit:#x} of byte {at} (page {}, {})", at / 4096 + 1, at % 4096);
+        match open_until_readable(copy.path(), &clock, &written).await {
+            Ok((hub, ids)) => {
+                // A row on a page of the table whose structure was hit may go with it, a page at most.
+                let lost = written.len() - ids.len();
+                assert!(lost <= 30, "{what}: {lost} messages lost");
+                hub.shut_down().await;
+            }
+            Err(HubError::NewerSchema { .. }) if (60..64).contains(&at) => {}
+            Err(error) => panic!("{what}: {error:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn f26_a_flip_inside_one_body_is_that_one_message_and_no_other() {
+    let (folder, clock, written) = closed_with(200).await;
+    let path = folder.path().join("hub.db");
+    let whole = fs::read(&path).expect("read");
+    for wanted in ["message 7 ", "message 121 ", "message 199 "] {
+        let copy = copy_of(folder.path());
+        let at = whole.windows(wanted.len()).position(|window| window == wanted.as_bytes()).expect("found");
+        let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
+        file.write_all_at(b"M", at as u64).expect("flipped");
+        let hub = open(copy.path(), &clock).await;
+        let health = hub.health().await.expect("looked");
+        let (id, _) = written.iter().find(|(_, body)| body.starts_with(wanted)).expect("written");
+        assert_eq!(health.damaged.iter().map(|row| row.id).collect::<Vec<_>>(), [Some(*id)]);
+        let page = hub.journal(0, 1000).await.expect("read");
+        assert_eq!((page.items.len(), page.damaged), (199, 1));
+        assert!(hub.moved_aside().is_none());
+        hub.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn f26_several_damaged_pages_cost_only_the_messages_on_them() {
+    let (folder, clock, written) = closed_with(200).await;
+    let pages: Vec<usize> = {
+        let db = Connection::open(folder.path().join("hub.db")).expect("opens");
+        let table = "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'";
+        let root: usize = db.query_row(table, [], |row| row.get(0)).expect("found");
+        // The children of the root of `messages`, read from the page itself: file format, section 1.6.
+        let bytes = fs::read(folder.path().join("hub.db")).expect("read");
+        let page = &bytes[(root - 1) * 4096..root * 4096];
+        assert_eq!(page[0], 5, "an interior page of a table");
+        let cells = usize::from(u16::from_be_bytes([page[3], page[4]]));
+        (0..cells)
+            .map(|n| {
+                let at = usize::from(u16::from_be_bytes([page[12 + 2 * n], page[13 + 2 * n]]));
+                u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]) as usize
+            })
+            .collect()
+    };
+    assert!(pages.len() > 8, "{pages:?}");
+    let file = fs::File::options().write(true).open(folder.path().join("hub.db")).expect("opened");
+    let hit = [pages[1], pages[pages.len() / 2], pages[pages.len() - 2]];
+    for page in hit {
+        file.write_all_at(&[0xff; 4096], ((page - 1) * 4096) as u64).expect("damaged");
+    }
+    let (hub, ids) = open_until_readable(folder.path(), &clock, &written).await.expect("opens");
+    assert!(hub.moved_aside().is_some());
+    let per_page = written.len() / pages.len() + 2;
+    let lost = written.len() - ids.len();
+    assert!(lost <= 3 * per_page, "{lost} lost of {}, {per_page} on a page", written.len());
+}
+
+#[tokio::test]
+async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut sent = Vec::new();
+    for n in 0..10 {
+        let draft = hub.draft("a", "b", &n.to_string());
+        sent.push((draft.clone(), hub.hub.submit(draft).await.expect("accepted")));
+    }
+    for (_, accepted) in &sent[..2] {
+        hub.hub.acknowledge(agent_id("b"), accepted.id, None).await.expect("acknowledged");
+    }
+    hub.clock.advance(seconds(60));
+    assert_eq!(hub.hub.prune(hub.hub.now()).await.expect("pruned"), 2);
+    // The last message is unreadable, one has lost its native id, and one its delivery.
+    let sql = hub.sql();
+    sql.execute("UPDATE messages SET digest = x'00' WHERE seq = ?1", [sent[9].1.seq]).expect("changed");
+    sql.execute("DELETE FROM native_ids WHERE seq = ?1", [sent[5].1.seq]).expect("changed");
+    sql.execute("DELETE FROM deliveries WHERE id / 65536 = ?1", [sent[6].1.seq]).expect("changed");
+    drop(sql);
+    let (folder, clock) = hub.close().await;
+    condemn(folder.path());
+
+    let hub = open(folder.path(), &clock).await;
+    assert!(hub.moved_aside().is_some());
+    assert_eq!(bodies(&hub).await, ["2", "3", "4", "5", "6", "7", "8"]);
+    let again = hub.submit(sent[5].0.clone()).await.expect("accepted");
+    assert!(again.duplicate);
+    let by_native = Draft { id: hub.next_id(), ..sent[5].0.clone() };
+    assert!(hub.submit(by_native).await.expect("accepted").duplicate);
+    let new = hub.submit(draft(&hub, "a", "b", "new")).await.expect("accepted");
+    assert!(new.seq > sent[9].1.seq, "{} was given out before", new.seq);
+    let expired = hub.journal(sent[0].1.seq, 10).await;
+    assert!(matches!(expired, Err(HubError::CursorExpired { .. })), "{expired:?}");
+    let (_, receipt) = hub.receipt(sent[6].1.id).await.expect("read").expect("there");
+    assert_eq!(receipt.deliveries.len(), 1, "what nobody is known to have is delivered again");
+    assert_eq!(receipt.deliveries[0].state, DeliveryState::Queued);
+}
+
+/// Makes the next open treat the database as damaged, while everything in it can still be read.
+fn condemn(folder: &Path) {
+    let db = Connection::open(folder.join("hub.db")).expect("opens");
+    // An index that does not agree with its table is what `integrity_check` looks for.
+    db.execute_batch(
+        "PRAGMA writable_schema = ON; \
+         UPDATE sqlite_schema SET sql = replace(sql, 'in_reply_to IS NOT NULL', 'in_reply_to IS NULL') \
+         WHERE name = 'messages_recent_replies'; PRAGMA writable_schema = RESET;",
+    )
+    .expect("changed");
+    drop(db);
+    fs::write(folder.join(SUSPECT), "").expect("noted");
+}
+
+#[tokio::test]
+async fn f25_recovery_takes_over_everything_that_can_be_read() {
+    let (folder, clock, written) = closed_with(50).await;
+    let before = {
+        let hub = open(folder.path(), &clock).await;
+        hub.note(switchboard_core::Door::Workspace, "cursor", "k".into(), Some("v".into()))
+            .await
+            .expect("noted");
+        let before = (journal(&hub).await, hub.directory().await.expect("read"));
+        hub.shut_down().await;
+        before
+    };
+    condemn(folder.path());
+    let hub = open(folder.path(), &clock).await;
+    assert!(hub.moved_aside().is_some());
+    assert!(!folder.path().join(SUSPECT).exists());
+    assert_eq!((journal(&hub).await, hub.directory().await.expect("read")), before);
+    let notes = hub.notes(switchboard_core::Door::Workspace, "cursor").await.expect("read");
+    assert_eq!(notes, [("k".to_owned(), "v".to_owned())]);
+    assert!(hub.needs_rebuild().await.expect("read"));
+    let found = hub.search("message", None, 1000).await.expect("searched");
+    assert_eq!(found.items.len(), written.len());
+    assert_eq!(hub.health().await.expect("looked").complaints, Vec::<String>::new());
+    let query = crate::MailboxQuery { agent: agent_id("b"), after: 0, limit: 10, part: Part::Waiting };
+    assert_eq!(hub.mailbox(query).await.expect("read").items, [], "still queued, not delivered");
+    hub.shut_down().await;
+    let again = open(folder.path(), &clock).await;
+    assert!(again.moved_aside().is_none(), "once is enough");
+}
+
+#[tokio::test]
+async fn a_suspicion_that_proves_unfounded_is_dropped() {
+    let (folder, clock, written) = closed_with(5).await;
+    fs::write(folder.path().join(SUSPECT), "").expect("noted");
+    let hub = open(folder.path(), &clock).await;
+    assert!(hub.moved_aside().is_none());
+    assert!(!folder.path().join(SUSPECT).exists());
+    assert_eq!(journal(&hub).await.len(), written.len());
+}
+
+#[tokio::test]
+async fn f21_a_damaged_database_that_another_hub_has_open_is_left_in_place() {
+    let (folder, clock, _) = closed_with(5).await;
+    let busy = open(folder.path(), &clock).await;
+    condemn(folder.path());
+    let refused = Hub::open(config(folder.path(), &clock)).await;
+    let error = refused.err().expect("refused");
+    assert!(matches!(error, HubError::DamagedInUse { .. }), "{error:?}");
+    assert!(error.is_temporary());
+    assert_eq!(aside(folder.path()), Vec::<String>::new());
+    busy.shut_down().await;
+    drop(busy);
+    assert!(open(folder.path(), &clock).await.moved_aside().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn f21_of_many_that_open_a_damaged_database_at_once_one_moves_it_and_all_see_the_same() {
+    let (folder, clock, written) = closed_with(30).await;
+    condemn(folder.path());
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let (path, clock) = (folder.path().to_owned(), clock.clone());
+        tasks.spawn(async move {
+            loop {
+                match Hub::open(config(&path, &clock)).await {
+                    Ok(hub) => return hub,
+                    Err(error) => assert!(error.is_temporary(), "{error:?}"),
+                }
+            }
+        });
+    }
+    let hubs = soon(tasks.join_all()).await;
+    assert_eq!(hubs.iter().filter(|hub| hub.moved_aside().is_some()).count(), 1);
+    for hub in &hubs {
+        assert_eq!(journal(hub).await.len(), written.len());
+    }
+    let sent = hubs[0].submit(draft(&hubs[0], "a", "b", "new")).await.expect("accepted");
+    assert!(hubs[5].message(sent.id).await.expect("read").is_some());
+}
+
+#[tokio::test]
+async fn d1_a_database_of_a_newer_schema_is_refused_and_left_as_it_is() {
+    let (folder, clock, _) = closed_with(3).await;
+    let path = folder.path().join("hub.db");
+    Connection::open(&path).expect("opens").pragma_update(None, "user_version", 7).expect("set");
+    let before = fs::read(&path).expect("read");
+    let error = Hub::open(config(folder.path(), &clock)).await.err().expect("refused");
+    assert!(matches!(error, HubError::NewerSchema { found: 7, known: 1, .. }), "{error:?}");
+    assert_eq!(fs::read(&path).expect("read"), before);
+    assert_eq!(aside(folder.path()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn f25_a_lost_schema_number_is_damage_and_costs_no_message() {
+    let (folder, clock, written) = closed_with(10).await;
+    for number in [0, -5, 1 << 30] {
+        let copy = copy_of(folder.path());
+        let db = Connection::open(copy.path().join("hub.db")).expect("opens");
+        db.pragma_update(None, "user_version", number).expect("set");
+        drop(db);
+        let hub = open(copy.path(), &clock).await;
+        assert!(hub.moved_aside().is_some(), "{number}");
+        assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10, "{number}");
+        hub.shut_down().await;
+    }
+}

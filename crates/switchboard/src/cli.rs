@@ -1,0 +1,83 @@
+//! The command line as clap sees it. Each verb's arguments stand with the verb.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{
+    ack, agents, completions, doctor, inbox, init, receipt, search, send, serve, tail, team, thread, wait,
+};
+
+/// AI coding agents of different vendors talk to each other.
+///
+/// Messages are journaled before they are acknowledged, delivered to the recipient's mailbox in
+/// `.switchboard/`, and answered with a receipt that never claims more than is true.
+#[derive(Debug, Parser)]
+#[command(
+    name = "switchboard",
+    version,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+#[command(after_help = "Addresses: codex · team:backend · #general · alice@research · job:7/0 · all\n\
+    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every verb understands.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Global {
+    /// One JSON object per line on stdout instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Who you are; without it you are `human`
+    #[arg(long, global = true, env = "SWITCHBOARD_AGENT_NAME", value_name = "NAME")]
+    pub(crate) from: Option<String>,
+
+    /// The workspace; without it, the nearest folder upward with `.switchboard/`
+    #[arg(long, global = true, env = "SWITCHBOARD_WORKSPACE_ROOT", value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+
+    /// Tell more on stderr; twice for still more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make a workspace here
+    Init(init::Init),
+    /// Send a message to an agent, a team or everyone
+    Send(send::Send),
+    /// Read a mailbox; nothing is consumed
+    Inbox(inbox::Inbox),
+    /// Say that you are done with a message, and move it to the archive
+    Ack(ack::Ack),
+    /// Wait until a message arrives
+    Wait(wait::Wait),
+    /// Ask what became of a message
+    Receipt(receipt::ReceiptOf),
+    /// List, register, rename or remove agents, or set what one is doing
+    Agents(agents::Agents),
+    /// Make teams and say who belongs to them
+    Team(team::Team),
+    /// Show the newest messages of everyone, and follow them
+    Tail(tail::Tail),
+    /// Show a whole conversation
+    Thread(thread::Thread),
+    /// Find messages by words in them
+    Search(search::Search),
+    /// Keep the workspace going: take in dropped files, deliver, repair, keep house
+    Serve(serve::Serve),
+    /// Check files, database, permissions and locks; changes nothing without --fix
+    Doctor(doctor::Doctor),
+    /// Print a completion script for your shell
+    Completions(completions::Completions),
+}

@@ -1,0 +1,40 @@
+//! One file per verb: its arguments and what it does.
+
+pub(crate) mod ack;
+pub(crate) mod agents;
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod inbox;
+pub(crate) mod init;
+pub(crate) mod receipt;
+pub(crate) mod search;
+pub(crate) mod send;
+pub(crate) mod serve;
+pub(crate) mod tail;
+pub(crate) mod team;
+pub(crate) mod thread;
+pub(crate) mod wait;
+
+use crate::cli::Command;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Does what the verb says.
+pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failure> {
+    match command {
+        Command::Init(args) => init::run(args, context).await,
+        Command::Send(args) => send::run(args, context).await,
+        Command::Inbox(args) => inbox::run(args, context).await,
+        Command::Ack(args) => ack::run(args, context).await,
+        Command::Wait(args) => wait::run(args, context).await,
+        Command::Receipt(args) => receipt::run(args, context).await,
+        Command::Agents(args) => agents::run(args, context).await,
+        Command::Team(args) => team::run(args, context).await,
+        Command::Tail(args) => tail::run(args, context).await,
+        Command::Thread(args) => thread::run(args, context).await,
+        Command::Search(args) => search::run(args, context).await,
+        Command::Serve(args) => serve::run(args, context).await,
+        Command::Doctor(args) => doctor::run(args, context).await,
+        Command::Completions(args) => completions::run(&args, &context),
+    }
+}

@@ -1,0 +1,187 @@
+//! `switchboard agents`
+
+use clap::{Args, Subcommand};
+use door_workspace::Workspace;
+use serde_json::json;
+use switchboard_core::{AgentId, AgentRecord, Door, Name};
+use switchboard_hub::Registration;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// List, register, rename or remove agents, or set what one is doing.
+#[derive(Debug, Args)]
+pub(crate) struct Agents {
+    #[command(subcommand)]
+    command: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List all agents (also without a verb)
+    List,
+    /// Make an agent known, or add to what is known of it
+    Register {
+        /// Its name: letters, digits, space, '.', '_' and '-'
+        name: String,
+        /// What it is there for: lead, coder 1, coder 2, reviewer, tester, researcher, execution …
+        #[arg(long)]
+        role: Option<String>,
+        /// The team it belongs to; made where it does not exist
+        #[arg(long)]
+        team: Option<String>,
+    },
+    /// Give an agent another name; the old one goes on reaching it
+    Rename {
+        /// The name now
+        from: String,
+        /// The name from now on
+        to: String,
+    },
+    /// Say what an agent is doing: working, thinking, idle, error, active, away …
+    Status {
+        /// The agent
+        name: String,
+        /// One word
+        status: String,
+        /// A sentence more
+        message: Option<String>,
+    },
+    /// Remove an agent; its mail stays
+    Remove {
+        /// The agent
+        name: String,
+    },
+}
+
+pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    match args.command.unwrap_or(Verb::List) {
+        Verb::List => list(&workspace, &context).await?,
+        Verb::Register { name, role, team } => {
+            let name = Name::parse(&name)?;
+            let team = team.as_deref().map(Name::parse).transpose()?;
+            let record =
+                workspace.register(Registration { role, team, ..Registration::mailbox(name) }).await?;
+            if context.identity()? == record.id {
+                workspace.note_alive(&record.id).await;
+            }
+            print_agent(&workspace, &context, &record).await?;
+            let agent = &record.id;
+            context.printer.note(format_args!(
+                "In its shell: export SWITCHBOARD_AGENT_NAME=\"{agent}\", then `switchboard inbox` and `switchboard wait`."
+            ));
+        }
+        Verb::Rename { from, to } => {
+            let record = workspace.rename(Name::parse(&from)?, Name::parse(&to)?).await?;
+            print_agent(&workspace, &context, &record).await?;
+        }
+        Verb::Status { name, status, message } => {
+            let agent = known(&workspace, &name).await?;
+            workspace.set_status(&agent.id, &status, message.as_deref()).await?;
+            print_agent(&workspace, &context, &agent).await?;
+        }
+        Verb::Remove { name } => {
+            let agent = known(&workspace, &name).await?;
+            workspace.deregister(agent.id.name.clone()).await?;
+            if context.printer.is_json() {
+                context.printer.object(&json!({ "name": agent.id.to_string(), "removed": true }));
+            } else {
+                context.printer.line(format_args!("{} removed; its mail stays", agent.id));
+            }
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+/// A registered agent, or an error that names those like it.
+pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentRecord, Failure> {
+    let id = AgentId::local(Name::parse(name)?);
+    let directory = workspace.hub().directory().await?;
+    if let Some(record) = directory.agent(&id) {
+        return Ok(record.clone());
+    }
+    match switchboard_core::resolve(&id.into(), &AgentId::human(), &directory) {
+        Err(error) => Err(error.into()),
+        Ok(_) => {
+            Err(switchboard_hub::HubError::ReservedName { name: Name::human(), keeper: "the person" }.into())
+        }
+    }
+}
+
+async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let directory = workspace.hub().directory().await?;
+    let mut rows = Vec::new();
+    for record in directory.agents() {
+        if context.printer.is_json() {
+            print_agent(workspace, context, record).await?;
+        } else {
+            rows.push(row(workspace, record).await?);
+        }
+    }
+    if !context.printer.is_json() {
+        if rows.is_empty() {
+            context.printer.note("No agents yet; `switchboard agents register NAME` makes one known.");
+        } else {
+            rows.insert(0, ["NAME", "PRESENCE", "ROLE", "TEAM", "UNREAD", "DOING"].map(str::to_owned));
+            print_table(context, &rows);
+        }
+    }
+    Ok(())
+}
+
+async fn row(workspace: &Workspace, record: &AgentRecord) -> Result<[String; 6], Failure> {
+    let hub = workspace.hub();
+    let presence = hub.presence(&record.id);
+    let since = presence.since.map(|at| show::ago(hub.now(), at)).unwrap_or_default();
+    let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
+    Ok([
+        record.id.to_string(),
+        format!("{} {since}", presence.awareness).trim_end().to_owned(),
+        record.role.clone().unwrap_or_else(|| "-".into()),
+        record.team.as_ref().map_or_else(|| "-".into(), ToString::to_string),
+        unread(workspace, &record.id).await?.to_string(),
+        show::plain(&doing),
+    ])
+}
+
+fn print_table(context: &Context, rows: &[[String; 6]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        context.printer.line(cells.join("  ").trim_end());
+    }
+}
+
+async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usize, Failure> {
+    Ok(workspace.hub().unread(agent.clone(), 100_000).await?)
+}
+
+async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRecord) -> Result<(), Failure> {
+    if !context.printer.is_json() {
+        let role = record.role.as_ref().map(|role| format!(", {}", show::plain(role))).unwrap_or_default();
+        let team = record.team.as_ref().map(|team| format!(", team {team}")).unwrap_or_default();
+        context.printer.line(format_args!("{}{role}{team}", record.id));
+        return Ok(());
+    }
+    let presence = workspace.hub().presence(&record.id);
+    let mut doors: Vec<&str> = record.routes.iter().map(|route| route.door()).map(Door::as_str).collect();
+    doors.sort_unstable();
+    doors.dedup();
+    context.printer.object(&json!({
+        "name": record.id.to_string(),
+        "doors": doors,
+        "role": record.role,
+        "team": record.team.as_ref().map(ToString::to_string),
+        "presence": presence.awareness.as_str(),
+        "since": presence.since.map(|at| at.to_string()),
+        "unread": unread(workspace, &record.id).await?,
+        "status": presence.status,
+        "status_message": presence.message,
+    }));
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! `switchboard doctor`
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use clap::Args;
+use door_workspace::{Finding, Tree, Workspace, inspect};
+use serde::Serialize;
+use switchboard_core::Door;
+use switchboard_hub::process::Spawn;
+use switchboard_hub::{DatabaseState, Hub};
+
+use crate::config;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Check files, database, permissions and locks. Changes nothing without --fix.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Repair what can be repaired; nothing is deleted
+    #[arg(long)]
+    fix: bool,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Serialize)]
+struct Check {
+    check: &'static str,
+    status: Status,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Status {
+    Ok,
+    Fixed,
+    Warn,
+    Fail,
+}
+
+impl Check {
+    fn new(check: &'static str, status: Status, message: impl Into<String>) -> Self {
+        Self { check, status, message: message.into(), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
+    let folder = context.workspace_folder()?;
+    let working = context.printer.working("looking at everything");
+    let checks = examine(&folder, args.fix, &context).await;
+    if let Some(bar) = working {
+        bar.finish_and_clear();
+    }
+    let checks = checks?;
+    for check in &checks {
+        print(&context, check);
+    }
+    let failed = checks.iter().filter(|check| check.status == Status::Fail).count();
+    if failed > 0 {
+        let failure =
+            Failure::new("unhealthy", Exit::Failed, format!("{failed} of {} checks failed", checks.len()));
+        return Err(if args.fix {
+            failure
+        } else {
+            failure.hint("`switchboard doctor --fix` repairs what can be repaired")
+        });
+    }
+    Ok(())
+}
+
+fn print(context: &Context, check: &Check) {
+    if context.printer.is_json() {
+        context.printer.object(check);
+        return;
+    }
+    let mark = match check.status {
+        Status::Ok => "ok   ",
+        Status::Fixed => "fixed",
+        Status::Warn => "warn ",
+        Status::Fail => "FAIL ",
+    };
+    context.printer.line(format_args!("{mark} {}: {}", check.check, crate::show::plain(&check.message)));
+    if let Some(hint) = &check.hint {
+        context.printer.line(format_args!("      hint: {hint}"));
+    }
+}
+
+async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    let tree = Tree::open(folder)?;
+    let settings = config::load(folder)?;
+    let database = Hub::check(tree.root().clone()).await?;
+    match &database {
+        DatabaseState::Damaged { problem } if !fix => {
+            checks.push(
+                Check::new("database", Status::Fail, format!("hub.db is damaged: {problem}"))
+                    .hint("`switchboard doctor --fix` moves it aside and rebuilds it from what can be read and from the files"),
+            );
+            checks.extend(repository(folder).await);
+            return Ok(checks);
+        }
+        DatabaseState::Missing if !fix => {
+            checks.push(
+                Check::new("database", Status::Warn, "there is no hub.db")
+                    .hint("the next command that works with messages makes it and reads the files back"),
+            );
+            checks.extend(repository(folder).await);
+            return Ok(checks);
+        }
+        _ => {}
+    }
+    let workspace = if fix {
+        context.open().await?
+    } else {
+        Workspace::attach(folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?
+    };
+    if let DatabaseState::Damaged { .. } | DatabaseState::Missing = database {
+        checks.push(Check::new(
+            "database",
+            Status::Fixed,
+            "hub.db was made anew; what could be read was taken over",
+        ));
+    }
+    checks.extend(journal(&workspace, fix).await?);
+    checks.extend(files(&workspace, fix).await?);
+    checks.extend(repository(folder).await);
+    workspace.close().await;
+    Ok(checks)
+}
+
+async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    let health = workspace.hub().health().await?;
+    if health.complaints.is_empty() {
+        checks.push(Check::new("database", Status::Ok, format!("sound, {} messages", health.messages)));
+    }
+    for complaint in &health.complaints {
+        checks.push(Check::new("database", Status::Fail, complaint.clone()));
+    }
+    for row in &health.damaged {
+        let name = row.native.as_ref().map_or_else(|| format!("#{}", row.seq), |native| native.id.clone());
+        if fix && workspace.restore_damaged(row).await? {
+            checks.push(Check::new(
+                "message",
+                Status::Fixed,
+                format!("{name} was damaged and is restored from its file"),
+            ));
+        } else {
+            checks.push(
+                Check::new(
+                    "message",
+                    Status::Fail,
+                    format!("{name} is damaged in the journal; its neighbours are not"),
+                )
+                .hint("`--fix` restores it where an intact mailbox or archive file is left"),
+            );
+        }
+    }
+    for (door, waiting) in &health.pending {
+        let check =
+            Check::new("outbox", Status::Warn, format!("{waiting} deliveries wait for the {door} door"));
+        checks.push(match door {
+            Door::Workspace => {
+                check.hint("they are retried by the next `switchboard send` or `switchboard serve`")
+            }
+            _ => check.hint("they are worked off while `switchboard serve` runs"),
+        });
+    }
+    Ok(checks)
+}
+
+async fn files(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
+    let found = inspect(workspace).await?;
+    if fix {
+        repair(workspace, &found).await?;
+    }
+    let left = if fix { inspect(workspace).await? } else { found.clone() };
+    let mut checks: Vec<Check> = found
+        .iter()
+        .filter(|finding| !left.contains(finding))
+        .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
+        .collect();
+    checks.extend(left.iter().map(describe));
+    if checks.is_empty() {
+        checks.push(Check::new(
+            "files",
+            Status::Ok,
+            "mailboxes and journal agree; nobody else can write here",
+        ));
+    }
+    Ok(checks)
+}
+
+fn describe(finding: &Finding) -> Check {
+    use Status::{Fail, Warn};
+    match finding {
+        Finding::MissingFile { path } => {
+            Check::new("files", Fail, format!("{path} is missing although the message waits"))
+        }
+        Finding::ChangedFile { path } => {
+            Check::new("files", Fail, format!("{path} is not what was accepted"))
+                .hint("`--fix` keeps what is there beside it and writes the message again")
+        }
+        Finding::NotTakenIn { path, reason } => {
+            let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
+            Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
+        }
+        Finding::StaleTemp { path } => {
+            Check::new("files", Warn, format!("{path} is a file that was never finished"))
+        }
+        Finding::Exposed { path, problem } => Check::new("permissions", Fail, format!("{path} {problem}"))
+            .hint("`--fix` makes it private to its owner"),
+        Finding::DamagedState { problem } => {
+            Check::new("state", Fail, format!("state.json cannot be read: {problem}"))
+                .hint("`--fix` moves it aside and writes a new one from what the hub knows")
+        }
+        Finding::StaleLock { path } => {
+            Check::new("locks", Warn, format!("{path} is held by nobody any more"))
+        }
+        Finding::NetworkMount => Check::new("files", Warn, "the workspace lies on a network mount")
+            .hint("it works, but changes made on other machines are noticed every few seconds only"),
+    }
+}
+
+async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure> {
+    workspace.verify().await?;
+    workspace.keep_house().await?;
+    for finding in found {
+        match finding {
+            // A lock is let go by taking it: stale ones are taken over on the way.
+            Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
+            Finding::Exposed { path, .. } => make_private(workspace, path),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn make_private(workspace: &Workspace, path: &str) {
+    let root = workspace.tree().root().path();
+    let (path, mode) =
+        if path == ".switchboard" { (root.to_owned(), 0o700) } else { (root.join(path), 0o600) };
+    // A link would have the permissions of its target changed.
+    let plain = std::fs::symlink_metadata(&path).is_ok_and(|found| !found.file_type().is_symlink());
+    if plain && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)) {
+        tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
+    }
+}
+
+/// Mail and secrets in a repository are read by everyone who clones it.
+async fn repository(folder: &Path) -> Option<Check> {
+    let mut git = Spawn::new("git")
+        .args(["ls-files", "--", ".switchboard"])
+        .cwd(folder)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut listed = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut git.take_stdout()?, &mut listed).await.ok()?;
+    if !git.wait().await.ok()?.success() {
+        return None;
+    }
+    let meant = |path: &&str| {
+        ![".gitignore", "mcps/", "workflows/"]
+            .iter()
+            .any(|fine| path.starts_with(&format!(".switchboard/{fine}")))
+    };
+    let committed: Vec<&str> = listed.lines().filter(meant).collect();
+    let first = committed.first()?;
+    Some(
+        Check::new("repository", Status::Warn, format!("{} files of .switchboard/ are in git, for example {first}", committed.len()))
+            .hint("`git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here"),
+    )
+}

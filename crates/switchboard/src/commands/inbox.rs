@@ -1,0 +1,144 @@
+//! `switchboard inbox`
+
+use clap::Args;
+use switchboard_core::{AgentId, MessageId};
+use switchboard_hub::{MailboxQuery, Part};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Counting stops here: nobody cares whether it is 5,000 or 6,000.
+const COUNTED: usize = 1000;
+
+/// Read a mailbox, oldest first. What you read in your own counts as seen; `ack` is what ends it.
+#[derive(Debug, Args)]
+pub(crate) struct Inbox {
+    /// Whose mailbox [default: yours]
+    agent: Option<String>,
+
+    /// Most messages to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+
+    /// Only what came after this message
+    #[arg(long, value_name = "ID")]
+    since: Option<String>,
+
+    /// Only what has not been seen
+    #[arg(long)]
+    unseen: bool,
+
+    /// What is done with or expired, instead of what waits
+    #[arg(long, conflicts_with = "unseen")]
+    archived: bool,
+
+    /// Whole bodies, however long
+    #[arg(long)]
+    full: bool,
+}
+
+pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    let hub = workspace.hub();
+    let directory = hub.directory().await?;
+    let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
+    known_mailbox(&workspace, &owner, &directory).await?;
+    workspace.sweep_mailbox(&owner).await?;
+    let after = match &args.since {
+        Some(id) => seq_of(&workspace, workspace.find(id).await?).await?,
+        None => 0,
+    };
+    let part = match (args.archived, args.unseen) {
+        (true, _) => Part::Done,
+        (_, true) => Part::Unseen,
+        _ => Part::Waiting,
+    };
+    let page = hub.mailbox(MailboxQuery { agent: owner.clone(), after, limit: args.limit, part }).await?;
+    let printer = context.printer;
+    for mail in &page.items {
+        let state = mail.delivery.state.as_str();
+        if printer.is_json() {
+            printer.object(&show::MessageLine::new(&mail.stored, state));
+        } else {
+            printer.line(show::message_text(&mail.stored, state, hub.now(), args.full));
+        }
+    }
+    summarise(&context, &workspace, &owner, &args, page.items.len(), page.more).await?;
+    if page.damaged > 0 {
+        printer
+            .note(format_args!("{} damaged; `switchboard doctor` says more", count(page.damaged, "message")));
+    }
+    if context.reads_own(&owner, &directory)? && !args.archived {
+        let shown = page.items.iter().map(|mail| mail.stored.message.id).collect();
+        workspace.mark_seen(&owner, shown).await?;
+        workspace.note_alive(&owner).await;
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+async fn summarise(
+    context: &Context,
+    workspace: &door_workspace::Workspace,
+    owner: &AgentId,
+    args: &Inbox,
+    shown: usize,
+    more: bool,
+) -> Result<(), Failure> {
+    let printer = context.printer;
+    if args.archived {
+        if more {
+            printer.note("There is more; continue with --since ID.");
+        }
+    } else if shown == 0 {
+        printer.note(format_args!("No messages for {owner}."));
+    } else if more {
+        let waiting = workspace.hub().unread(owner.clone(), COUNTED).await?;
+        let waiting = if waiting == COUNTED { format!("{COUNTED} or more") } else { waiting.to_string() };
+        printer
+            .note(format_args!("{shown} of {waiting} shown; continue with --since ID or a higher --limit."));
+    }
+    let folder = format!("inbox/{}", owner.name);
+    let problems = workspace.problems().await?;
+    let here =
+        problems.iter().filter(|p| p.path == folder || p.path.starts_with(&format!("{folder}/"))).count();
+    if here > 0 {
+        printer.note(format_args!(
+            "{} could not be taken in; `switchboard doctor` says why",
+            count(here, "file")
+        ));
+    }
+    Ok(())
+}
+
+/// A mailbox of nobody is most likely a typing mistake.
+async fn known_mailbox(
+    workspace: &door_workspace::Workspace,
+    owner: &AgentId,
+    directory: &switchboard_core::Directory,
+) -> Result<(), Failure> {
+    let known = owner.is_human()
+        || directory.agent(owner).is_some()
+        || workspace.hub().unread(owner.clone(), 1).await? > 0;
+    if known {
+        return Ok(());
+    }
+    Err(match switchboard_core::resolve(&owner.clone().into(), &AgentId::human(), directory) {
+        Err(error) => error.into(),
+        Ok(_) => return Ok(()),
+    })
+}
+
+/// The place of a message in the journal: what `--since` stands for.
+pub(crate) async fn seq_of(workspace: &door_workspace::Workspace, id: MessageId) -> Result<i64, Failure> {
+    match workspace.hub().message(id).await? {
+        Some(stored) => Ok(stored.seq),
+        None => Err(switchboard_hub::HubError::UnknownMessage { id: id.to_string() }.into()),
+    }
+}
+
+/// "1 message", "2 messages".
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}

@@ -1,0 +1,43 @@
+//! `switchboard receipt`
+
+use clap::Args;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Ask what became of a message, for every recipient.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptOf {
+    /// The message
+    id: String,
+}
+
+pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    let id = workspace.find(&args.id).await?;
+    let Some((stored, receipt)) = workspace.hub().receipt(id).await? else {
+        return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
+    };
+    let printer = context.printer;
+    if printer.is_json() {
+        printer.object(&show::receipt_object(&stored.message, &receipt, true));
+    } else {
+        printer.line(format_args!(
+            "{} to {}: {}",
+            door_workspace::native_of(&stored.message),
+            receipt.to,
+            show::standing(&receipt)
+        ));
+        for delivery in &receipt.deliveries {
+            let times: Vec<String> =
+                show::times(delivery).iter().map(|(state, at)| format!("{state} {at:.3}")).collect();
+            printer.line(format_args!("  {} by {}: {}", delivery.agent, delivery.route, times.join(", ")));
+            if let Some(note) = &delivery.note {
+                printer.line(format_args!("    {}", show::plain(note)));
+            }
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}

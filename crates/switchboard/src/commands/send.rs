@@ -1,0 +1,255 @@
+//! `switchboard send`
+
+use std::io::{IsTerminal, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use door_workspace::{Letter, Workspace};
+use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use serde_json::{Map, Value};
+use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Receipt, nearest};
+use switchboard_hub::Stored;
+
+use crate::context::{Context, Open};
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// How long `send` waits for its own mailbox file; longer only when the disk hangs.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// Send a message. It is on disk before this returns.
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// codex · team:backend · #general · alice@research · job:7/0 · all
+    to: String,
+
+    /// The text; `-` or nothing reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    text: Option<String>,
+
+    /// Read the text from a file
+    #[arg(long, value_name = "PATH", conflicts_with = "text")]
+    file: Option<PathBuf>,
+
+    /// What it is for: delegate_task, request_review, submit_result, status_update or execute
+    /// [default: submit_result for a reply, else delegate_task]
+    #[arg(long)]
+    kind: Option<String>,
+
+    /// The message this answers
+    #[arg(long, value_name = "ID")]
+    reply_to: Option<String>,
+
+    /// Extra data, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+
+    /// How long the message is of use, for example 30m, 8h or 2d; then it goes to the archive
+    #[arg(long, value_name = "TIME")]
+    ttl: Option<String>,
+
+    /// Take the place of your earlier tasks for the same recipient that are still waiting
+    #[arg(long)]
+    replace: bool,
+
+    /// Send to an agent that reads its mailbox as files and never registered
+    #[arg(long)]
+    allow_unregistered: bool,
+
+    /// Wait for the answer and print it
+    #[arg(long)]
+    wait: bool,
+
+    /// With --wait: how many seconds [default: until it comes]
+    #[arg(long, value_name = "S", requires = "wait")]
+    timeout: Option<f64>,
+}
+
+pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
+    let from = context.identity()?;
+    let to: Address = args.to.parse()?;
+    let kind = kind(&args)?;
+    let metadata = metadata(args.metadata.as_deref())?;
+    let body = body(&args)?;
+    let open = if args.wait { context.open_running().await? } else { context.open_door().await? };
+    let workspace = &open.workspace;
+    let now = workspace.hub().now();
+    let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
+    let in_reply_to = match &args.reply_to {
+        Some(id) => Some(workspace.find(id).await?),
+        None => None,
+    };
+    let letter = Letter {
+        in_reply_to,
+        expires_at,
+        replace_earlier: args.replace,
+        metadata,
+        allow_unregistered: args.allow_unregistered,
+        ..Letter::new(from.clone(), to, kind, body)
+    };
+    let accepted = workspace.send(letter).await?;
+    // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
+    let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
+    drop(settled);
+    let Some((stored, receipt)) = workspace.hub().receipt(accepted.id).await? else {
+        return Err(switchboard_hub::HubError::UnknownMessage { id: accepted.id.to_string() }.into());
+    };
+    print_receipt(&context, workspace, &stored, &receipt).await?;
+    let result = match (accepted.stopped, undelivered(&receipt)) {
+        (Some(stop), _) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
+            .hint("the message is kept, but not delivered; a person can go on in the thread, or start a new one without --reply-to")),
+        (None, Some(problem)) => Err(problem),
+        (None, None) if args.wait => wait_for_answer(&context, &open, &from, accepted.id, args.timeout).await,
+        (None, None) => Ok(()),
+    };
+    workspace.note_alive(&from).await;
+    open.close().await;
+    result
+}
+
+fn kind(args: &Send) -> Result<Kind, Failure> {
+    let default = if args.reply_to.is_some() { "submit_result" } else { "delegate_task" };
+    let text = args.kind.as_deref().unwrap_or(default);
+    if Kind::ACTIONS.contains(&text)
+        && let Ok(kind) = Kind::parse(text)
+    {
+        return Ok(kind);
+    }
+    let failure =
+        Failure::new("bad_kind", Exit::Usage, format!("'{}' is not a kind of message", text.escape_debug()));
+    Err(match nearest(text, Kind::ACTIONS).first() {
+        Some(near) => failure.hint(format!("did you mean '{near}'?")),
+        None => failure.hint(format!("use one of {}", Kind::ACTIONS.join(", "))),
+    })
+}
+
+fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
+    let Some(text) = text else { return Ok(Map::new()) };
+    serde_json::from_str(text).map_err(|error| {
+        Failure::new("bad_metadata", Exit::Usage, format!("--metadata is not a JSON object: {error}"))
+            .hint("for example --metadata '{\"ticket\": 7}'")
+    })
+}
+
+fn body(args: &Send) -> Result<String, Failure> {
+    let unreadable = |error: std::io::Error, from: &str| {
+        Failure::new("unreadable", Exit::Failed, format!("the text cannot be read from {from}: {error}"))
+            .hint("a message is UTF-8 text")
+    };
+    match (&args.file, args.text.as_deref()) {
+        (Some(path), _) => {
+            std::fs::read_to_string(path).map_err(|e| unreadable(e, &path.display().to_string()))
+        }
+        (None, Some(text)) if text != "-" => Ok(text.to_owned()),
+        (None, text) => {
+            if text.is_none() && std::io::stdin().is_terminal() {
+                return Err(Failure::new("no_text", Exit::Usage, "there is no text to send")
+                    .hint("give it as an argument, with --file PATH, or on stdin"));
+            }
+            let mut body = String::new();
+            std::io::stdin().read_to_string(&mut body).map_err(|error| unreadable(error, "stdin"))?;
+            Ok(body)
+        }
+    }
+}
+
+fn expiry(ttl: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+    let bad = || {
+        Failure::new("bad_ttl", Exit::Usage, format!("'{}' is not a time span", ttl.escape_debug()))
+            .hint("for example 30m, 8h or 2d")
+    };
+    let span: Span = ttl.parse().map_err(|_| bad())?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
+    if length <= SignedDuration::ZERO {
+        return Err(bad());
+    }
+    now.checked_add(length).map_err(|_| bad())
+}
+
+async fn print_receipt(
+    context: &Context,
+    workspace: &Workspace,
+    stored: &Stored,
+    receipt: &Receipt,
+) -> Result<(), Failure> {
+    let printer = context.printer;
+    if printer.is_json() {
+        printer.object(&show::receipt_object(&stored.message, receipt, false));
+        return Ok(());
+    }
+    printer.line(format_args!("{}", door_workspace::native_of(&stored.message)));
+    for delivery in &receipt.deliveries {
+        let presence = workspace.hub().presence(&delivery.agent).awareness;
+        let awake = match presence {
+            _ if delivery.agent.is_human() => "",
+            Awareness::Awake => "",
+            Awareness::Stale => ", stale",
+            Awareness::Offline => ", offline",
+        };
+        printer.note(format_args!("{}: {}{awake}", delivery.agent, delivery.state));
+    }
+    let from = &stored.message.from;
+    if !from.is_human() && workspace.hub().directory().await?.agent(from).is_none() {
+        printer.note(format_args!(
+            "note: '{from}' is not registered, so nobody can answer it; `switchboard agents register \"{from}\"`"
+        ));
+    }
+    Ok(())
+}
+
+/// What the sender must know when the message is accepted but has not arrived.
+fn undelivered(receipt: &Receipt) -> Option<Failure> {
+    let stuck = receipt.deliveries.iter().find(|d| matches!(d.state, DeliveryState::Failed { .. }))?;
+    let reason = stuck.note.as_deref().unwrap_or("no reason given");
+    let message = format!("accepted, but not delivered to {} yet: {reason}", stuck.agent);
+    Some(
+        Failure::temporary("not_delivered", message)
+            .hint("do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`"),
+    )
+}
+
+async fn wait_for_answer(
+    context: &Context,
+    open: &Open,
+    from: &AgentId,
+    id: MessageId,
+    timeout: Option<f64>,
+) -> Result<(), Failure> {
+    let hub = open.workspace.hub();
+    let mut changes = hub.changes();
+    let answer = async {
+        loop {
+            let replies = hub.replies(id, 100).await?;
+            let mine = |stored: &Stored| {
+                stored.message.to.as_agent() == Some(from) || stored.message.to.as_agent().is_none()
+            };
+            if let Some(stored) = replies.items.into_iter().find(mine) {
+                return Ok::<_, Failure>(stored);
+            }
+            changes.next().await;
+        }
+    };
+    let stored = match timeout {
+        None => answer.await?,
+        Some(seconds) => tokio::time::timeout(seconds_from(seconds)?, answer).await.map_err(|_| {
+            Failure::temporary("timeout", format!("no answer within {seconds} s"))
+                .hint(format!("it may still come: `switchboard thread {}`", door_workspace::to_native(id)))
+        })??,
+    };
+    open.workspace.mark_seen(from, vec![stored.message.id]).await?;
+    if context.printer.is_json() {
+        context.printer.object(&show::MessageLine::new(&stored, "seen"));
+    } else {
+        context.printer.line(show::message_text(&stored, "seen", hub.now(), false));
+    }
+    Ok(())
+}
+
+/// A number of seconds from the command line.
+pub(crate) fn seconds_from(seconds: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        Failure::new("bad_timeout", Exit::Usage, format!("{seconds} is not a number of seconds"))
+            .hint("use a number from 0, for example --timeout 30")
+    })
+}

@@ -1,0 +1,122 @@
+//! `switchboard team`
+
+use clap::{Args, Subcommand};
+use door_workspace::Workspace;
+use serde_json::json;
+use switchboard_core::{Name, TeamRecord};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Make teams and say who belongs to them. A message to `team:NAME` goes to every member.
+#[derive(Debug, Args)]
+pub(crate) struct Team {
+    #[command(subcommand)]
+    command: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List all teams and their members (also without a verb)
+    List,
+    /// Make a team
+    Create {
+        /// Its name in addresses
+        id: String,
+        /// What people call it
+        #[arg(long)]
+        title: Option<String>,
+        /// One agent plays the whole team
+        #[arg(long)]
+        composite: bool,
+    },
+    /// Put agents into a team
+    Add {
+        /// The team
+        id: String,
+        /// The agents
+        #[arg(required = true)]
+        agents: Vec<String>,
+    },
+    /// Take agents out of a team
+    Remove {
+        /// The team
+        id: String,
+        /// The agents
+        #[arg(required = true)]
+        agents: Vec<String>,
+    },
+}
+
+pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    match args.command.unwrap_or(Verb::List) {
+        Verb::List => {
+            let directory = workspace.hub().directory().await?;
+            for team in directory.teams() {
+                print(&workspace, &context, team).await?;
+            }
+            if directory.teams().next().is_none() {
+                context.printer.note("No teams yet; `switchboard team create NAME` makes one.");
+            }
+        }
+        Verb::Create { id, title, composite } => {
+            let team = workspace.create_team(Name::parse(&id)?, title, composite).await?;
+            print(&workspace, &context, &team).await?;
+        }
+        Verb::Add { id, agents } => {
+            let id = Name::parse(&id)?;
+            for agent in &agents {
+                workspace.assign(Name::parse(agent)?, Some(id.clone())).await?;
+            }
+            print_id(&workspace, &context, &id).await?;
+        }
+        Verb::Remove { id, agents } => {
+            let id = Name::parse(&id)?;
+            for agent in &agents {
+                let record = super::agents::known(&workspace, agent).await?;
+                if record.team.as_ref() == Some(&id) {
+                    workspace.assign(record.id.name, None).await?;
+                } else {
+                    context.printer.note(format_args!("{} is not in {id}", record.id));
+                }
+            }
+            print_id(&workspace, &context, &id).await?;
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+async fn print_id(workspace: &Workspace, context: &Context, id: &Name) -> Result<(), Failure> {
+    let directory = workspace.hub().directory().await?;
+    let Some(team) = directory.team(id) else {
+        let near = switchboard_core::nearest(id.as_str(), directory.teams().map(|team| team.id.as_str()));
+        return Err(switchboard_core::ResolveError::UnknownTeam { team: id.clone(), near }.into());
+    };
+    print(workspace, context, team).await
+}
+
+async fn print(workspace: &Workspace, context: &Context, team: &TeamRecord) -> Result<(), Failure> {
+    let directory = workspace.hub().directory().await?;
+    let members: Vec<String> = directory.members(&team.id).map(|agent| agent.id.to_string()).collect();
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "id": team.id.to_string(),
+            "title": team.title,
+            "composite": team.composite,
+            "members": members,
+        }));
+    } else {
+        let title = if team.title == team.id.as_str() {
+            String::new()
+        } else {
+            format!(" ({})", show::plain(&team.title))
+        };
+        let kind = if team.composite { ", composite" } else { "" };
+        let members = if members.is_empty() { "nobody yet".to_owned() } else { members.join(", ") };
+        context.printer.line(format_args!("{}{title}{kind}: {members}", team.id));
+    }
+    Ok(())
+}

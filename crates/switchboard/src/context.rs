@@ -1,0 +1,157 @@
+//! What every verb needs: the workspace, who is asking, and a way to print.
+
+use std::path::{Path, PathBuf};
+
+use door_workspace::{FOLDER, Workspace};
+use switchboard_core::{AgentId, Directory};
+use switchboard_hub::Outbound;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::Global;
+use crate::config;
+use crate::failure::{Exit, Failure};
+use crate::printer::Printer;
+
+/// What every verb needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    global: Global,
+    pub(crate) printer: Printer,
+}
+
+impl Context {
+    pub(crate) fn new(global: Global, printer: Printer) -> Self {
+        Self { global, printer }
+    }
+
+    /// Who is asking: `--from`, `SWITCHBOARD_AGENT_NAME`, or the person.
+    pub(crate) fn identity(&self) -> Result<AgentId, Failure> {
+        match self.named()? {
+            Some(agent) => Ok(agent),
+            None => Ok(AgentId::human()),
+        }
+    }
+
+    /// Who is asking, where that was said.
+    pub(crate) fn named(&self) -> Result<Option<AgentId>, Failure> {
+        let Some(name) = self.global.from.as_deref().filter(|name| !name.is_empty()) else { return Ok(None) };
+        let agent: AgentId = name
+            .parse()
+            .map_err(|error| Failure::from(error).hint("check --from and SWITCHBOARD_AGENT_NAME"))?;
+        if agent.realm.is_some() {
+            return Err(Failure::new(
+                "not_local",
+                Exit::NotAllowed,
+                format!("{agent} is not an agent of this hub"),
+            ));
+        }
+        Ok(Some(agent))
+    }
+
+    /// The folder that holds `.switchboard/`.
+    pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
+        if let Some(folder) = &self.global.workspace {
+            return Ok(folder.clone());
+        }
+        let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+        let found = here.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
+        found.ok_or_else(|| {
+            Failure::new(
+                "no_workspace",
+                Exit::NotFound,
+                format!("no workspace in {} or above it", here.display()),
+            )
+            .hint("make one with `switchboard init`")
+        })
+    }
+
+    /// The folder to make a workspace in: where it was asked for, or here.
+    pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
+        match &self.global.workspace {
+            Some(folder) => Ok(folder.clone()),
+            None => Ok(std::env::current_dir().map_err(anyhow::Error::from)?),
+        }
+    }
+
+    /// Opens the workspace.
+    pub(crate) async fn open(&self) -> Result<Workspace, Failure> {
+        let folder = self.workspace_folder()?;
+        let settings = config::load(&folder)?;
+        let workspace =
+            Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?;
+        if let Some(aside) = workspace.hub().moved_aside() {
+            self.printer.note(format_args!(
+                "The journal was damaged. It was moved to {} and rebuilt from what could be read.",
+                aside.display()
+            ));
+        }
+        Ok(workspace)
+    }
+
+    /// Opens the workspace with its door: this process delivers, also what others left undelivered.
+    pub(crate) async fn open_door(&self) -> Result<Open, Failure> {
+        let workspace = self.open().await?;
+        let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+        Ok(Open::start(workspace, outbound))
+    }
+
+    /// Opens the workspace with all of its door: what others drop into mailboxes is taken in as well.
+    pub(crate) async fn open_running(&self) -> Result<Open, Failure> {
+        let workspace = self.open().await?;
+        let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+        Ok(Open::start_running(workspace, outbound))
+    }
+
+    /// The agent whose mailbox is meant: the one named, or who is asking.
+    pub(crate) fn mailbox_owner(
+        &self,
+        named: Option<&str>,
+        directory: &Directory,
+    ) -> Result<AgentId, Failure> {
+        let agent = match named {
+            Some(name) => name.parse::<AgentId>()?,
+            None => self.identity()?,
+        };
+        Ok(directory.canonical(&agent))
+    }
+
+    /// Whether the reader of this mailbox is its owner, so that what is shown counts as seen.
+    pub(crate) fn reads_own(&self, owner: &AgentId, directory: &Directory) -> Result<bool, Failure> {
+        Ok(directory.canonical(&self.identity()?) == *owner)
+    }
+}
+
+/// An open workspace whose deliveries this process works off.
+pub(crate) struct Open {
+    pub(crate) workspace: Workspace,
+    door: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Open {
+    fn start(workspace: Workspace, outbound: Outbound) -> Self {
+        let working = workspace.clone();
+        let door = tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound).await });
+        Self { workspace, door, stop: CancellationToken::new() }
+    }
+
+    fn start_running(workspace: Workspace, outbound: Outbound) -> Self {
+        let (working, stop) = (workspace.clone(), CancellationToken::new());
+        let stopped = stop.clone();
+        let door = tokio::spawn(async move {
+            if let Err(error) = door_workspace::run(working, outbound, stopped).await {
+                tracing::warn!(error = %error, "the workspace door closed");
+            }
+        });
+        Self { workspace, door, stop }
+    }
+
+    /// Finishes what was begun, then lets go.
+    pub(crate) async fn close(self) {
+        self.workspace.hub().close_doors();
+        self.stop.cancel();
+        let _ = self.door.await;
+        self.workspace.close().await;
+    }
+}

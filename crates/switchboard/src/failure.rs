@@ -1,0 +1,199 @@
+//! How an error reaches the person: what went wrong, what to do next, and the exit code.
+
+use door_workspace::WorkspaceError;
+use switchboard_core::{AddressError, NameError, ResolveError};
+use switchboard_hub::HubError;
+
+/// The exit codes, everywhere the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    Temporary = 3,
+    NotAllowed = 4,
+    NotFound = 5,
+}
+
+/// An error on its way out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// A word for programs.
+    pub(crate) code: &'static str,
+    /// What went wrong, for people.
+    pub(crate) message: String,
+    /// What to do next.
+    pub(crate) hint: Option<String>,
+    pub(crate) exit: Exit,
+}
+
+impl Failure {
+    pub(crate) fn new(code: &'static str, exit: Exit, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, exit }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// A command line that clap refused; its first paragraph is the message.
+    pub(crate) fn usage(kind: String, text: &str) -> Self {
+        let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let message = message.strip_prefix("error: ").map_or(message.clone(), str::to_owned);
+        let message = if message.is_empty() { kind } else { message };
+        Self::new("usage", Exit::Usage, message).hint("see `switchboard --help`")
+    }
+
+    pub(crate) fn temporary(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(code, Exit::Temporary, message)
+    }
+}
+
+impl From<WorkspaceError> for Failure {
+    fn from(error: WorkspaceError) -> Self {
+        let message = chain(&error);
+        match error {
+            WorkspaceError::Hub(error) => error.into(),
+            WorkspaceError::NotAWorkspace { .. } => {
+                Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
+            }
+            WorkspaceError::Moved { .. } => Self::new("workspace_moved", Exit::Failed, message)
+                .hint("start again in the folder where the workspace is now"),
+            WorkspaceError::DamagedState { .. } => Self::new("damaged_state", Exit::Failed, message)
+                .hint("`switchboard doctor --fix` moves the damaged file aside and writes a new one"),
+            WorkspaceError::Lock(_) => Self::temporary("locked", message)
+                .hint("another program is changing state.json; try again, or look with `switchboard doctor`"),
+            WorkspaceError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            WorkspaceError::File(_) => Self::new("file", Exit::Failed, message),
+            WorkspaceError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        let temporary = error.is_temporary();
+        let damage = error.is_damage();
+        let message = chain(&error);
+        match error {
+            HubError::Unresolved(error) => error.into(),
+            HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
+                .hint("the first message stays; send yours under a new id"),
+            HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {
+                Self::new("too_large", Exit::Failed, message)
+                    .hint("put the content into a file of the workspace and send its path")
+            }
+            HubError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
+                .hint("`switchboard tail` lists recent messages with their ids"),
+            HubError::NotTheRecipient { .. } => Self::new("not_the_recipient", Exit::NotAllowed, message)
+                .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"),
+            HubError::ReservedName { .. } => {
+                Self::new("reserved_name", Exit::NotAllowed, message).hint("choose another name")
+            }
+            HubError::NameTaken { .. } => Self::new("name_taken", Exit::Failed, message)
+                .hint("choose another name; `switchboard agents` lists those in use"),
+            HubError::CompositeTeam { .. } => Self::new("composite_team", Exit::Failed, message)
+                .hint("make a team without --composite for several members"),
+            HubError::CursorExpired { .. } => {
+                Self::new("cursor_expired", Exit::Failed, message).hint("start again without --since")
+            }
+            HubError::ServiceTaken { .. } => Self::new("already_running", Exit::Temporary, message)
+                .hint("use the one that runs, or stop it first"),
+            HubError::NewerSchema { .. } => Self::new("newer_schema", Exit::Failed, message)
+                .hint("update switchboard, or use the version that wrote it"),
+            HubError::DamagedInUse { .. } => Self::temporary("damaged", message)
+                .hint("stop every switchboard process of this workspace; the next one repairs it"),
+            HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)
+                .hint("`switchboard doctor --fix` restores it where it can"),
+            HubError::NoSpace { .. } => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            HubError::Store { .. } if damage => Self::temporary("damaged", message)
+                .hint("run the command again: the damaged journal is moved aside and rebuilt"),
+            HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
+            HubError::Store { .. } => {
+                Self::new("store", Exit::Failed, message).hint("`switchboard doctor` says more")
+            }
+            HubError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            HubError::File(_) => Self::new("file", Exit::Failed, message),
+            HubError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<ResolveError> for Failure {
+    fn from(error: ResolveError) -> Self {
+        let message = error.to_string();
+        match error {
+            ResolveError::UnknownAgent { agent, near, known } => {
+                let failure = Self::new("unknown_recipient", Exit::NotFound, message);
+                failure.hint(match (near.is_empty(), known.is_empty()) {
+                    (false, _) => format!("did you mean {}?", or_list(&near)),
+                    (true, false) => format!(
+                        "known agents: {}; for one that only reads files, add --allow-unregistered",
+                        some_of(&known)
+                    ),
+                    (true, true) => format!("register it with `switchboard agents register \"{agent}\"`"),
+                })
+            }
+            ResolveError::UnknownTeam { team, near } => {
+                let failure = Self::new("unknown_team", Exit::NotFound, message);
+                failure.hint(if near.is_empty() {
+                    format!("make it with `switchboard team create \"{team}\"`")
+                } else {
+                    format!("did you mean {}?", or_list(&near))
+                })
+            }
+            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message),
+            ResolveError::NoRoute { .. } => Self::new("no_route", Exit::Failed, message),
+            ResolveError::EmptyGroup { .. } => Self::new("empty_group", Exit::NotFound, message)
+                .hint("`switchboard agents` lists who is registered"),
+        }
+    }
+}
+
+impl From<AddressError> for Failure {
+    fn from(error: AddressError) -> Self {
+        Self::new("bad_address", Exit::Usage, error.to_string())
+            .hint("an address is codex, team:backend, #general, alice@research, job:7/0 or all")
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::new("bad_name", Exit::Usage, error.to_string())
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        Self::new("failed", Exit::Failed, format!("{error:#}"))
+    }
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn or_list(words: &[String]) -> String {
+    words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" or ")
+}
+
+/// A long list is cut: the reader wants a name, not all of them.
+fn some_of(words: &[String]) -> String {
+    let shown = words.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
+    if words.len() > 12 { format!("{shown} and {} more", words.len() - 12) } else { shown }
+}

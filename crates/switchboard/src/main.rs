@@ -1,0 +1,61 @@
+//! The binary: what a person or a script types, and what it answers.
+//!
+//! Start at [`cli`], then `commands/<verb>.rs`. Data goes to stdout through [`printer`], everything
+//! else to stderr; errors leave through [`failure`], with a hint and an exit code.
+
+mod cli;
+mod commands;
+mod config;
+mod context;
+mod failure;
+mod printer;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::Cli;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    log_to_stderr(cli.global.verbose);
+    let printer = Printer::new(cli.global.json);
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return printer.failure(&Failure::from(anyhow::Error::from(error))),
+    };
+    let result = runtime.block_on(commands::run(cli.command, Context::new(cli.global, printer)));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => Printer::new(printer.is_json()).failure(&failure),
+    }
+}
+
+/// Help and version are answers; anything else is a usage error, as JSON where that was asked for.
+fn usage(error: &clap::Error) -> ExitCode {
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if error.use_stderr() && json {
+        return Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()));
+    }
+    error.exit()
+}
+
+/// stdout belongs to data and protocols; what happens on the way is told on stderr.
+fn log_to_stderr(verbose: u8) {
+    let default = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SWITCHBOARD_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+}

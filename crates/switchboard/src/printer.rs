@@ -1,0 +1,72 @@
+//! The one way to stdout.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::Failure;
+
+/// Prints data as text or as one JSON object per line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Printer {
+    json: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub(crate) fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// One line of data as text. A reader that went away (`| head`) ends the program quietly.
+    pub(crate) fn line(self, text: impl Display) {
+        let mut out = anstream::stdout().lock();
+        if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+            std::process::exit(0);
+        }
+    }
+
+    /// One JSON object on a line of its own.
+    pub(crate) fn object(self, value: &impl Serialize) {
+        self.line(serde_json::to_string(value).unwrap_or_default());
+    }
+
+    /// Something to know that is not data; kept from scripts that asked for JSON.
+    pub(crate) fn note(self, text: impl Display) {
+        if !self.json {
+            let _ = writeln!(anstream::stderr().lock(), "{text}");
+        }
+    }
+
+    /// Says what went wrong and what to do next.
+    pub(crate) fn failure(self, failure: &Failure) -> ExitCode {
+        if self.json {
+            let error = json!({ "code": failure.code, "message": failure.message, "hint": failure.hint });
+            self.object(&json!({ "error": error }));
+        } else {
+            let red = anstyle::AnsiColor::Red.on_default().bold();
+            let mut err = anstream::stderr().lock();
+            let _ = writeln!(err, "{red}error:{red:#} {}", failure.message);
+            if let Some(hint) = &failure.hint {
+                let _ = writeln!(err, "hint: {hint}");
+            }
+        }
+        ExitCode::from(failure.exit as u8)
+    }
+
+    /// Shows that something takes time, where a person is watching.
+    pub(crate) fn working(self, what: &'static str) -> Option<indicatif::ProgressBar> {
+        if self.json || !std::io::stderr().is_terminal() {
+            return None;
+        }
+        let bar = indicatif::ProgressBar::new_spinner().with_message(what);
+        bar.enable_steady_tick(std::time::Duration::from_millis(120));
+        Some(bar)
+    }
+}

@@ -1,0 +1,165 @@
+//! Messages and receipts as people and programs see them.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use switchboard_core::{Delivery, DeliveryState, Message, Receipt, Standing};
+use switchboard_hub::Stored;
+
+/// How much of a body is printed as text; JSON always has all of it.
+const BODY_SHOWN: usize = 4000;
+
+/// One message a line, for `inbox`, `thread`, `tail` and `search`. Scripts rely on these names.
+#[derive(Debug, Serialize)]
+pub(crate) struct MessageLine<'m> {
+    id: String,
+    native_id: String,
+    from: String,
+    to: String,
+    kind: &'m str,
+    body: &'m str,
+    in_reply_to: Option<String>,
+    thread: String,
+    sent_at: String,
+    door: &'static str,
+    verified: bool,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    metadata: &'m Map<String, Value>,
+    seq: i64,
+}
+
+impl<'m> MessageLine<'m> {
+    pub(crate) fn new(stored: &'m Stored, state: &'static str) -> Self {
+        let message = &stored.message;
+        Self {
+            id: message.id.to_string(),
+            native_id: door_workspace::native_of(message),
+            from: message.from.to_string(),
+            to: message.to.to_string(),
+            kind: message.kind.as_str(),
+            body: &message.body,
+            in_reply_to: message.in_reply_to.map(|id| id.to_string()),
+            thread: message.thread.to_string(),
+            sent_at: message.sent_at.to_string(),
+            door: message.origin.native.door.as_str(),
+            verified: message.origin.verified,
+            state,
+            metadata: &message.metadata,
+            seq: stored.seq,
+        }
+    }
+}
+
+/// A receipt, for `send` and `receipt`. Scripts rely on these names.
+pub(crate) fn receipt_object(message: &Message, receipt: &Receipt, with_times: bool) -> Value {
+    let deliveries: Vec<Value> = receipt.deliveries.iter().map(|d| delivery_object(d, with_times)).collect();
+    json!({
+        "id": message.id.to_string(),
+        "native_id": door_workspace::native_of(message),
+        "to": message.to.to_string(),
+        "deliveries": deliveries,
+    })
+}
+
+fn delivery_object(delivery: &Delivery, with_times: bool) -> Value {
+    let mut object = json!({
+        "agent": delivery.agent.to_string(),
+        "route": delivery.route.to_string(),
+        "state": delivery.state.as_str(),
+    });
+    if let Some(note) = &delivery.note {
+        object["note"] = note.as_str().into();
+    }
+    if with_times {
+        let times = times(delivery).into_iter().map(|(state, at)| (state.to_owned(), at.to_string().into()));
+        object["times"] = Value::Object(times.collect());
+        if let DeliveryState::Failed { retry_at } = delivery.state {
+            object["retry_at"] = retry_at.to_string().into();
+        }
+    }
+    object
+}
+
+/// Every state a delivery reached, with its time, in order.
+pub(crate) fn times(delivery: &Delivery) -> Vec<(&'static str, Timestamp)> {
+    let times = delivery.milestones;
+    let end = if delivery.state == DeliveryState::Expired { "expired" } else { "refused" };
+    [
+        ("queued", times.queued),
+        ("in_flight", times.in_flight),
+        ("delivered", times.delivered),
+        ("seen", times.seen),
+        ("acknowledged", times.acknowledged),
+        (end, times.ended),
+    ]
+    .into_iter()
+    .filter_map(|(state, at)| Some((state, at?)))
+    .collect()
+}
+
+/// A message's state in one word.
+pub(crate) fn standing(receipt: &Receipt) -> &'static str {
+    match receipt.standing() {
+        Standing::Pending => receipt
+            .deliveries
+            .iter()
+            .find(|delivery| delivery.state.is_pending())
+            .map_or("queued", |delivery| delivery.state.as_str()),
+        Standing::Failed => "refused",
+        Standing::Expired => "expired",
+        Standing::Delivered => "delivered",
+        Standing::Seen => "seen",
+        Standing::Acknowledged => "acknowledged",
+    }
+}
+
+/// A message as text: one line of facts, then the body, indented.
+pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: bool) -> String {
+    let message = &stored.message;
+    let bold = anstyle::Style::new().bold();
+    let dim = anstyle::Style::new().dimmed();
+    let doubt = if message.origin.verified { "" } else { " (unverified)" };
+    let mut text = format!(
+        "{bold}{}{doubt} → {}{bold:#}  {}  {}  {state}\n{dim}{}{dim:#}",
+        message.from,
+        message.to,
+        message.kind,
+        ago(now, message.sent_at),
+        door_workspace::native_of(message),
+    );
+    if let Some(parent) = message.in_reply_to {
+        text.push_str(&format!("{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent)));
+    }
+    let body = plain(&message.body);
+    let shown: String = if full { body.clone() } else { body.chars().take(BODY_SHOWN).collect() };
+    for line in shown.lines() {
+        text.push_str("\n    ");
+        text.push_str(line);
+    }
+    let left = body.chars().count() - shown.chars().count();
+    if left > 0 {
+        text.push_str(&format!("\n    {dim}… {left} more characters; --full shows them{dim:#}"));
+    }
+    text
+}
+
+/// Text of others on our terminal: what could move the cursor or change colours is made visible.
+pub(crate) fn plain(text: &str) -> String {
+    let hidden = |c: char| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars().flat_map(|c| if hidden(c) { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// How long ago, in the largest unit that says enough.
+pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.duration_since(then).max(SignedDuration::ZERO).as_secs();
+    match seconds {
+        0..60 => "just now".to_owned(),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
