@@ -1,6 +1,8 @@
 //! The way out: mailbox files.
 
-use switchboard_core::{AgentId, DeliveryState, Message, Outcome, Route};
+use std::sync::Arc;
+
+use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 use switchboard_hub::{Handoff, Outbound};
 
@@ -14,6 +16,16 @@ use crate::workspace::Workspace;
 
 /// Most deliveries written in one go.
 const BATCH: usize = 64;
+
+/// No message of ours has a file larger than this.
+const LARGEST: u64 = 64 << 20;
+
+/// A message's file as it should be in one mailbox.
+pub(crate) struct Expected {
+    pub(crate) file: MessageFile,
+    parent: Option<MessageId>,
+    directory: Arc<Directory>,
+}
 
 /// Delivers what the hub hands over, until it shuts down.
 pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
@@ -109,9 +121,12 @@ pub(crate) fn place(mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> 
         if mailbox.create_new(&name, &bytes, Durability::Later)? == Created::Created {
             return Ok(());
         }
-        let there = mailbox.read(&name, 64 << 20)?;
-        if there.is_none_or(|there| there.bytes == bytes || is_same(&there.bytes, file)) {
-            return Ok(());
+        match mailbox.read(&name, LARGEST) {
+            Ok(there) if there.as_ref().is_none_or(|t| t.bytes == bytes || is_same(&t.bytes, file)) => {
+                return Ok(());
+            }
+            Ok(_) | Err(FileError::TooLarge { .. }) => {}
+            Err(error) => return Err(error),
         }
         set_aside(mailbox, &name)?;
     }
@@ -126,8 +141,44 @@ pub(crate) fn set_aside(mailbox: &Dir, name: &str) -> Result<String, FileError> 
     Ok(aside)
 }
 
+impl Expected {
+    /// The file of `message` in the mailbox of `recipient`.
+    pub(crate) fn new(
+        message: &Message,
+        recipient: &AgentId,
+        reply_to: Option<String>,
+        directory: Arc<Directory>,
+    ) -> Self {
+        Self { file: to_file(message, recipient, reply_to), parent: message.in_reply_to, directory }
+    }
+
+    /// Whether a file says the same, however it is spelled and whichever of its names the sender used.
+    pub(crate) fn is_met_by(&self, bytes: &[u8]) -> bool {
+        let Ok(mut found) = MessageFile::parse(bytes) else { return false };
+        let mut expected = self.file.clone();
+        for file in [&mut found, &mut expected] {
+            if let Ok(sender) = file.sender.parse::<AgentId>() {
+                file.sender = self.directory.canonical(&sender).to_string();
+            }
+        }
+        // What another program called a message that is no longer in the journal cannot be known.
+        let parent = self.parent.map(ids::to_native);
+        if expected.reply_to == parent
+            && found.reply_to.as_deref().is_some_and(|name| ids::from_native(name).is_none())
+        {
+            expected.reply_to.clone_from(&found.reply_to);
+        }
+        normal(found) == normal(expected)
+    }
+}
+
+/// Whether this is the name of a file that was moved out of the way.
+pub(crate) fn is_aside(name: &str) -> bool {
+    name.contains(".json.conflict.")
+}
+
 /// Whether a file says the same as a message, however it is spelled.
-pub(crate) fn is_same(bytes: &[u8], expected: &MessageFile) -> bool {
+fn is_same(bytes: &[u8], expected: &MessageFile) -> bool {
     MessageFile::parse(bytes).is_ok_and(|found| normal(found) == normal(expected.clone()))
 }
 
@@ -137,7 +188,7 @@ fn normal(mut file: MessageFile) -> MessageFile {
     // The mailbox says whom it is for; the name in the file may be a former one.
     file.recipient.clear();
     file.metadata = file.metadata.filter(|metadata| !metadata.is_empty());
-    // A file without a time takes it from its date; a time that was given is compared as a time.
+    // A file without a time takes it from its date, and the time does not make another message.
     file.created_at = None;
     file
 }
@@ -152,3 +203,7 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

@@ -11,9 +11,13 @@ impl Workspace {
     /// Archives what has expired and removes what is older than the retention settings allow.
     pub async fn keep_house(&self) -> Result<(), WorkspaceError> {
         for delivery in self.hub().expire_due().await? {
-            self.archive(&delivery.agent, delivery.message).await?;
-            self.write_receipt(delivery.message).await?;
+            let archived = self.archive(&delivery.agent, delivery.message).await;
+            if let Err(error) = archived.and(self.write_receipt(delivery.message).await) {
+                tracing::warn!(error = %error, "an expired message could not be put away");
+            }
         }
+        // What the hub let expire by itself, and whatever the stamps of the folders did not show.
+        self.sweep_all().await?;
         let (now, keep) = (self.hub().now(), self.config().retention);
         let before = |keep: Option<SignedDuration>| keep.and_then(|keep| now.checked_sub(keep).ok());
         for (section, before) in
@@ -48,18 +52,23 @@ impl Workspace {
     }
 }
 
+/// The time counts from when a file was put there, not from when it was first written.
 fn remove_older(tree: &Tree, section: Section, before: Timestamp) -> Result<usize, FileError> {
+    use std::os::unix::fs::MetadataExt;
     let mut removed = 0;
     for folder in tree.folders(section)? {
         let Ok(Some(dir)) = tree.folder(section, &folder) else { continue };
         for name in dir.names()? {
-            let old = dir
-                .stat(&name)?
-                .is_some_and(|stamp| stamp.is_regular && stamp.mtime_ns < before.as_nanosecond());
-            if old && dir.remove(&name)? {
+            let Ok(found) = std::fs::symlink_metadata(dir.path().join(&name)) else { continue };
+            let since = found.mtime().max(found.ctime());
+            if found.is_file() && since < before.as_second() && dir.remove(&name)? {
                 removed += 1;
             }
         }
     }
     Ok(removed)
 }
+
+#[cfg(test)]
+#[path = "housekeeping_tests.rs"]
+mod tests;

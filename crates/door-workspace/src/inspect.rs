@@ -6,10 +6,9 @@ use switchboard_core::{AgentId, Name};
 use switchboard_hub::files::{self, Dir};
 use switchboard_hub::platform;
 
-use crate::delivery::is_same;
+use crate::delivery::{Expected, is_aside};
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::translate::to_file;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
@@ -66,7 +65,8 @@ const STALE_LOCK_SECONDS: i64 = 10;
 pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
     let problems = workspace.problems().await?;
-    for agent in mailboxes(workspace).await? {
+    let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
+    for agent in mailboxes(workspace, &mut findings).await? {
         let (tree, name) = (workspace.tree().clone(), agent.name.clone());
         let folder = format!("inbox/{}", agent.name);
         let dir = match blocking(move || Ok(tree.folder(Section::Inbox, name.as_str())?)).await {
@@ -89,7 +89,7 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
             let path = format!("{folder}/{name}");
             if files::is_temp(name) {
                 findings.push(Finding::StaleTemp { path });
-            } else if ids::of_file(name).is_some() {
+            } else if ids::of_file(name).is_some() || is_aside(name) {
                 let reason = problems.iter().find(|problem| problem.path == path).map(|p| p.reason.clone());
                 findings.push(Finding::NotTakenIn { path, reason });
             }
@@ -97,13 +97,13 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
         let Some(dir) = dir else { continue };
         for waiting in waiting.iter().filter(|waiting| names.contains(&ids::file_of(waiting))) {
             let Some(stored) = workspace.hub().message(waiting.id).await.ok().flatten() else { continue };
-            let file = to_file(&stored.message, &agent, workspace.reply_name(&stored.message).await?);
+            let reply_to = workspace.reply_name(&stored.message).await?;
+            let expected = Expected::new(&stored.message, &agent, reply_to, directory.clone());
             let (dir, name) = (dir.clone(), ids::file_of(waiting));
             let path = format!("{folder}/{name}");
             let same = blocking(move || {
-                Ok(dir
-                    .read(&name, u64::MAX)
-                    .is_ok_and(|found| found.is_none_or(|f| is_same(&f.bytes, &file))))
+                let found = dir.read(&name, limit);
+                Ok(found.is_ok_and(|found| found.is_none_or(|found| expected.is_met_by(&found.bytes))))
             });
             if !same.await? {
                 findings.push(Finding::ChangedFile { path });
@@ -114,8 +114,10 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
     let now = workspace.hub().now();
     findings.extend(blocking(move || Ok(look_at_root(&root, now.as_second()))).await?);
     let state = workspace.state().clone();
-    if let Err(WorkspaceError::DamagedState { problem }) = blocking(move || state.read()).await {
-        findings.push(Finding::DamagedState { problem });
+    match blocking(move || state.read()).await {
+        Ok(_) => {}
+        Err(WorkspaceError::DamagedState { problem }) => findings.push(Finding::DamagedState { problem }),
+        Err(other) => findings.push(Finding::DamagedState { problem: other.to_string() }),
     }
     if platform::is_network_filesystem(workspace.tree().root().path()) {
         findings.push(Finding::NetworkMount);
@@ -123,15 +125,26 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
     Ok(findings)
 }
 
-/// Everyone who has a mailbox, or should have one.
-async fn mailboxes(workspace: &Workspace) -> Result<Vec<AgentId>, WorkspaceError> {
+/// Everyone who has a mailbox, or should have one. A folder that is none of an agent's is a finding.
+async fn mailboxes(
+    workspace: &Workspace,
+    findings: &mut Vec<Finding>,
+) -> Result<Vec<AgentId>, WorkspaceError> {
     let directory = workspace.hub().directory().await?;
     let tree = workspace.tree().clone();
     let folders = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
     let mut agents: Vec<AgentId> =
         directory.agents().map(|agent| agent.id.clone()).filter(|id| id.realm.is_none()).collect();
     agents.push(AgentId::human());
-    agents.extend(folders.iter().filter_map(|folder| Name::parse(folder).ok()).map(AgentId::local));
+    for folder in folders {
+        match Name::parse(&folder) {
+            Ok(name) => agents.push(AgentId::local(name)),
+            Err(error) => {
+                let (path, reason) = (format!("inbox/{folder}"), Some(error.to_string()));
+                findings.push(Finding::NotTakenIn { path, reason });
+            }
+        }
+    }
     agents.sort();
     agents.dedup();
     Ok(agents)
@@ -161,3 +174,7 @@ fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
     }
     findings
 }
+
+#[cfg(test)]
+#[path = "inspect_tests.rs"]
+mod tests;

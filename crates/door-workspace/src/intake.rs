@@ -1,29 +1,29 @@
-//! The way in: files that other programs put into mailboxes, and mailboxes that lost files of ours.
+//! The way in: files that other programs put into mailboxes. What mailboxes lost is `repair`'s business.
 //!
 //! Events are hints, the listing is the truth: whatever leads here, a mailbox is compared as a whole
 //! with what the journal expects in it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use switchboard_core::{AgentId, DeliveryState, Directory, Door, Message, MessageId, Name};
-use switchboard_hub::files::{Dir, FileError};
-use switchboard_hub::{Draft, HubError};
+use switchboard_core::{AgentId, Directory, Door, HUMAN, MessageId, Name};
+use switchboard_hub::files::Dir;
+use switchboard_hub::{Accepted, Draft, HubError};
 
-use crate::delivery::{describe, is_same, place, set_aside};
+use crate::delivery::{describe, is_aside};
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::mailbox::{self, Listing, NewFile, Unreadable};
 use crate::problems::Problem;
-use crate::translate::{Found, to_draft, to_file};
+use crate::translate::{Found, to_draft};
 use crate::tree::Section;
-use crate::workspace::{Workspace, belongs_in_archive, blocking};
+use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive};
 
 /// Under this topic the hub remembers the stamp of each mailbox as of its last complete look.
 const LOOKED: &str = "looked";
 
 /// Mailboxes with at most this many waiting messages are also compared by content whenever they
-/// changed; larger ones by name only, and by content in [`crate::inspect`].
+/// changed; larger ones by name only, and by content in [`Workspace::verify`].
 const COMPARE: usize = 64;
 
 /// What a sweep did.
@@ -45,39 +45,94 @@ impl Swept {
     }
 }
 
+/// A mailbox folder, and whose it is.
+pub(crate) struct Mailbox {
+    folder: Name,
+    pub(crate) agent: AgentId,
+    /// Whether this is the folder in which the agent's mail is expected.
+    is_own: bool,
+    pub(crate) dir: Dir,
+    pub(crate) directory: Arc<Directory>,
+}
+
 /// One file's fate.
 enum Fate {
     Taken,
     Settling,
     /// Known already; nothing to do.
     Known,
-    /// Left in place, with a reason.
-    Problem(String),
+    /// Left in place.
+    Problem {
+        reason: String,
+        /// Whether only another content of the file can cure it.
+        in_file: bool,
+    },
+}
+
+/// Which mailboxes are looked at, and how closely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Care {
+    /// Those that changed since they were last looked at.
+    Changed,
+    /// All of them.
+    All,
+    /// All of them, and every waiting message's file by content.
+    Content,
 }
 
 impl Workspace {
     /// Looks at all mailboxes that changed since they were last looked at.
     pub async fn sweep(&self) -> Result<Swept, WorkspaceError> {
+        self.sweep_with(Care::Changed).await
+    }
+
+    /// Looks at all mailboxes, whatever their stamps say.
+    pub(crate) async fn sweep_all(&self) -> Result<Swept, WorkspaceError> {
+        self.sweep_with(Care::All).await
+    }
+
+    /// Compares all mailboxes with the journal by content, whatever their stamps say.
+    pub async fn verify(&self) -> Result<Swept, WorkspaceError> {
+        self.sweep_with(Care::Content).await
+    }
+
+    async fn sweep_with(&self, care: Care) -> Result<Swept, WorkspaceError> {
         self.tree().check_in_place()?;
         let tree = self.tree().clone();
-        let folders = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
+        let there = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
+        let mut folders: BTreeSet<String> = there.into_iter().collect();
+        self.forget_problems(|path| {
+            let folder = path.strip_prefix("inbox/").and_then(|rest| rest.split('/').next());
+            folder.is_some_and(|folder| !folders.contains(folder))
+        })
+        .await?;
+        // A folder that is gone is not listed, and mail may wait in it all the same.
+        let directory = self.hub().directory().await?;
+        let local = directory.agents().filter(|agent| agent.id.realm.is_none());
+        folders.extend(local.map(|agent| agent.id.name.to_string()));
+        folders.insert(HUMAN.to_owned());
         let mut swept = Swept::default();
         for folder in folders {
-            match self.sweep_folder(&folder).await {
-                Ok(one) => swept.add(one),
-                // One mailbox in trouble does not keep the others waiting.
-                Err(WorkspaceError::File(error)) => self.report_folder(&folder, describe(&error)).await?,
-                Err(other) => return Err(other),
-            }
+            swept.add(self.sweep_or_report(&folder, care).await?);
         }
         Ok(swept)
     }
 
     /// Looks at one agent's mailbox, if it changed since it was last looked at.
     pub async fn sweep_mailbox(&self, agent: &AgentId) -> Result<Swept, WorkspaceError> {
-        match self.sweep_folder(agent.name.as_str()).await {
+        let own = owner_of(&*self.hub().directory().await?, agent.name.clone());
+        let mut swept = self.sweep_or_report(own.name.as_str(), Care::Changed).await?;
+        if own.name.as_str() != agent.name.as_str() {
+            swept.add(self.sweep_or_report(agent.name.as_str(), Care::Changed).await?);
+        }
+        Ok(swept)
+    }
+
+    /// One mailbox in trouble does not keep the others waiting.
+    async fn sweep_or_report(&self, folder: &str, care: Care) -> Result<Swept, WorkspaceError> {
+        match self.sweep_folder(folder, care).await {
             Err(WorkspaceError::File(error)) => {
-                self.report_folder(agent.name.as_str(), describe(&error)).await?;
+                self.report_folder(folder, describe(&error)).await?;
                 Ok(Swept::default())
             }
             swept => swept,
@@ -88,25 +143,22 @@ impl Workspace {
         Ok(self.report(Problem { path: format!("inbox/{folder}"), reason, stamp: String::new() }).await?)
     }
 
-    async fn sweep_folder(&self, folder: &str) -> Result<Swept, WorkspaceError> {
+    async fn sweep_folder(&self, folder: &str, care: Care) -> Result<Swept, WorkspaceError> {
         let Ok(name) = Name::parse(folder) else {
             self.report_folder(folder, "the folder's name is not the name of an agent".into()).await?;
             return Ok(Swept::default());
         };
-        let tree = self.tree().clone();
-        let agent = AgentId::local(name);
-        let Some(dir) = blocking(move || Ok(tree.folder(Section::Inbox, agent.name.as_str())?)).await? else {
-            return self.restore_folder(folder).await;
-        };
-        let (dir, stamp) =
-            blocking(move || dir.stamp().map(|stamp| (dir, stamp)).map_err(Into::into)).await?;
+        let (tree, wanted) = (self.tree().clone(), name.clone());
+        let found = blocking(move || match tree.folder(Section::Inbox, wanted.as_str())? {
+            Some(dir) => Ok(Some((dir.stamp()?, dir))),
+            None => Ok(None),
+        });
+        let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, care).await };
         let stamp = mailbox::trusted_stamp(stamp, self.hub().now());
-        let looked = self.hub().notes(Door::Workspace, LOOKED).await?;
-        if stamp.is_some() && looked.iter().any(|(key, value)| key == folder && Some(value) == stamp.as_ref())
-        {
+        if care == Care::Changed && self.is_done_with(folder, stamp.as_deref(), &dir).await? {
             return Ok(Swept::default());
         }
-        let swept = self.look(folder, dir).await?;
+        let swept = self.look(name, dir, care).await?;
         // Only a look that left nothing open counts as complete.
         if swept.settling == 0 {
             self.hub().note(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
@@ -114,98 +166,147 @@ impl Workspace {
         Ok(swept)
     }
 
+    /// Whether nothing has happened in a mailbox since its last complete look.
+    async fn is_done_with(
+        &self,
+        folder: &str,
+        stamp: Option<&str>,
+        dir: &Dir,
+    ) -> Result<bool, WorkspaceError> {
+        let Some(stamp) = stamp else { return Ok(false) };
+        let looked = self.hub().notes(Door::Workspace, LOOKED).await?;
+        if !looked.iter().any(|(key, value)| key == folder && value == stamp) {
+            return Ok(false);
+        }
+        // A file that was refused may be completed in place, which the folder's stamp does not show.
+        let within = format!("inbox/{folder}/");
+        let problems: Vec<(String, String)> = (self.problems().await?.into_iter())
+            .filter_map(|problem| Some((problem.path.strip_prefix(&within)?.to_owned(), problem.stamp)))
+            .collect();
+        let dir = dir.clone();
+        blocking(move || {
+            let as_before = |(name, stamp): &(String, String)| {
+                !stamp.is_empty() && mailbox::stamp_of(&dir, name) == *stamp
+            };
+            Ok(problems.iter().all(as_before))
+        })
+        .await
+    }
+
     /// A mailbox folder that is gone although mail waits in it is made again.
-    async fn restore_folder(&self, folder: &str) -> Result<Swept, WorkspaceError> {
-        let Ok(name) = Name::parse(folder) else { return Ok(Swept::default()) };
-        let agent = self.hub().directory().await?.canonical(&AgentId::local(name));
+    async fn restore_folder(&self, name: Name, care: Care) -> Result<Swept, WorkspaceError> {
+        let agent = owner_of(&*self.hub().directory().await?, name);
         if self.hub().unread(agent.clone(), 1).await? == 0 {
             return Ok(Swept::default());
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
         let dir = blocking(move || Ok(tree.make_folder(Section::Inbox, &name)?)).await?;
-        self.look(agent.name.as_str(), dir).await
+        self.look(agent.name, dir, care).await
     }
 
-    async fn look(&self, folder: &str, dir: Dir) -> Result<Swept, WorkspaceError> {
+    async fn look(&self, folder: Name, dir: Dir, care: Care) -> Result<Swept, WorkspaceError> {
         let directory = self.hub().directory().await?;
-        let Ok(name) = Name::parse(folder) else { return Ok(Swept::default()) };
-        let agent = directory.canonical(&AgentId::local(name));
+        let agent = owner_of(&directory, folder.clone());
         // The folder of a former name holds nothing that is expected there.
-        let is_own_folder = agent.name.as_str() == folder;
+        let is_own = agent.name.as_str() == folder.as_str();
+        let mailbox = Mailbox { folder, agent, is_own, dir, directory };
         let limit = self.config().file_limit;
-        let listed = dir.clone();
+        let listed = mailbox.dir.clone();
         // The listing comes first: what is delivered after it is not missing, and what was archived
         // before it is known to be.
-        let names: HashSet<String> = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
-        let waiting = if is_own_folder { self.hub().waiting(agent.clone()).await? } else { Vec::new() };
-        let expected: HashSet<String> = waiting.iter().map(ids::file_of).collect();
-        let listed = dir.clone();
+        let mut names: HashSet<String> = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
+        let waiting = if is_own { self.hub().waiting(mailbox.agent.clone()).await? } else { Vec::new() };
+        let waiting: HashMap<String, MessageId> =
+            waiting.iter().map(|waiting| (ids::file_of(waiting), waiting.id)).collect();
+        let expected: HashSet<String> = waiting.keys().cloned().collect();
+        let (listed, before) = (mailbox.dir.clone(), names.clone());
         let listing = blocking(move || {
             let mut listing = mailbox::look(&listed, &expected, limit)?;
-            listing.missing.retain(|name| !names.contains(name));
+            listing.missing.retain(|name| !before.contains(name));
             Ok(listing)
         })
         .await?;
+        let by_content = care == Care::Content || listing.present.len() <= COMPARE;
+        let present = listing.present.iter().filter(|_| by_content).map(|name| (name, true));
         let mut swept = Swept::default();
-        let by_name = |name: &String| waiting.iter().find(|waiting| ids::file_of(waiting) == *name);
-        for name in &listing.missing {
-            if let Some(waiting) = by_name(name) {
-                swept.restored += usize::from(self.restore(&agent, waiting.id, &dir).await?);
-            }
-        }
-        if listing.present.len() <= COMPARE {
-            for name in &listing.present {
-                if let Some(waiting) = by_name(name) {
-                    swept.restored += usize::from(self.compare(&agent, waiting.id, &dir).await?);
+        let mut still = Vec::new();
+        for (name, is_there) in present.chain(listing.missing.iter().map(|name| (name, false))) {
+            let Some(id) = waiting.get(name) else { continue };
+            match self.repair(&mailbox, *id, is_there).await? {
+                Ok(repaired) => swept.restored += usize::from(repaired),
+                Err(reason) => {
+                    still.push(name.clone());
+                    self.report(Problem { path: mailbox.path(name), reason, stamp: String::new() }).await?;
                 }
             }
         }
-        swept.add(self.take_in(folder, &agent, &directory, listing, &dir).await?);
+        if swept.restored > 0 {
+            let listed = mailbox.dir.clone();
+            names = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
+        }
+        for name in names.into_iter().filter(|name| is_aside(name)) {
+            let reason = "it stood under the name of another message and was moved aside".to_owned();
+            let stamp = mailbox::stamp_of(&mailbox.dir, &name);
+            self.report(Problem { path: mailbox.path(&name), reason, stamp }).await?;
+            still.push(name);
+        }
+        swept.add(self.take_in(&mailbox, listing, still).await?);
         Ok(swept)
     }
 
-    /// Takes in what is new, in the order of its senders.
+    /// Takes in what is new, in the order of its senders. `still` are names with a problem known already.
     async fn take_in(
         &self,
-        folder: &str,
-        agent: &AgentId,
-        directory: &Arc<Directory>,
+        mailbox: &Mailbox,
         listing: Listing,
-        dir: &Dir,
+        mut still: Vec<String>,
     ) -> Result<Swept, WorkspaceError> {
         let mut swept = Swept { settling: usize::from(listing.again), ..Swept::default() };
-        let mut still = Vec::new();
-        let mut drafts: Vec<(String, String, Draft)> = Vec::new();
+        let mut drafts: Vec<((String, String), Draft)> = Vec::new();
         for file in listing.new {
             let (name, stamp) = (file.name.clone(), file.stamp.clone());
-            match self.draft(agent, directory, file, dir).await? {
-                Ok(draft) => drafts.push((name, stamp, draft)),
-                Err(fate) => self.note_fate(fate, folder, name, stamp, &mut swept, &mut still).await?,
+            let draft = match self.draft(mailbox, file).await {
+                Ok(draft) => draft,
+                Err(error) => Err(Fate::Problem { reason: own_fault(error)?, in_file: false }),
+            };
+            match draft {
+                Ok(draft) => drafts.push(((name, stamp), draft)),
+                Err(fate) => self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?,
             }
         }
-        let (names, batch): (Vec<_>, Vec<_>) =
-            drafts.into_iter().map(|(name, stamp, draft)| ((name, stamp), draft)).unzip();
+        let (names, batch): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         for ((name, stamp), answer) in names.into_iter().zip(self.hub().submit_all(batch).await) {
             let fate = match answer {
+                // Another process was quicker.
+                Ok(accepted) if accepted.duplicate => Fate::Known,
                 Ok(accepted) => {
-                    self.after_intake(accepted.id, accepted.duplicate).await?;
+                    if let Err(error) = self.after_intake(mailbox, &name, &accepted).await {
+                        // The message is in the journal; what could not be written beside it is not
+                        // worth leaving the others behind.
+                        tracing::warn!(error = %own_fault(error)?, file = name, "not all is done for a message");
+                    }
                     Fate::Taken
                 }
                 Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
                     return Err(error.into());
                 }
-                Err(error) => Fate::Problem(error.to_string()),
+                Err(error) => Fate::Problem { reason: error.to_string(), in_file: true },
             };
-            self.note_fate(fate, folder, name, stamp, &mut swept, &mut still).await?;
+            self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?;
         }
-        self.forget_problems(&format!("inbox/{folder}/"), &still).await?;
-        self.forget_problems(&format!("inbox/{folder}"), &[]).await.map(|()| swept).map_err(Into::into)
+        let (folder, within) = (format!("inbox/{}", mailbox.folder), mailbox.path(""));
+        self.forget_problems(|path| {
+            let is_over = |name: &str| !still.iter().any(|still| still == name);
+            path == folder || path.strip_prefix(&within).is_some_and(is_over)
+        })
+        .await?;
+        Ok(swept)
     }
 
     async fn note_fate(
         &self,
         fate: Fate,
-        folder: &str,
+        mailbox: &Mailbox,
         name: String,
         stamp: String,
         swept: &mut Swept,
@@ -215,8 +316,9 @@ impl Workspace {
             Fate::Taken => swept.taken += 1,
             Fate::Settling => swept.settling += 1,
             Fate::Known => {}
-            Fate::Problem(reason) => {
-                let path = format!("inbox/{folder}/{name}");
+            Fate::Problem { reason, in_file } => {
+                let path = mailbox.path(&name);
+                let stamp = if in_file { stamp } else { String::new() };
                 still.push(name);
                 self.report(Problem { path, reason, stamp }).await?;
             }
@@ -225,66 +327,82 @@ impl Workspace {
     }
 
     /// A receipt for what was taken in; and what its sender's earlier tasks make of it.
-    async fn after_intake(&self, id: MessageId, duplicate: bool) -> Result<(), WorkspaceError> {
-        if duplicate {
-            return Ok(());
+    async fn after_intake(
+        &self,
+        mailbox: &Mailbox,
+        name: &str,
+        accepted: &Accepted,
+    ) -> Result<(), WorkspaceError> {
+        if !mailbox.is_own {
+            self.bring_home(mailbox, name).await?;
         }
-        if let Some(stored) = self.hub().message(id).await?
+        if accepted.stopped.is_some() {
+            // A rule against storms says that its reader must not get it.
+            self.archive(&mailbox.agent, accepted.id).await?;
+        } else if let Some(stored) = self.hub().message(accepted.id).await?
             && crate::translate::replaces_earlier(&stored.message)
         {
             self.supersede_earlier(&stored.message).await?;
         }
-        self.write_receipt(id).await
+        self.write_receipt(accepted.id).await
+    }
+
+    /// Moves a file out of the folder of a former name, or of another spelling, into the agent's own.
+    async fn bring_home(&self, mailbox: &Mailbox, name: &str) -> Result<(), WorkspaceError> {
+        let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
+        let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
+        blocking(move || {
+            let own = tree.make_folder(Section::Inbox, &owner)?;
+            dir.move_new(&name, &own, &name)?;
+            Ok(())
+        })
+        .await
     }
 
     /// A new file as a draft, or what becomes of it instead.
-    async fn draft(
-        &self,
-        agent: &AgentId,
-        directory: &Directory,
-        file: NewFile,
-        dir: &Dir,
-    ) -> Result<Result<Draft, Fate>, WorkspaceError> {
+    async fn draft(&self, mailbox: &Mailbox, file: NewFile) -> Result<Result<Draft, Fate>, WorkspaceError> {
+        let Mailbox { agent, directory, .. } = mailbox;
+        let problem = |reason| Ok(Err(Fate::Problem { reason, in_file: true }));
         let content = match file.content {
             Ok(content) => content,
             Err(error) => {
                 let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
-                let age = self.hub().now().duration_since(file.modified);
-                let half_written = matches!(error, Unreadable::Malformed(_)) && age < settle;
-                let fate = if half_written { Fate::Settling } else { Fate::Problem(describe(&error)) };
-                return Ok(Err(fate));
+                // A date far in the future says nothing about when it was written.
+                let age = self.hub().now().duration_since(file.modified).abs();
+                if matches!(error, Unreadable::Malformed(_)) && age < settle {
+                    return Ok(Err(Fate::Settling));
+                }
+                return problem(describe(&error));
             }
         };
         let recipient = content.recipient.parse::<AgentId>().map(|id| directory.canonical(&id));
         if recipient.as_ref() != Ok(agent) {
-            let reason = format!(
+            return problem(format!(
                 "the field 'recipient' is '{}' but the file lies in the mailbox of {agent}",
                 content.recipient.escape_debug()
-            );
-            return Ok(Err(Fate::Problem(reason)));
+            ));
         }
         if let Some(known) = self.known(&content.id, agent).await? {
-            return Ok(Err(self.again(agent, &known, &file.name, dir).await?));
+            return Ok(Err(self.again(mailbox, known, &file.name).await?));
         }
         if directory.agent(agent).is_none() && !agent.is_human() {
             let reason = format!(
                 "no agent is named '{agent}'; register it with `switchboard agents register \"{agent}\"` and the file is taken in"
             );
-            return Ok(Err(Fate::Problem(reason)));
+            return Ok(Err(Fate::Problem { reason, in_file: false }));
         }
         let reply_to = match &content.reply_to {
             Some(native) => self.find(native).await.ok(),
             None => None,
         };
-        let own = self.tree().root().stat(".gitignore").ok().flatten().map(|stamp| stamp.uid);
         let found = Found {
             mailbox: agent.name.clone(),
             modified: file.modified,
-            foreign_owner: own.is_some_and(|own| own != file.uid).then_some(file.uid),
+            foreign_owner: self.tree().owner().is_some_and(|own| own != file.uid).then_some(file.uid),
         };
         Ok(to_draft(*content, &found, reply_to)
             .map(|draft| Draft { from: directory.canonical(&draft.from), ..draft })
-            .map_err(|error| Fate::Problem(error.to_string())))
+            .map_err(|error| Fate::Problem { reason: error.to_string(), in_file: true }))
     }
 
     /// The message that this mailbox knows by this id.
@@ -305,145 +423,59 @@ impl Workspace {
         Ok(None)
     }
 
-    /// A file under the id of a message that is known and not waiting.
-    async fn again(
-        &self,
-        agent: &AgentId,
-        id: &MessageId,
-        name: &str,
-        dir: &Dir,
-    ) -> Result<Fate, WorkspaceError> {
-        let Some((stored, receipt)) = self.hub().receipt(*id).await? else { return Ok(Fate::Known) };
-        let expected = self.file_for(&stored.message, agent).await?;
-        let (dir, name) = (dir.clone(), name.to_owned());
+    /// A file under the id of a message that is known and not expected here.
+    async fn again(&self, mailbox: &Mailbox, id: MessageId, name: &str) -> Result<Fate, WorkspaceError> {
+        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(Fate::Known) };
+        let expected = self.expected(mailbox, &stored.message).await?;
+        let (dir, read, limit) = (mailbox.dir.clone(), name.to_owned(), self.config().file_limit);
         let same = blocking(move || {
-            Ok(dir.read(&name, u64::MAX)?.is_none_or(|found| is_same(&found.bytes, &expected)))
+            Ok(dir.read(&read, limit)?.is_none_or(|found| expected.is_met_by(&found.bytes)))
         })
         .await?;
         if !same {
-            return Ok(Fate::Problem(format!("another message was accepted under this id before ({id})")));
+            let reason = format!("another message was accepted under this id before ({id})");
+            return Ok(Fate::Problem { reason, in_file: true });
         }
-        let state = receipt.deliveries.iter().find(|d| &d.agent == agent).map(|d| d.state);
-        if state.is_some_and(belongs_in_archive) {
+        let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == mailbox.agent);
+        if delivery.is_some_and(|delivery| belongs_in_archive(delivery.state)) {
             // An interrupted move, or a copy of something that was done with.
-            self.archive(agent, *id).await?;
+            let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
+            let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
+            blocking(move || Ok(move_to_archive(&tree, &dir, &owner, &name)?)).await?;
+            if let Err(error) = self.write_receipt(id).await {
+                tracing::warn!(error = %own_fault(error)?, "a receipt could not be written");
+            }
+        } else if !mailbox.is_own {
+            self.bring_home(mailbox, name).await?;
         }
         Ok(Fate::Known)
     }
+}
 
-    async fn file_for(
-        &self,
-        message: &Message,
-        agent: &AgentId,
-    ) -> Result<crate::wire::MessageFile, WorkspaceError> {
-        let reply_to = self.reply_name(message).await?;
-        Ok(to_file(message, agent, reply_to))
-    }
-
-    /// Writes a waiting message's file again, unless its reader has moved it to the archive.
-    pub(crate) async fn restore(
-        &self,
-        agent: &AgentId,
-        id: MessageId,
-        dir: &Dir,
-    ) -> Result<bool, WorkspaceError> {
-        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(false) };
-        // Acknowledged by another process between the listing and now.
-        let still_waits = receipt.deliveries.iter().any(|d| &d.agent == agent && d.state.is_waiting());
-        if !still_waits {
-            return Ok(false);
-        }
-        let file = self.file_for(&stored.message, agent).await?;
-        let name = ids::file_name(&file.id);
-        let (tree, owner) = (self.tree().clone(), agent.name.clone());
-        let archived = blocking(move || match tree.folder(Section::Archive, owner.as_str())? {
-            Some(archive) => Ok(archive.stat(&name)?.is_some()),
-            None => Ok(false),
-        })
-        .await?;
-        if archived {
-            self.acknowledge(agent, id, Some("moved to the archive by its reader".into())).await?;
-            return Ok(false);
-        }
-        tracing::warn!(file = %file.id, agent = %agent, "a waiting message's file was gone and is written again");
-        let dir = dir.clone();
-        blocking(move || Ok(place(&dir, &file)?)).await?;
-        Ok(true)
-    }
-
-    /// Puts a waiting message's file right where its content is not what was accepted.
-    pub(crate) async fn compare(
-        &self,
-        agent: &AgentId,
-        id: MessageId,
-        dir: &Dir,
-    ) -> Result<bool, WorkspaceError> {
-        let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
-        let file = self.file_for(&stored.message, agent).await?;
-        let (dir, agent) = (dir.clone(), agent.clone());
-        blocking(move || {
-            let name = ids::file_name(&file.id);
-            let Some(found) = dir.read(&name, u64::MAX)? else { return Ok(false) };
-            let expected = file.to_bytes();
-            if found.bytes == expected || is_same(&found.bytes, &file) {
-                return Ok(false);
-            }
-            // What a power failure leaves of our own file holds nothing new; anything else is kept.
-            if is_torn(&found.bytes, &expected) {
-                tracing::warn!(file = %file.id, %agent, "a damaged message file is written again");
-                dir.replace(&name, &expected, 0o600)?;
-            } else {
-                set_aside(&dir, &name)?;
-                place(&dir, &file)?;
-            }
-            Ok(true)
-        })
-        .await
-    }
-
-    /// Compares all mailboxes with the journal by content, whatever their stamps say.
-    pub async fn verify(&self) -> Result<Swept, WorkspaceError> {
-        let mut swept = Swept::default();
-        let directory = self.hub().directory().await?;
-        let agents = directory.agents().map(|agent| agent.id.clone()).filter(|id| id.realm.is_none());
-        for agent in agents.chain([AgentId::human()]) {
-            let (tree, name) = (self.tree().clone(), agent.name.clone());
-            let dir = match blocking(move || Ok(tree.make_folder(Section::Inbox, &name)?)).await {
-                Ok(dir) => dir,
-                Err(WorkspaceError::File(error @ FileError::NotADirectory { .. })) => {
-                    self.report_folder(agent.name.as_str(), error.to_string()).await?;
-                    continue;
-                }
-                Err(other) => return Err(other),
-            };
-            for waiting in self.hub().waiting(agent.clone()).await? {
-                let name = ids::file_of(&waiting);
-                let looked = dir.clone();
-                let there = blocking(move || Ok(looked.stat(&name)?.is_some())).await?;
-                let repaired = if there {
-                    self.compare(&agent, waiting.id, &dir).await?
-                } else {
-                    self.restore(&agent, waiting.id, &dir).await?
-                };
-                swept.restored += usize::from(repaired);
-            }
-        }
-        swept.add(self.sweep().await?);
-        Ok(swept)
+impl Mailbox {
+    /// Where a file of it is, below `.switchboard/`.
+    fn path(&self, name: &str) -> String {
+        format!("inbox/{}/{name}", self.folder)
     }
 }
 
-/// Whether this is what a power failure leaves of a file: nothing, its beginning, or zeros.
-fn is_torn(found: &[u8], expected: &[u8]) -> bool {
-    expected.starts_with(found) || found.iter().all(|byte| *byte == 0)
-}
-
-/// The state of a delivery that was made before the database was lost.
-pub(crate) fn restored_state(archived: bool, seen: bool, superseded: bool) -> DeliveryState {
-    match (archived, superseded, seen) {
-        (true, true, _) => DeliveryState::Expired,
-        (true, false, _) => DeliveryState::Acknowledged,
-        (false, _, true) => DeliveryState::Seen,
-        (false, _, false) => DeliveryState::Delivered,
+/// Whose mailbox a folder is, in the spelling that is used for every path.
+fn owner_of(directory: &Directory, folder: Name) -> AgentId {
+    match AgentId::local(folder) {
+        human if human.is_human() => AgentId::human(),
+        agent => directory.canonical(&agent),
     }
 }
+
+/// The reason, where an error concerns one file or one message alone; all others are passed on.
+pub(crate) fn own_fault(error: WorkspaceError) -> Result<String, WorkspaceError> {
+    match error {
+        WorkspaceError::File(error) => Ok(describe(&error)),
+        WorkspaceError::Hub(error @ HubError::DamagedMessage { .. }) => Ok(error.to_string()),
+        other => Err(other),
+    }
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

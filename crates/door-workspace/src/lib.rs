@@ -16,8 +16,11 @@ mod mailbox;
 mod problems;
 mod rebuild;
 mod receipts;
+mod repair;
 mod run;
 mod state;
+#[cfg(test)]
+mod test_workspace;
 mod translate;
 mod tree;
 pub mod wire;

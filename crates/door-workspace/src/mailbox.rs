@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use switchboard_core::Name;
-use switchboard_hub::files::{Contents, Dir, DirStamp, FileError, Moved};
+use switchboard_hub::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
 
 use crate::ids;
 use crate::tree::{Section, Tree};
@@ -99,7 +99,7 @@ pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
         order: (created.unwrap_or(modified), mtime, name.to_owned()),
         name: name.to_owned(),
         modified,
-        stamp: stamp.map_or_else(String::new, |s| format!("{}:{}:{}", s.inode, s.len, s.mtime_ns)),
+        stamp: stamp.map_or_else(String::new, stamp_text),
         uid: stamp.map_or(0, |stamp| stamp.uid),
         content,
     })
@@ -124,6 +124,15 @@ pub(crate) fn trusted_stamp(stamp: DirStamp, now: Timestamp) -> Option<String> {
     (age > TICK).then(|| format!("{}:{}:{}", stamp.inode, stamp.mtime_ns, stamp.ctime_ns))
 }
 
+/// A file's stamp in words; empty where the file is gone.
+pub(crate) fn stamp_of(mailbox: &Dir, name: &str) -> String {
+    mailbox.stat(name).ok().flatten().map_or_else(String::new, stamp_text)
+}
+
+fn stamp_text(stamp: FileStamp) -> String {
+    format!("{}:{}:{}", stamp.inode, stamp.len, stamp.mtime_ns)
+}
+
 /// Moves everything of a renamed agent: what waits, what is archived, its receipts.
 pub(crate) fn move_all(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileError> {
     // On a file system that ignores case, or where only the case differs, it may be the same folder.
@@ -134,6 +143,10 @@ pub(crate) fn move_all(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileEr
             continue;
         }
         for name in old.names()? {
+            // What is still being written, and what is no message, stays.
+            if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
+                continue;
+            }
             if old.move_new(&name, &new, &name)? == Moved::AlreadyThere {
                 tracing::warn!(file = name, from = %from, to = %to, "both folders have this file; it stays in the old one");
             }

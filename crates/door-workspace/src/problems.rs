@@ -16,7 +16,8 @@ pub struct Problem {
     pub path: String,
     /// What is wrong with it, in a sentence.
     pub reason: String,
-    /// Which state of the file this is about.
+    /// Which state of the file this is about; empty where the cure may lie elsewhere, so that the file
+    /// is looked at again each time.
     pub(crate) stamp: String,
 }
 
@@ -38,11 +39,10 @@ impl Workspace {
         self.hub().note(Door::Workspace, TOPIC, problem.path, Some(value)).await
     }
 
-    /// Forgets problems of a mailbox whose files are no longer there, or were taken in after all.
-    pub(crate) async fn forget_problems(&self, folder: &str, still: &[String]) -> Result<(), HubError> {
+    /// Forgets every problem of which `is_over` says so, by its path.
+    pub(crate) async fn forget_problems(&self, is_over: impl Fn(&str) -> bool) -> Result<(), HubError> {
         for (path, _) in self.hub().notes(Door::Workspace, TOPIC).await? {
-            let gone = path.strip_prefix(folder).is_some_and(|name| !still.iter().any(|still| still == name));
-            if gone {
+            if is_over(&path) {
                 self.hub().note(Door::Workspace, TOPIC, path, None).await?;
             }
         }

@@ -3,18 +3,20 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use switchboard_core::{Address, AgentId, DeliveryState, Name};
+use switchboard_core::{Address, AgentId, DeliveryState, Directory, Name};
 use switchboard_hub::Draft;
 
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::intake::restored_state;
 use crate::mailbox;
 use crate::receipts::later_name;
 use crate::translate::{Found, group_address, to_draft};
 use crate::tree::{Section, Tree};
-use crate::wire::MessageFile;
+use crate::wire::{MessageFile, ReceiptFile};
 use crate::workspace::{Workspace, blocking};
+
+/// Larger than any receipt: a group's names what went wrong with each member.
+const RECEIPT_LIMIT: u64 = 16 << 20;
 
 /// One message file, wherever it was found.
 struct Remains {
@@ -22,9 +24,8 @@ struct Remains {
     group: Option<Address>,
     agent: Name,
     modified: Timestamp,
-    archived: bool,
-    seen: bool,
-    superseded: bool,
+    uid: u32,
+    state: DeliveryState,
 }
 
 /// Reads back what the mailboxes, archives and receipts say. Nothing where they are empty.
@@ -32,20 +33,20 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
     workspace.read_state().await?;
     let (tree, limit) = (workspace.tree().clone(), workspace.config().file_limit);
     let mut remains = blocking(move || collect(&tree, limit)).await?;
+    let directory = workspace.hub().directory().await?;
+    remains.retain(|remains| was_mail(remains, &directory));
     remains.sort_by(|a, b| order(a).cmp(&order(b)));
     // A message to a group has one file per member: they are one message again.
     let mut drafts: Vec<Draft> = Vec::new();
     let mut by_id: BTreeMap<_, usize> = BTreeMap::new();
     for remains in remains {
-        let state = restored_state(remains.archived, remains.seen, remains.superseded);
-        let delivery = (AgentId::local(remains.agent.clone()), state);
+        let delivery = (AgentId::local(remains.agent.clone()), remains.state);
         let Some(draft) = draft(workspace, &remains, &drafts, &by_id).await? else { continue };
-        match by_id.get(&draft.id) {
-            Some(at) => add_recipient(&mut drafts[*at], delivery),
-            None => {
-                by_id.insert(draft.id, drafts.len());
-                drafts.push(Draft { restored: Some(vec![delivery]), ..draft });
-            }
+        if let Some(at) = by_id.get(&draft.id) {
+            add_recipient(&mut drafts[*at], delivery);
+        } else {
+            by_id.insert(draft.id, drafts.len());
+            drafts.push(Draft { restored: Some(vec![delivery]), ..draft });
         }
     }
     let count = drafts.len();
@@ -61,9 +62,24 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
     Ok(())
 }
 
-fn order(remains: &Remains) -> (Timestamp, &str) {
+/// Our own ids rise; of others with the same time the date of the file tells, as when they were taken in.
+fn order(remains: &Remains) -> (Timestamp, Option<Timestamp>, &str) {
     let created = remains.file.created_at.as_deref().and_then(|text| text.parse().ok());
-    (created.unwrap_or(remains.modified), &remains.file.id)
+    let dated = ids::from_native(&remains.file.id).is_none().then_some(remains.modified);
+    (created.unwrap_or(remains.modified), dated, &remains.file.id)
+}
+
+/// Whether a file was mail before: one that was refused then is refused now.
+fn was_mail(remains: &Remains, directory: &Directory) -> bool {
+    let agent = AgentId::local(remains.agent.clone());
+    // A name that nobody has may be a former one of this agent; the file has gone along with it.
+    let misrouted = match remains.file.recipient.parse::<AgentId>() {
+        Ok(recipient) => recipient != agent && directory.agent(&recipient).is_some(),
+        Err(_) => true,
+    };
+    let ours = ids::from_native(&remains.file.id).is_some();
+    let is_known = directory.agent(&agent).is_some() || agent.is_human();
+    !misrouted && (ours || is_known || remains.state.is_final())
 }
 
 fn add_recipient(draft: &mut Draft, delivery: (AgentId, DeliveryState)) {
@@ -92,7 +108,12 @@ async fn draft(
                 .or_else(|| drafts.iter().find(|draft| draft.native.id == *native).map(|draft| draft.id)),
         },
     };
-    let found = Found { mailbox: remains.agent.clone(), modified: remains.modified, foreign_owner: None };
+    let own = workspace.tree().owner();
+    let found = Found {
+        mailbox: remains.agent.clone(),
+        modified: remains.modified,
+        foreign_owner: own.is_some_and(|own| own != remains.uid).then_some(remains.uid),
+    };
     let draft = match to_draft(remains.file.clone(), &found, parent) {
         Ok(draft) => draft,
         Err(error) => {
@@ -122,26 +143,49 @@ fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
                 let Some(found) = mailbox::read(&dir, &name, limit) else { continue };
                 let Ok(file) = found.content else { continue };
                 let mut file = *file;
-                let group = group_address(&mut file);
-                let sender = file.sender.parse::<AgentId>().ok();
-                let seen =
-                    match sender.and_then(|s| tree.folder(Section::Outbox, s.name.as_str()).transpose()) {
-                        Some(outbox) => outbox?.stat(&later_name(&file.id, "seen"))?.is_some(),
-                        None => false,
-                    };
+                let ours = ids::from_native(&file.id).is_some();
+                let group = if ours { group_address(&mut file) } else { None };
                 let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-                let archived = section == Section::Archive;
-                all.push(Remains {
-                    file,
-                    group,
-                    agent: agent.clone(),
-                    modified: found.modified,
-                    archived,
-                    seen,
-                    superseded,
-                });
+                let told = told(tree, &file)?;
+                let state = match section {
+                    Section::Archive if superseded || told.expired => DeliveryState::Expired,
+                    Section::Archive if told.failed && group.is_none() => DeliveryState::Refused,
+                    Section::Archive => DeliveryState::Acknowledged,
+                    _ if told.seen => DeliveryState::Seen,
+                    _ => DeliveryState::Delivered,
+                };
+                let (modified, uid) = (found.modified, found.uid);
+                all.push(Remains { file, group, agent: agent.clone(), modified, uid, state });
             }
         }
     }
     Ok(all)
 }
+
+/// What the sender of a message was told of it.
+#[derive(Default)]
+struct Told {
+    seen: bool,
+    expired: bool,
+    failed: bool,
+}
+
+fn told(tree: &Tree, file: &MessageFile) -> Result<Told, WorkspaceError> {
+    let Ok(sender) = file.sender.parse::<AgentId>() else { return Ok(Told::default()) };
+    let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
+        return Ok(Told::default());
+    };
+    let later = |status| Ok::<_, WorkspaceError>(outbox.stat(&later_name(&file.id, status))?.is_some());
+    let first = outbox.read(&format!("{}.receipt.json", file.id), RECEIPT_LIMIT).ok().flatten();
+    let first = first.and_then(|first| serde_json::from_slice::<ReceiptFile>(&first.bytes).ok());
+    let first = |status: &str| first.as_ref().is_some_and(|first| first.status == status);
+    Ok(Told {
+        seen: later("seen")? || first("seen"),
+        expired: later("expired")? || first("expired"),
+        failed: first("failed"),
+    })
+}
+
+#[cfg(test)]
+#[path = "rebuild_tests.rs"]
+mod tests;

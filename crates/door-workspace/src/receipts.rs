@@ -92,3 +92,7 @@ fn error(receipt: &Receipt) -> Option<String> {
         .collect();
     (!problems.is_empty()).then(|| problems.join("; "))
 }
+
+#[cfg(test)]
+#[path = "receipts_tests.rs"]
+mod tests;

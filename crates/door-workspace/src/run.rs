@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::delivery;
 use crate::error::WorkspaceError;
 use crate::tree::Section;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, blocking};
 
 /// How long to gather file events before looking: one message makes several.
 const GATHER: Duration = Duration::from_millis(5);
@@ -50,17 +50,24 @@ pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound) {
 async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let hints = Arc::new(Notify::new());
+    let root = workspace.tree().root().clone();
+    if let Err(error) = blocking(move || Ok(root.make_subdir(Section::Inbox.as_str())?)).await {
+        tracing::warn!(error = %error, "there are no mailboxes");
+    }
     let _watcher = watch(workspace, &hints);
-    after_power_failure(workspace).await?;
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
     let mut house = Instant::now();
+    let mut is_compared = false;
     loop {
-        let pause = match workspace.sweep().await {
+        // A disk that fails now may be well again at the next look, and nobody would be there to take it.
+        let looked = if is_compared { Ok(()) } else { after_power_failure(workspace).await };
+        is_compared = looked.is_ok();
+        let pause = match looked.and(workspace.sweep().await) {
             Ok(swept) if swept.settling > 0 => SETTLING,
             Ok(_) => rescan,
-            Err(error @ WorkspaceError::Moved { .. }) => return Err(error),
+            Err(error @ (WorkspaceError::Moved { .. } | WorkspaceError::Closed)) => return Err(error),
             Err(error) => {
                 tracing::warn!(error = %error, "the mailboxes could not be read");
                 rescan
@@ -104,9 +111,15 @@ fn watch(workspace: &Workspace, hints: &Arc<Notify>) -> Option<notify::Recommend
             rings.notify_one();
         }
     };
-    let watcher = notify::recommended_watcher(hint)
+    // A link in a mailbox could lead anywhere; what lies behind it is none of ours.
+    let settings = notify::Config::default().with_follow_symlinks(false);
+    let watcher = notify::RecommendedWatcher::new(hint, settings)
         .and_then(|mut watcher| watcher.watch(&inbox, RecursiveMode::Recursive).map(|()| watcher));
     watcher
         .inspect_err(|error| tracing::warn!(error = %error, "no file events; looking by the clock alone"))
         .ok()
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -139,7 +139,10 @@ impl StateFile {
     fn load(&self) -> Result<Loaded, WorkspaceError> {
         let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok(Loaded::Missing) };
         Ok(match serde_json::from_slice(&found.bytes) {
-            Ok(state) => Loaded::State(state),
+            Ok(state) => match misshapen(&state) {
+                None => Loaded::State(state),
+                Some(section) => Loaded::Damaged { problem: format!("'{section}' is not an object") },
+            },
             Err(error) => Loaded::Damaged { problem: error.to_string() },
         })
     }
@@ -248,6 +251,12 @@ enum Loaded {
     State(Map<String, Value>),
 }
 
+/// A section that we write to and that is something else than an object of records.
+fn misshapen(state: &Map<String, Value>) -> Option<&'static str> {
+    let fits = |section: &&str| matches!(state.get(*section), None | Some(Value::Null | Value::Object(_)));
+    ["terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
+}
+
 /// The protocol's first state, for whatever is missing.
 fn fill_in(state: &mut Map<String, Value>) {
     let first = json!({
@@ -259,7 +268,10 @@ fn fill_in(state: &mut Map<String, Value>) {
     });
     if let Value::Object(first) = first {
         for (key, value) in first {
-            state.entry(key).or_insert(value);
+            let there = state.entry(key).or_insert(Value::Null);
+            if there.is_null() {
+                *there = value;
+            }
         }
     }
 }

@@ -11,9 +11,11 @@ use crate::wire::{Malformed, MessageFile};
 
 /// Keys under which fields of a message file that the core has no word for travel in the metadata.
 mod key {
+    pub(super) const PREFIX: &str = "workspace.";
     pub(super) const TEAM: &str = "workspace.team";
     pub(super) const PERSONA: &str = "workspace.persona";
     pub(super) const EXTRA: &str = "workspace.extra";
+    pub(super) const GIVEN: &str = "workspace.metadata";
     pub(super) const REPLY_TO: &str = "workspace.replyTo";
     pub(super) const TO: &str = "switchboard.to";
     pub(super) const FOREIGN_OWNER: &str = "workspace.owner";
@@ -53,7 +55,14 @@ pub(crate) fn to_draft(
             field("createdAt", format!("is not an ISO 8601 time with zone: '{}'", text.escape_debug()))
         })?,
     };
-    let mut metadata = file.metadata.unwrap_or_default();
+    let given = file.metadata.unwrap_or_default();
+    let expires_at = dispatch_expiry(&given, sent_at);
+    // A writer that uses keys of ours for something else gets its own back, and only that.
+    let mut metadata = if given.keys().any(|key| key.starts_with(key::PREFIX)) {
+        Map::from_iter([(key::GIVEN.to_owned(), Value::Object(given))])
+    } else {
+        given
+    };
     let mut keep = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             metadata.insert(key.to_owned(), value);
@@ -74,7 +83,7 @@ pub(crate) fn to_draft(
         body: file.payload,
         in_reply_to: reply_to,
         sent_at,
-        expires_at: dispatch_expiry(&metadata, sent_at),
+        expires_at,
         metadata,
         native: NativeId { door: Door::Workspace, scope: mailbox.to_string(), id: file.id },
         verified: false,
@@ -99,6 +108,9 @@ pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<S
         _ => Map::new(),
     };
     metadata.remove(key::FOREIGN_OWNER);
+    if let Some(Value::Object(given)) = metadata.remove(key::GIVEN) {
+        metadata = given;
+    }
     let team = match &message.to {
         Address::Group(group) => {
             metadata.insert(key::TO.to_owned(), Value::String(message.to.to_string()));

@@ -1,1 +1,187 @@
+use serde_json::json;
+use switchboard_core::Origin;
 
+use super::*;
+use crate::test_workspace::{agent, name};
+
+const ALL: &str = include_str!("../../../fixtures/workspace/message.json");
+const SIGNED: &str = include_str!("../../../fixtures/workspace/message_signed.json");
+const LEAST: &str = include_str!("../../../fixtures/workspace/message_least.json");
+
+fn found(mailbox: &str) -> Found {
+    Found { mailbox: name(mailbox), modified: time("2025-02-03T04:05:06.789Z"), foreign_owner: None }
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn file(text: &str) -> MessageFile {
+    MessageFile::parse(text.as_bytes()).unwrap()
+}
+
+/// The message that the hub makes of a draft.
+fn accepted(draft: Draft) -> Message {
+    Message {
+        id: draft.id,
+        from: draft.from,
+        to: draft.to,
+        kind: draft.kind,
+        body: draft.body,
+        in_reply_to: draft.in_reply_to,
+        thread: draft.id,
+        sent_at: draft.sent_at,
+        expires_at: draft.expires_at,
+        metadata: draft.metadata,
+        origin: Origin { native: draft.native, verified: draft.verified, route: draft.route },
+        via: Vec::new(),
+        signed: draft.signed,
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    let Value::Object(object) = value else { panic!("an object") };
+    object
+}
+
+#[test]
+fn a_file_becomes_a_message_and_the_same_file_again() {
+    for (text, mailbox) in [(ALL, "coder 1"), (SIGNED, "execution")] {
+        let given = file(text);
+        let message = accepted(to_draft(given.clone(), &found(mailbox), None).unwrap());
+        assert_eq!(to_file(&message, &agent(mailbox), None), given);
+    }
+}
+
+#[test]
+fn f14_a_file_is_never_verified_and_keeps_what_it_says() {
+    let draft = to_draft(file(ALL), &found("coder 1"), None).unwrap();
+    assert!(!draft.verified);
+    assert_eq!(draft.from, agent("lead"));
+    assert_eq!(draft.to, agent("coder 1").into());
+    assert_eq!(draft.body, "Add a test for the parser.\nReport the result.");
+    assert_eq!(draft.sent_at, time("2025-01-01T00:00:00Z"));
+    assert_eq!(draft.expires_at, Some(time("2025-01-01T00:30:00Z")));
+    let native =
+        NativeId { door: Door::Workspace, scope: "coder 1".into(), id: "msg_1735689600000_k3x9p2q7a".into() };
+    assert_eq!(draft.native, native);
+    assert_eq!(draft.route, Some(Route::Mailbox { agent: name("coder 1") }));
+}
+
+#[test]
+fn a_file_without_a_time_takes_that_of_its_last_change() {
+    let draft = to_draft(file(LEAST), &found("coder 1"), None).unwrap();
+    assert_eq!(draft.sent_at, time("2025-02-03T04:05:06.789Z"));
+}
+
+#[test]
+fn an_answer_leads_to_its_parent_where_that_is_known() {
+    let parent = MessageId::from_parts(1_735_689_599_000, 5);
+    let draft = to_draft(file(ALL), &found("coder 1"), Some(parent)).unwrap();
+    assert_eq!(draft.in_reply_to, Some(parent));
+    let written = to_file(&accepted(draft), &agent("coder 1"), Some("msg_1735689599000_a1b2c3d4e".into()));
+    assert_eq!(written, file(ALL));
+}
+
+#[test]
+fn a_writer_may_use_our_own_keys_for_something_else() {
+    let metadata =
+        object(json!({ "workspace.team": "x", "workspace.owner": 5, "workspace.extra": [1], "a": 1 }));
+    let given = MessageFile { metadata: Some(metadata), ..file(ALL) };
+    let draft = to_draft(given.clone(), &found("coder 1"), None).unwrap();
+    let message = accepted(draft);
+    assert!(!is_foreign(&message));
+    assert_eq!(to_file(&message, &agent("coder 1"), None), given);
+}
+
+#[test]
+fn bad_fields_are_named() {
+    let cases = [
+        ("sender", MessageFile { sender: "../lead".into(), ..file(ALL) }),
+        ("sender", MessageFile { sender: String::new(), ..file(ALL) }),
+        ("sender", MessageFile { sender: "all".into(), ..file(ALL) }),
+        ("action", MessageFile { action: "rm -rf".into(), ..file(ALL) }),
+        ("action", MessageFile { action: String::new(), ..file(ALL) }),
+        ("createdAt", MessageFile { created_at: Some("yesterday".into()), ..file(ALL) }),
+        ("createdAt", MessageFile { created_at: Some("2025-01-01T00:00:00".into()), ..file(ALL) }),
+        ("id", MessageFile { id: "msg_../x".into(), ..file(ALL) }),
+    ];
+    for (field, file) in cases {
+        match to_draft(file, &found("coder 1"), None) {
+            Err(Malformed::Field { field: named, .. }) => assert_eq!(named, field),
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_unknown_action_is_kept() {
+    let draft =
+        to_draft(MessageFile { action: "dance".into(), ..file(ALL) }, &found("coder 1"), None).unwrap();
+    assert_eq!(draft.kind.as_str(), "dance");
+}
+
+#[test]
+fn a_message_to_a_team_has_one_file_per_member_and_leads_back_to_the_team() {
+    let draft = to_draft(file(ALL), &found("coder 1"), None).unwrap();
+    let message = Message { to: "team:backend".parse().unwrap(), ..accepted(draft) };
+    for member in ["coder 1", "coder 2"] {
+        let mut written = to_file(&message, &agent(member), None);
+        assert_eq!((written.recipient.as_str(), written.team.as_deref()), (member, Some("backend")));
+        assert_eq!(written.metadata.as_ref().unwrap()["switchboard.to"], "team:backend");
+        assert_eq!(group_address(&mut written), Some("team:backend".parse().unwrap()));
+        assert_eq!((written.team, written.metadata), (None, file(ALL).metadata));
+    }
+}
+
+#[test]
+fn only_a_dispatch_loses_its_use() {
+    let sent = time("2025-01-01T00:00:00Z");
+    let cases = [
+        (json!({}), None),
+        (json!({ "expires_at": "2025-01-01T01:00:00Z" }), None),
+        (json!({ "dispatch": "x" }), None),
+        (json!({ "dispatch": {} }), Some("2025-01-01T08:00:00Z")),
+        (json!({ "dispatch": { "expires_at": "2025-01-01T01:00:00Z" } }), Some("2025-01-01T01:00:00Z")),
+        (json!({ "dispatch": { "expires_at": "soon", "ttl_minutes": 5 } }), Some("2025-01-01T00:05:00Z")),
+        (json!({ "dispatch": { "expires_at": "soon" } }), Some("2025-01-01T08:00:00Z")),
+        (json!({ "dispatch": { "ttl_minutes": 1 } }), Some("2025-01-01T00:01:00Z")),
+        (json!({ "dispatch": { "ttl_minutes": -1 } }), Some("2025-01-01T00:00:00Z")),
+        (json!({ "dispatch": { "ttl_minutes": i64::MAX } }), Some("2026-01-01T00:00:00Z")),
+        (json!({ "dispatch_ttl_minutes": 2 }), Some("2025-01-01T00:02:00Z")),
+    ];
+    for (metadata, expected) in cases {
+        assert_eq!(dispatch_expiry(&object(metadata.clone()), sent), expected.map(time), "{metadata}");
+    }
+}
+
+#[test]
+fn only_a_task_that_says_so_replaces_earlier_ones() {
+    let cases = [
+        ("delegate_task", json!({}), false),
+        ("delegate_task", json!({ "dispatch": {} }), true),
+        ("delegate_task", json!({ "dispatch": { "queue_mode": "replace" } }), true),
+        ("delegate_task", json!({ "dispatch": { "queue_mode": "keep" } }), false),
+        ("status_update", json!({ "dispatch": {} }), false),
+    ];
+    for (action, metadata, expected) in cases {
+        let file =
+            MessageFile { action: action.into(), metadata: Some(object(metadata.clone())), ..file(ALL) };
+        let message = accepted(to_draft(file, &found("coder 1"), None).unwrap());
+        assert_eq!(replaces_earlier(&message), expected, "{action} {metadata}");
+    }
+}
+
+#[test]
+fn a_foreign_owner_is_remembered_and_not_written_out() {
+    let found = Found { foreign_owner: Some(1234), ..found("coder 1") };
+    let message = accepted(to_draft(file(ALL), &found, None).unwrap());
+    assert!(is_foreign(&message));
+    assert_eq!(to_file(&message, &agent("coder 1"), None), file(ALL));
+}
+
+#[test]
+fn times_have_milliseconds_and_a_z() {
+    assert_eq!(iso(time("2025-01-01T00:00:00Z")), "2025-01-01T00:00:00.000Z");
+    assert_eq!(iso(time("2025-01-01T00:00:00.123456Z")), "2025-01-01T00:00:00.123Z");
+}

@@ -83,6 +83,12 @@ impl Tree {
         }
     }
 
+    /// The user that the workspace belongs to.
+    pub(crate) fn owner(&self) -> Option<u32> {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::symlink_metadata(self.root.path()).ok().map(|found| found.uid())
+    }
+
     /// An agent's folder in a section, made where it is missing.
     pub fn make_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())

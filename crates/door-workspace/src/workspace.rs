@@ -9,10 +9,11 @@ use switchboard_core::{
     Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Door, Heartbeat, Kind, Message,
     MessageId, Name, NativeId, TeamRecord,
 };
-use switchboard_hub::files::Moved;
+use switchboard_hub::files::{Dir, FileError, Moved};
 use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError, Registration};
 
 use crate::config::Config;
+use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::receipts;
@@ -173,7 +174,8 @@ impl Workspace {
         if ids.is_empty() {
             return Ok(());
         }
-        for delivery in self.hub.mark_seen(agent.clone(), ids).await? {
+        let agent = self.hub.directory().await?.canonical(agent);
+        for delivery in self.hub.mark_seen(agent, ids).await? {
             self.write_receipt(delivery.message).await?;
         }
         Ok(())
@@ -186,8 +188,9 @@ impl Workspace {
         id: MessageId,
         note: Option<String>,
     ) -> Result<Option<Delivery>, WorkspaceError> {
+        let agent = self.hub.directory().await?.canonical(agent);
         let delivery = self.hub.acknowledge(agent.clone(), id, note).await?;
-        self.archive(agent, id).await?;
+        self.archive(&agent, id).await?;
         if delivery.is_some() {
             self.write_receipt(id).await?;
         }
@@ -196,18 +199,15 @@ impl Workspace {
 
     /// Moves a message's file from an agent's mailbox to its archive; nothing if that was done before.
     pub(crate) async fn archive(&self, agent: &AgentId, id: MessageId) -> Result<(), WorkspaceError> {
+        if agent.realm.is_some() {
+            return Ok(());
+        }
         let Some(stored) = self.hub.message(id).await? else { return Ok(()) };
         let name = ids::file_name(&ids::native_of(&stored.message));
         let (tree, agent) = (self.tree.clone(), agent.name.clone());
-        blocking(move || {
-            let Some(mailbox) = tree.folder(Section::Inbox, agent.as_str())? else { return Ok(()) };
-            let archive = tree.make_folder(Section::Archive, &agent)?;
-            if mailbox.move_new(&name, &archive, &name)? == Moved::AlreadyThere {
-                // The archive has it already; what lies in the mailbox goes beside it.
-                let other = format!("{name}.again.{:08x}", fastrand::u32(..));
-                mailbox.move_new(&name, &archive, &other)?;
-            }
-            Ok(())
+        blocking(move || match tree.folder(Section::Inbox, agent.as_str())? {
+            Some(mailbox) => Ok(move_to_archive(&tree, &mailbox, &agent, &name)?),
+            None => Ok(()),
         })
         .await
     }
@@ -248,7 +248,12 @@ impl Workspace {
     /// What the message that this one answers is called in this protocol.
     pub(crate) async fn reply_name(&self, message: &Message) -> Result<Option<String>, WorkspaceError> {
         let Some(parent) = message.in_reply_to else { return Ok(None) };
-        Ok(self.hub.message(parent).await?.map(|parent| ids::native_of(&parent.message)))
+        Ok(Some(match self.hub.message(parent).await {
+            Ok(Some(parent)) => ids::native_of(&parent.message),
+            // Removed by retention, or damaged: what it was called if it was one of ours.
+            Ok(None) | Err(HubError::DamagedMessage { .. }) => ids::to_native(parent),
+            Err(other) => return Err(other.into()),
+        }))
     }
 
     /// Registers an agent, here and in `state.json`.
@@ -267,9 +272,14 @@ impl Workspace {
 
     /// Removes an agent, here and from `state.json`. Its mail stays.
     pub async fn deregister(&self, name: Name) -> Result<bool, WorkspaceError> {
-        let known = self.hub.deregister(name.clone()).await?;
-        let state = self.state.clone();
-        blocking(move || state.remove_agent(&name)).await?;
+        // First from the file: what stands there would be taken over again.
+        let name = self.hub.directory().await?.canonical(&AgentId::local(name)).name;
+        let (state, removed) = (self.state.clone(), name.clone());
+        blocking(move || state.remove_agent(&removed)).await?;
+        let known = self.hub.deregister(name).await?;
+        if known {
+            self.write_teams().await?;
+        }
         Ok(known)
     }
 
@@ -322,6 +332,7 @@ impl Workspace {
         status: &str,
         message: Option<&str>,
     ) -> Result<(), WorkspaceError> {
+        let agent = self.hub.directory().await?.canonical(agent);
         self.hub.announce(agent.clone(), status, message);
         let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
         let (status, message) = (status.to_owned(), message.map(str::to_owned));
@@ -344,6 +355,10 @@ impl Workspace {
             Ok(known) => known,
             Err(WorkspaceError::DamagedState { problem }) => {
                 tracing::warn!(%problem, "state.json cannot be read; it will be moved aside at the next change");
+                return Ok(());
+            }
+            Err(WorkspaceError::File(error)) => {
+                tracing::warn!(error = %describe(&error), "state.json cannot be read; mail goes on without it");
                 return Ok(());
             }
             Err(other) => return Err(other),
@@ -396,22 +411,25 @@ impl Workspace {
                         && let Some(file) = crate::mailbox::read(&dir, &name, limit)
                         && let Ok(content) = file.content
                     {
-                        return Ok(Some((*content, file.modified)));
+                        return Ok(Some((*content, file.modified, file.uid)));
                     }
                 }
                 Ok(None)
             })
             .await?;
-            let Some((mut file, modified)) = found else { continue };
-            let group = group_address(&mut file);
+            let Some((mut file, modified, uid)) = found else { continue };
+            let ours = ids::from_native(&file.id).is_some();
+            let group = if ours { group_address(&mut file) } else { None };
             let parent = match &file.reply_to {
                 Some(native) => self.find(native).await.ok(),
                 None => None,
             };
-            let found = Found { mailbox: agent, modified, foreign_owner: None };
+            let foreign_owner = self.tree.owner().is_some_and(|own| own != uid).then_some(uid);
+            let found = Found { mailbox: agent, modified, foreign_owner };
             let Ok(draft) = to_draft(file, &found, parent) else { continue };
             let to = group.unwrap_or_else(|| draft.to.clone());
-            if self.hub.restore_damaged(Draft { id, to, ..draft }).await? {
+            let from = self.hub.directory().await?.canonical(&draft.from);
+            if self.hub.restore_damaged(Draft { id, to, from, ..draft }).await? {
                 return Ok(true);
             }
         }
@@ -453,9 +471,20 @@ fn dispatch_metadata(letter: &Letter, sent_at: Timestamp, native: &str) -> Map<S
     metadata
 }
 
-/// Whether a delivery's file belongs in the archive.
+/// Whether a delivery's file belongs in the archive: its reader is done with it, or must not get it.
 pub(crate) fn belongs_in_archive(state: DeliveryState) -> bool {
-    matches!(state, DeliveryState::Acknowledged | DeliveryState::Expired)
+    state.is_final()
+}
+
+/// Moves a file to an agent's archive; nothing if it is not there.
+pub(crate) fn move_to_archive(tree: &Tree, from: &Dir, agent: &Name, name: &str) -> Result<(), FileError> {
+    let archive = tree.make_folder(Section::Archive, agent)?;
+    if from.move_new(name, &archive, name)? == Moved::AlreadyThere {
+        // The archive has it already; what lies in the mailbox goes beside it.
+        let other = format!("{name}.again.{:08x}", fastrand::u32(..));
+        from.move_new(name, &archive, &other)?;
+    }
+    Ok(())
 }
 
 /// Runs file work away from the tasks that must not wait.
@@ -466,3 +495,7 @@ where
 {
     tokio::task::spawn_blocking(work).await.map_err(|_| WorkspaceError::Closed)?
 }
+
+#[cfg(test)]
+#[path = "workspace_tests.rs"]
+mod tests;

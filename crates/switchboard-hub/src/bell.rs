@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::files::{Dir, FileError};
 
 /// The file that is written to.
-const NAME: &str = "hub.bell";
+pub(crate) const NAME: &str = "hub.bell";
 
 /// How often a listener looks on its own, where file events do not arrive (network mounts).
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -42,15 +42,30 @@ pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
         .map(|version| version.unwrap_or(0))
 }
 
+/// The name an agent goes by now, for one of its former names; any other name as it is.
+pub(crate) fn canonical(db: &Connection, agent: &AgentId) -> rusqlite::Result<AgentId> {
+    if agent.realm.is_some() {
+        return Ok(agent.clone());
+    }
+    let current: Option<String> = db
+        .prepare_cached(
+            "SELECT agent FROM aliases WHERE alias = ?1 AND NOT EXISTS (SELECT 1 FROM agents WHERE name = ?1)",
+        )?
+        .query_row([agent.name.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(current.and_then(|name| Name::parse(&name).ok()).map_or_else(|| agent.clone(), AgentId::local))
+}
+
 /// The whole directory. A row that cannot be read is left out and reported; its neighbours stay.
 pub(crate) fn load(db: &Connection) -> rusqlite::Result<Directory> {
     let mut directory = Directory::default();
     let mut agents = db.prepare("SELECT name, role, team, routes, registered_at FROM agents")?;
     let mut rows = agents.query([])?;
     while let Some(row) = rows.next()? {
-        match agent(row) {
-            Some(record) => directory.put_agent(record),
-            None => tracing::warn!("a damaged agent record was left out"),
+        if let Some(record) = agent(row) {
+            directory.put_agent(record);
+        } else {
+            tracing::warn!("a damaged agent record was left out");
         }
     }
     let mut aliases = db.prepare("SELECT alias, agent FROM aliases")?;
@@ -101,6 +116,7 @@ pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentReco
     not_reserved(&new.name)?;
     let directory = tx.directory.value.clone();
     let known = directory.agent(&AgentId::local(new.name.clone()));
+    let name = known.map_or(&new.name, |record| &record.id.name);
     if let Some(team) = &new.team {
         if directory.team(team).is_none() {
             put_team(
@@ -113,7 +129,7 @@ pub(crate) fn register(tx: &mut Work<'_>, new: Registration) -> Result<AgentReco
                 },
             )?;
         }
-        has_room(&directory, team, &new.name)?;
+        has_room(&directory, team, name)?;
     }
     let mut record = known.cloned().unwrap_or_else(|| AgentRecord {
         id: AgentId::local(new.name.clone()),

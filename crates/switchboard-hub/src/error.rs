@@ -172,6 +172,17 @@ impl HubError {
     }
 }
 
+/// Whether an error is a reason to look at the database more closely: damage, or a statement of ours
+/// that does not fit the tables, which is what a list of tables that was damaged looks like.
+pub(crate) fn is_suspicious(error: &rusqlite::Error) -> bool {
+    let misfit = match error {
+        rusqlite::Error::SqlInputError { .. } => true,
+        rusqlite::Error::SqliteFailure(error, _) => error.extended_code & 0xff == rusqlite::ffi::SQLITE_ERROR,
+        _ => false,
+    };
+    misfit || is_damage(error)
+}
+
 pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

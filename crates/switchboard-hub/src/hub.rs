@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::bell::{Bell, Ear, LOOK_EVERY};
 use crate::config::HubConfig;
 use crate::directory::{self, Registration};
-use crate::error::HubError;
+use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::maintenance;
@@ -296,7 +296,7 @@ impl Hub {
     /// Opens a door: from now on this process works off that door's deliveries.
     pub async fn open_door(&self, door: Door) -> Result<Outbound, HubError> {
         let outbound = self.inner.doors.open(door);
-        self.write(outbox::release_gone).await?;
+        self.write(|tx| outbox::bound_times(tx).and_then(|()| outbox::release_gone(tx))).await?;
         if !self.inner.ticking.swap(true, Ordering::Relaxed) {
             let hub = self.clone();
             let ticking = async move { hub.tick().await };
@@ -310,7 +310,9 @@ impl Hub {
     pub async fn subscribe(&self) -> Result<broadcast::Receiver<HubEvent>, HubError> {
         let events = self.inner.events.subscribe();
         if !self.inner.following.swap(true, Ordering::Relaxed) {
-            let last = self.read(reads::last).await?;
+            let last = self.read(reads::last).await;
+            // The next subscriber tries again.
+            let last = last.inspect_err(|_| self.inner.following.store(false, Ordering::Relaxed))?;
             let (hub, changes) = (self.clone(), self.changes());
             let following = async move { hub.follow(changes, last).await };
             let shutdown = self.inner.shutdown.clone();
@@ -348,17 +350,22 @@ impl Hub {
     /// A page of an agent's mailbox.
     pub async fn mailbox(&self, query: MailboxQuery) -> Result<Page<Mail>, HubError> {
         let now = self.now();
-        self.read(move |db| reads::mailbox(db, &query, now)).await
+        self.read(move |db| {
+            let agent = directory::canonical(db, &query.agent)?;
+            reads::mailbox(db, &MailboxQuery { agent, ..query }, now)
+        })
+        .await
     }
 
     /// How many messages wait for an agent; counting stops at `most`.
     pub async fn unread(&self, agent: AgentId, most: usize) -> Result<usize, HubError> {
-        self.read(move |db| reads::unread(db, &agent, most)).await
+        let now = self.now();
+        self.read(move |db| reads::unread(db, &directory::canonical(db, &agent)?, most, now)).await
     }
 
     /// Everything that must have a file in an agent's mailbox folder.
     pub async fn waiting(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
-        self.read(move |db| reads::waiting(db, &agent)).await
+        self.read(move |db| reads::waiting(db, &directory::canonical(db, &agent)?)).await
     }
 
     /// A page of the journal after a cursor, in order of acceptance.
@@ -397,7 +404,11 @@ impl Hub {
 
     /// Notes that an agent was shown these messages; returns those for which that is new.
     pub async fn mark_seen(&self, agent: AgentId, ids: Vec<MessageId>) -> Result<Vec<Delivery>, HubError> {
-        self.write(move |tx| maintenance::advance(tx, &agent, &ids, DeliveryState::Seen, None)).await
+        self.write(move |tx| {
+            let agent = tx.directory.value.canonical(&agent);
+            maintenance::advance(tx, &agent, &ids, DeliveryState::Seen, None)
+        })
+        .await
     }
 
     /// Notes that an agent is done with a message; nothing is returned where that is old news.
@@ -408,6 +419,7 @@ impl Hub {
         note: Option<String>,
     ) -> Result<Option<Delivery>, HubError> {
         self.write(move |tx| {
+            let agent = tx.directory.value.canonical(&agent);
             let delivery = maintenance::delivery_to(tx.db, id, &agent)?;
             if delivery.is_none() {
                 return Err(HubError::NotTheRecipient { id, agent });
@@ -430,7 +442,7 @@ impl Hub {
 
     /// Returns once no delivery of this message waits for a door that is open in this process.
     pub async fn settled(&self, id: MessageId) -> Result<Receipt, HubError> {
-        let mut heard = self.inner.bell.listen();
+        let mut changes = self.changes();
         loop {
             let found = self.receipt(id).await?;
             let Some((_, receipt)) = found else {
@@ -440,9 +452,10 @@ impl Hub {
                 matches!(d.state, DeliveryState::Queued | DeliveryState::InFlight)
                     && self.inner.doors.is_open(d.route.door())
             };
-            if !receipt.deliveries.iter().any(waits) || heard.changed().await.is_err() {
+            if !receipt.deliveries.iter().any(waits) {
                 return Ok(receipt);
             }
+            changes.next().await;
         }
     }
 
@@ -491,16 +504,32 @@ impl Hub {
     async fn tick(&self) {
         let mut beat = tokio::time::interval(TICK);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut heard = self.changes().heard;
         for round in 0_u64.. {
-            beat.tick().await;
+            while tokio::select! { _ = beat.tick() => false, rung = heard.changed() => rung.is_ok() } {
+                self.claim_if_due().await;
+            }
             // Even an empty job makes the writer look for what is due.
             self.inner.writer.post(move |tx| {
                 outbox::expire_due(tx, 256)?;
-                if round % 10 == 0 { outbox::release_gone(tx) } else { Ok(()) }
+                if round % 10 == 0 {
+                    outbox::bound_times(tx)?;
+                    outbox::release_gone(tx)?;
+                }
+                Ok(())
             });
             if round % 5 == 0 && self.read(search::is_behind).await.unwrap_or(false) {
                 self.inner.writer.post(|tx| search::catch_up(tx).map(|_| ()));
             }
+        }
+    }
+
+    /// Makes the writer look when another process has left something for a door that is open here.
+    /// Only then: the write lock is left to those who have something to write.
+    async fn claim_if_due(&self) {
+        let (doors, now) = (self.inner.doors.all_open(), self.now());
+        if self.read(move |db| outbox::is_due(db, &doors, now)).await.unwrap_or(false) {
+            self.inner.writer.post(|_| Ok(()));
         }
     }
 
@@ -558,7 +587,9 @@ impl Hub {
     }
 
     fn note_damage<T>(&self, result: &Result<T, HubError>) {
-        if result.as_ref().is_err_and(HubError::is_damage) {
+        if let Err(HubError::Store { source }) = result
+            && is_suspicious(source)
+        {
             recover::suspect(&self.inner.folder);
         }
     }

@@ -116,7 +116,7 @@ async fn d6_when_the_whole_transaction_is_lost_everyone_in_it_is_told_and_nothin
         drop(gate);
     };
     let (before, rollback, after, ()) =
-        soon(async { tokio::join!(before, rollback, after, open_gate) }).await;
+        soon(Box::pin(async { tokio::join!(before, rollback, after, open_gate) })).await;
     assert!(matches!(before, Err(HubError::NoSpace { .. })), "{before:?}");
     assert!(matches!(rollback, Err(HubError::NoSpace { .. })), "{rollback:?}");
     assert!(matches!(after, Err(HubError::NoSpace { .. })), "{after:?}");
@@ -476,9 +476,8 @@ async fn f12_a_link_or_pipe_in_the_place_of_our_files_is_refused_and_not_written
                 }
             }
             let clock = crate::clock::Clock::by_hand(noon());
-            let error = match soon(Hub::open(config(folder.path(), &clock))).await {
-                Ok(_) => panic!("{file} as {trap:?} was opened"),
-                Err(error) => error,
+            let Err(error) = soon(Hub::open(config(folder.path(), &clock))).await else {
+                panic!("{file} as {trap:?} was opened")
             };
             assert!(
                 matches!(error, HubError::File(FileError::NotAFile { .. })),

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
 
-use crate::error::HubError;
+use crate::error::{HubError, is_suspicious};
 use crate::outbox::put_state;
 use crate::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
@@ -85,12 +85,17 @@ pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Deliv
         ))?;
         let mut rows = statement.query(params![
             delivery.agent.to_string(),
-            stored.seq * SPREAD,
+            rows::delivery_ids(stored.seq)[0],
             stored.message.from.to_string(),
             stored.message.kind.as_str()
         ])?;
         while let Some(row) = rows.next()? {
-            older.push(rows::delivery(row, 1, MessageId::from_bytes(row.get(0)?))?);
+            // One that cannot be read is left as it is.
+            if let Ok(id) = row.get(0)
+                && let Ok(delivery) = rows::delivery(row, 1, MessageId::from_bytes(id))
+            {
+                older.push(delivery);
+            }
         }
     }
     for delivery in &mut older {
@@ -158,7 +163,7 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
             .execute([seq])?;
         tx.db
             .prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
-            .execute([seq * SPREAD, (seq + 1) * SPREAD])?;
+            .execute(rows::delivery_ids(*seq))?;
         tx.db.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([seq])?;
     }
     let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
@@ -169,9 +174,16 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
 /// Looks the whole database over.
 pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
     let mut statement = db.prepare("PRAGMA integrity_check(20)")?;
-    let complaints = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let complaints: Vec<String> =
-        complaints.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().filter(|line| line != "ok").collect();
+    let mut complaints = Vec::new();
+    for line in statement.query_map([], |row| row.get::<_, String>(0))? {
+        match line {
+            Ok(line) => complaints.push(line),
+            // That the check cannot be made is a complaint too.
+            Err(error) if is_suspicious(&error) => complaints.push(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    complaints.retain(|line| line != "ok");
     let mut damaged = Vec::new();
     let mut messages = 0;
     let mut statement = db.prepare(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m ORDER BY m.seq"))?;
@@ -186,12 +198,12 @@ pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
         let native =
             || Some(NativeId { door: Door::from_name(&text(12)?)?, scope: text(13)?, id: text(14)? });
         let mut agents = db.prepare_cached("SELECT agent FROM deliveries WHERE id >= ?1 AND id < ?2")?;
-        let agents = agents.query_map([seq * SPREAD, (seq + 1) * SPREAD], |row| row.get(0))?;
+        let agents = agents.query_map(rows::delivery_ids(seq), |row| row.get(0))?;
         damaged.push(DamagedRow {
             seq,
             id: row.get(1).ok().map(MessageId::from_bytes),
             native: native(),
-            agents: agents.collect::<rusqlite::Result<_>>()?,
+            agents: agents.filter_map(Result::ok).collect(),
         });
     }
     let mut pending = Vec::new();
@@ -221,7 +233,11 @@ pub(crate) fn set_rebuilt(tx: &mut Work<'_>) -> Result<(), HubError> {
 /// The next journal numbers and ids after `last`, a bounded number of them.
 pub(crate) fn ids_after(db: &Connection, last: i64) -> Result<Vec<(i64, MessageId)>, HubError> {
     let mut statement =
-        db.prepare_cached("SELECT seq, id FROM messages WHERE seq > ?1 ORDER BY seq LIMIT 1000")?;
+        // A row whose id cannot be read is passed over, or nothing after it would ever be reached.
+        db.prepare_cached(
+            "SELECT seq, id FROM messages WHERE seq > ?1 AND typeof(id) = 'blob' AND length(id) = 16 \
+             ORDER BY seq LIMIT 1000",
+        )?;
     let rows = statement.query_map([last], |row| Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?))))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

@@ -305,8 +305,12 @@ async fn f26_a_damaged_message_is_put_back_only_from_the_content_its_checksum_te
         "native_id = x'ff'",
         "route = '{'",
         "sent_at = 'x'",
+        "sent_at = sent_at + 1",
         "expires_at = 'x'",
+        "expires_at = 1",
         "verified = 'x'",
+        "verified = NOT verified",
+        "native_id = 'n-2'",
     ] {
         let changed =
             sql.execute(&format!("UPDATE messages SET {damage} WHERE id = ?1"), [original.id.as_bytes()]);
@@ -319,7 +323,9 @@ async fn f26_a_damaged_message_is_put_back_only_from_the_content_its_checksum_te
         assert_eq!(hub.stored(original.id).await, whole, "{damage}");
     }
     // What cannot be known from the draft is given up, but the message is readable again.
-    for damage in ["via = '{'", "thread = x'00'"] {
+    for damage in
+        ["via = '{'", "thread = x'00'", "accepted_at = 'x'", "accepted_at = 1", "thread = randomblob(16)"]
+    {
         sql.execute(&format!("UPDATE messages SET {damage} WHERE id = ?1"), [original.id.as_bytes()])
             .expect("changed");
         assert!(hub.hub.message(original.id).await.is_err(), "{damage}");

@@ -1,8 +1,10 @@
 use std::collections::HashSet;
 
+use rusqlite::params;
 use switchboard_core::{Kind, Route, Standing};
 
 use super::*;
+use crate::store::rows::{self, SPREAD};
 use crate::test_hub::{TestHub, agent_id, bodies, dead_owner, draft, name, noon, seconds, soon};
 use crate::{Draft, Hub, Part, Registration};
 
@@ -155,6 +157,8 @@ async fn a_lease_that_runs_out_is_taken_over_and_the_late_report_changes_nothing
     let sent = hub.send("a", "b", "hi").await;
     let mut slow_door = workspace(&first).await;
     let slow = one(&mut slow_door).await;
+    // Otherwise the first hub might be the one to try again.
+    drop(slow_door);
     hub.clock.advance(seconds(59));
     let mut door = workspace(&second).await;
     assert!(ready(&mut door).is_empty(), "the lease still holds");
@@ -177,6 +181,8 @@ async fn a_late_drop_changes_nothing_either() {
     let sent = hub.send("a", "b", "hi").await;
     let mut slow_door = workspace(&first).await;
     let slow = one(&mut slow_door).await;
+    // Otherwise the first hub might be the one to try again.
+    drop(slow_door);
     hub.clock.advance(seconds(61));
     let mut door = workspace(&hub.hub).await;
     let taken = one(&mut door).await;
@@ -252,14 +258,7 @@ async fn what_waits_in_the_queue_for_longer_than_its_lease_is_still_delivered_on
         assert_eq!(state, Some(DeliveryState::Delivered), "{body}");
         delivered.push(body);
     }
-    look(&hub.hub).await;
-    assert!(delivered.iter().collect::<HashSet<_>>().len() == 20, "{delivered:?}");
-    let mut left = ready(&mut door);
-    left.retain(|handoff| handoff.claim.as_ref().is_some_and(|claim| claim.fence == 1));
-    for stale in left {
-        let body = stale.message.body.clone();
-        assert_eq!(stale.report(Outcome::Delivered).await.expect("reported"), None, "{body}");
-    }
+    assert_eq!(delivered.iter().collect::<HashSet<_>>().len(), 20, "{delivered:?}");
 }
 
 #[tokio::test]
@@ -296,8 +295,6 @@ async fn two_hubs_with_the_same_door_share_the_work_and_deliver_each_message_onc
 async fn d6_a_handoff_of_a_transaction_that_failed_does_not_touch_the_message_that_comes_next() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut door = workspace(&hub.hub).await;
-    let doors = hub.hub.open_door(Door::Channels).await.expect("opened");
-    drop(doors);
     // A message is journaled and handed over, and then its job fails: its number is given out again.
     let lost = draft(&hub.hub, "a", "b", "undone");
     let failed: Result<(), HubError> = hub
@@ -411,11 +408,15 @@ async fn f24_queued_mail_and_retries_do_not_wait_for_a_clock_that_was_set_back()
     let queued = hub.send("a", "b", "queued").await;
     hub.clock.advance(seconds(-3600));
     let mut door = workspace(&hub.hub).await;
-    assert_eq!(one(&mut door).await.message.id, queued.id);
+    let handoff = one(&mut door).await;
+    assert_eq!(handoff.message.id, queued.id);
+    handoff.report(Outcome::Delivered).await.expect("reported");
     // The longest lease, and then the longest pause, and not an hour more.
     hub.clock.advance(seconds(61));
     look(&hub.hub).await;
-    assert_eq!(one(&mut door).await.message.id, hung.id);
+    let handoff = one(&mut door).await;
+    assert_eq!(handoff.message.id, hung.id);
+    handoff.report(Outcome::Delivered).await.expect("reported");
     hub.clock.advance(seconds(15 * 60));
     look(&hub.hub).await;
     let rest: Vec<_> = ready(&mut door).iter().map(|handoff| handoff.message.id).collect();

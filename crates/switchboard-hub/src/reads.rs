@@ -2,11 +2,14 @@
 //!
 //! Cursors are journal numbers, never offsets, and every listing is bounded by its page.
 
+use std::cmp::Ordering;
+
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, Door, MessageId, NativeId, Receipt};
 
 use crate::error::HubError;
+use crate::store::open::damage;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 
 /// Which part of a mailbox to read.
@@ -90,12 +93,20 @@ pub(crate) fn message(db: &Connection, id: MessageId) -> Result<Option<Stored>, 
     rows.next()?.map(Stored::read).transpose()
 }
 
+/// The message of this id, also where nothing but its content matches its checksum.
+pub(crate) fn unsealed(db: &Connection, id: MessageId) -> Result<Option<Stored>, HubError> {
+    let sql = format!("SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.id = ?1");
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([id.as_bytes()])?;
+    rows.next()?.map(|row| Stored::read_unsealed(row).map(|(stored, _)| stored)).transpose()
+}
+
 /// The deliveries of a message.
 pub(crate) fn deliveries(db: &Connection, seq: i64, id: MessageId) -> Result<Vec<Delivery>, HubError> {
     let sql =
         format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
     let mut statement = db.prepare_cached(&sql)?;
-    let mut rows = statement.query([seq * SPREAD, (seq + 1) * SPREAD])?;
+    let mut rows = statement.query(rows::delivery_ids(seq))?;
     let mut deliveries = Vec::new();
     while let Some(row) = rows.next()? {
         deliveries.push(rows::delivery(row, 0, id)?);
@@ -164,12 +175,19 @@ pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> 
 }
 
 /// How many messages an agent has and is not done with; counting stops at `most`.
-pub(crate) fn unread(db: &Connection, agent: &AgentId, most: usize) -> Result<usize, HubError> {
+pub(crate) fn unread(
+    db: &Connection,
+    agent: &AgentId,
+    most: usize,
+    now: Timestamp,
+) -> Result<usize, HubError> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
     Ok(db
         .prepare_cached(
-            "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE agent = ?1 AND state IN (2, 3) LIMIT ?2)",
+            "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE agent = ?1 AND state IN (2, 3) \
+             AND (expires_at IS NULL OR expires_at > ?3) LIMIT ?2)",
         )?
-        .query_row(params![agent.to_string(), most], |row| row.get(0))?)
+        .query_row(params![agent.to_string(), most, now.as_microsecond()], |row| row.get(0))?)
 }
 
 /// Everything that must have a file in an agent's mailbox folder, without the bodies.
@@ -178,21 +196,29 @@ pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, 
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_waiting \
          JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3)"
     ))?;
-    let rows = statement.query_map([agent.to_string()], |row| {
+    let read = |row: &Row<'_>| -> rusqlite::Result<Waiting> {
         let door = Door::from_name(&row.get::<_, String>(1)?).unwrap_or(Door::Workspace);
         Ok(Waiting {
             id: MessageId::from_bytes(row.get(0)?),
             native: NativeId { door, scope: row.get(2)?, id: row.get(3)? },
         })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    };
+    let mut rows = statement.query([agent.to_string()])?;
+    let mut waiting = Vec::new();
+    while let Some(row) = rows.next()? {
+        match read(row) {
+            Ok(one) => waiting.push(one),
+            Err(error) => tracing::warn!(%agent, error = %error, "a damaged message was left out"),
+        }
+    }
+    Ok(waiting)
 }
 
 /// A page of the journal, in order of acceptance, after a cursor.
 pub(crate) fn journal(db: &Connection, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
     let oldest = oldest_kept(db)?;
     // A reader from the start asks for what there is; one that stood somewhere must not miss anything.
-    if after > 0 && after + 1 < oldest {
+    if after > 0 && after < oldest - 1 {
         return Err(HubError::CursorExpired { cursor: after, oldest });
     }
     stored_page(db, "WHERE m.seq > ?1 ORDER BY m.seq", [after], limit)
@@ -208,7 +234,15 @@ fn stored_page(
     let mut page = Page::new();
     let mut statement = db.prepare_cached(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m {rest}"))?;
     let mut rows = statement.query(values)?;
+    let (mut last, mut direction) = (None, None);
     while let Some(row) = rows.next()? {
+        // A page that is reached twice looks like one that is in its place, but for the order.
+        let seq: i64 = row.get(0)?;
+        let step = last.replace(seq).map(|last: i64| seq.cmp(&last));
+        if step == Some(Ordering::Equal) || (direction.is_some() && step != direction) {
+            return Err(damage("the messages are not in order"));
+        }
+        direction = step;
         if !page.take(Stored::read(row), limit)? {
             break;
         }
@@ -256,9 +290,10 @@ pub(crate) fn search(
     before: Option<i64>,
     limit: usize,
 ) -> Result<Page<Stored>, HubError> {
-    // Each word is quoted: what looks like a query operator is a word like any other.
-    let query: Vec<String> =
-        words.split_whitespace().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
+    // Each word is quoted: what looks like a query operator is a word like any other. A NUL would end
+    // the query in the middle of a quotation.
+    let words = words.split(|c: char| c.is_whitespace() || c == '\0').filter(|word| !word.is_empty());
+    let query: Vec<String> = words.map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
     if query.is_empty() {
         return Ok(Page::new());
     }

@@ -3,5 +3,6 @@
 pub(crate) mod open;
 pub(crate) mod recover;
 pub(crate) mod rows;
+mod salvage;
 pub(crate) mod search;
 pub(crate) mod writer;

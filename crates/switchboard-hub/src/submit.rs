@@ -113,18 +113,15 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         return Ok(accepted);
     }
     let directory = tx.directory.value.clone();
-    let (planned, stopped) = match restored {
-        Some(had) => {
-            join_thread(tx, &mut message)?;
-            (had.into_iter().map(read_back).collect(), None)
-        }
-        None => {
-            let planned = plan(&message, &directory, allow_unregistered)?.deliveries;
-            join_thread(tx, &mut message)?;
-            let stopped = stop(tx, &message, &planned)?;
-            let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
-            (planned.into_iter().map(|planned| (planned, refused.clone())).collect::<Vec<_>>(), stopped)
-        }
+    let (planned, stopped) = if let Some(had) = restored {
+        join_thread(tx, &mut message)?;
+        (had.into_iter().map(read_back).collect(), None)
+    } else {
+        let planned = plan(&message, &directory, allow_unregistered)?.deliveries;
+        join_thread(tx, &mut message)?;
+        let stopped = stop(tx, &message, &planned)?;
+        let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
+        (planned.into_iter().map(|planned| (planned, refused.clone())).collect::<Vec<_>>(), stopped)
     };
     let seq = rows::insert_message(tx.db, &message, tx.now, &digest)?;
     bind(tx, &message.origin.native, seq)?;
@@ -173,9 +170,17 @@ fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<
 
 /// Puts a reply into its conversation, and notes the chain of agents that led to it.
 fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
-    let Some(parent) = message.in_reply_to else { return Ok(()) };
-    let Some(parent) = crate::reads::message(tx.db, parent)? else { return Ok(()) };
-    let Stored { message: parent, .. } = parent;
+    let Some(id) = message.in_reply_to else { return Ok(()) };
+    let parent = match crate::reads::message(tx.db, id) {
+        Ok(Some(Stored { message, .. })) => message,
+        Ok(None) => return Ok(()),
+        // The parent is lost, but not this message, nor its place beside the others.
+        Err(HubError::DamagedMessage { .. }) => {
+            message.thread = thread_of(tx, id)?.unwrap_or(message.id);
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    };
     message.thread = parent.thread;
     // What the person said starts the chain anew.
     if !(parent.from.is_human() && parent.origin.verified) {
@@ -185,11 +190,31 @@ fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
     Ok(())
 }
 
+/// The conversation of a message whose row is damaged, where that much of it can be read.
+fn thread_of(tx: &Work<'_>, id: MessageId) -> Result<Option<MessageId>, HubError> {
+    let thread = tx
+        .db
+        .prepare_cached("SELECT thread FROM messages WHERE id = ?1")?
+        .query_row([id.as_bytes()], |row| Ok(row.get(0).ok().map(MessageId::from_bytes)))
+        .optional()?;
+    Ok(thread.flatten())
+}
+
 /// Whether a rule against storms stops this message.
 fn stop(tx: &Work<'_>, message: &Message, planned: &[Planned]) -> Result<Option<Stop>, HubError> {
     if message.in_reply_to.is_none() {
         return Ok(None);
     }
+    // By the names that the agents have now: another name must not lift a limit.
+    let directory = &tx.directory.value;
+    let mut message = message.clone();
+    message.from = directory.canonical(&message.from);
+    for hop in &mut message.via {
+        if let Hop::Agent(agent) = hop {
+            *agent = directory.canonical(agent);
+        }
+    }
+    let message = &message;
     for planned in planned {
         let recent = Recent { pair_replies: pair_replies(tx, &message.from, &planned.agent)? };
         if let Err(stop) = check_loops(message, &planned.agent, recent, tx.config.loops) {
@@ -201,13 +226,25 @@ fn stop(tx: &Work<'_>, message: &Message, planned: &[Planned]) -> Result<Option<
 
 fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId) -> Result<u32, HubError> {
     let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
+    let (one, other) = (names_of(tx, one), names_of(tx, other));
+    // What lies ahead was written before the clock was set back.
     Ok(tx
         .db
         .prepare_cached(
-            "SELECT count(*) FROM messages WHERE in_reply_to IS NOT NULL AND accepted_at > ?1 \
-             AND ((sender = ?2 AND recipient = ?3) OR (sender = ?3 AND recipient = ?2))",
+            "WITH one AS (SELECT value FROM json_each(?3)), other AS (SELECT value FROM json_each(?4)) \
+             SELECT count(*) FROM messages WHERE in_reply_to IS NOT NULL AND accepted_at > ?1 AND accepted_at <= ?2 \
+             AND ((sender IN one AND recipient IN other) OR (sender IN other AND recipient IN one))",
         )?
-        .query_row(params![since.as_microsecond(), one.to_string(), other.to_string()], |row| row.get(0))?)
+        .query_row(params![since.as_microsecond(), tx.now.as_microsecond(), one, other], |row| row.get(0))?)
+}
+
+/// All names of an agent, as a JSON list.
+fn names_of(tx: &Work<'_>, agent: &AgentId) -> String {
+    let local = agent.realm.is_none();
+    let aliases = tx.directory.value.aliases().filter(|(_, of)| local && **of == agent.name);
+    let mut names = vec![agent.to_string()];
+    names.extend(aliases.map(|(alias, _)| alias.to_string()));
+    rows::json(&names)
 }
 
 /// Records what a protocol calls a message; the first one to use an id keeps it.
@@ -222,15 +259,15 @@ pub(crate) fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), Hub
 fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
     let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
     let told: bool = tx.db.query_row(
-        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2)",
+        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified)",
         params![stopped.thread.as_bytes(), HUB_NAME],
         |row| row.get(0),
     )?;
     if told {
         return Ok(());
     }
-    let (millis, random) = stopped.id.parts();
-    let id = MessageId::from_parts(millis, random ^ 1);
+    let (millis, _) = stopped.id.parts();
+    let id = MessageId::from_parts(millis, fastrand::u128(..));
     let body = format!(
         "Stopped a reply from {} to {}: {stop}. The message is kept; answer in the thread to let it go on.",
         stopped.from, stopped.to
@@ -265,13 +302,20 @@ fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<
     Ok(())
 }
 
-/// Writes a damaged row anew from content that matches its checksum; thread and chain stay as they are.
+/// Writes a damaged row anew from content that matches its checksum. The place in its conversation stays
+/// as it is where it can be read; nobody but the row knew it.
 pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, HubError> {
     let Prepared { message, digest, .. } = prepared;
+    match crate::reads::message(tx.db, message.id) {
+        Ok(_) => return Ok(false),
+        Err(HubError::DamagedMessage { .. }) => {}
+        Err(error) => return Err(error),
+    }
     let native = &message.origin.native;
     let changed = tx.db.execute(
         "UPDATE messages SET sender = ?2, recipient = ?3, kind = ?4, body = ?5, metadata = ?6, in_reply_to = ?7, \
-         door = ?8, scope = ?9, native_id = ?10 WHERE id = ?1 AND digest = ?11",
+         door = ?8, scope = ?9, native_id = ?10, signed = ?12, route = ?13, sent_at = ?14, expires_at = ?15, \
+         verified = ?16 WHERE id = ?1 AND digest = ?11",
         params![
             message.id.as_bytes(),
             message.from.to_string(),
@@ -284,9 +328,27 @@ pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, Hub
             native.scope,
             native.id,
             digest,
+            message.signed,
+            message.origin.route.as_ref().map(rows::json),
+            message.sent_at.as_microsecond(),
+            message.expires_at.map(Timestamp::as_microsecond),
+            message.origin.verified,
         ],
     )?;
-    Ok(changed > 0)
+    if changed == 0 {
+        return Ok(false);
+    }
+    if crate::reads::unsealed(tx.db, message.id).is_err() {
+        let alone = "UPDATE messages SET thread = id, via = NULL, accepted_at = ?2 WHERE id = ?1";
+        tx.db.execute(alone, params![message.id.as_bytes(), tx.now.as_microsecond()])?;
+    }
+    let Some(Stored { seq, accepted_at, message }) = crate::reads::unsealed(tx.db, message.id)? else {
+        return Ok(false);
+    };
+    let seal = rows::seal(&message, accepted_at, &digest);
+    tx.db.execute("UPDATE messages SET seal = ?2 WHERE seq = ?1", params![seq, seal])?;
+    outbox::take_back(tx, seq)?;
+    Ok(true)
 }
 
 #[cfg(test)]

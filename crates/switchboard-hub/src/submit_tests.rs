@@ -288,7 +288,8 @@ async fn c6_the_ninth_reply_without_a_person_is_journaled_refused_and_told_to_th
     assert_eq!(notice.in_reply_to, Some(ninth.id));
     assert_eq!(hub.state(notice.id).await, DeliveryState::Queued);
 
-    // The person lets it go on.
+    // The person lets it go on, at a pace that is not a storm.
+    hub.clock.advance(seconds(60));
     let on = Draft { in_reply_to: Some(ninth.id), verified: true, ..hub.draft("human", "a", "go on") };
     let on = hub.hub.submit(on).await.expect("accepted");
     assert_eq!(hub.reply("a", "b", on.id).await.stopped, None);

@@ -72,7 +72,7 @@ impl TestHub {
         self.hub.submit(draft).await.expect("accepted")
     }
 
-    /// Opens the workspace door and reports this one message as delivered.
+    /// Opens the workspace door and reports everything that waits for it as delivered.
     pub(crate) async fn deliver_all(&self) {
         let mut door = self.hub.open_door(Door::Workspace).await.expect("opened");
         let pending = "SELECT count(*) FROM deliveries WHERE state IN (0, 1, 6)";

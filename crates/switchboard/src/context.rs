@@ -52,6 +52,11 @@ impl Context {
     /// The folder that holds `.switchboard/`.
     pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.global.workspace {
+            if !folder.is_dir() {
+                let message = format!("there is no folder {}", folder.display());
+                return Err(Failure::new("no_workspace", Exit::NotFound, message)
+                    .hint("check --workspace and SWITCHBOARD_WORKSPACE_ROOT"));
+            }
             return Ok(folder.clone());
         }
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;

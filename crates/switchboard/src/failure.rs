@@ -37,10 +37,12 @@ impl Failure {
 
     /// A command line that clap refused; its first paragraph is the message.
     pub(crate) fn usage(kind: String, text: &str) -> Self {
-        let message = text.lines().take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+        let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+        let message = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+        let message = message.collect::<Vec<_>>().join(" ");
         let message = message.strip_prefix("error: ").map_or(message.clone(), str::to_owned);
         let message = if message.is_empty() { kind } else { message };
-        Self::new("usage", Exit::Usage, message).hint("see `switchboard --help`")
+        Self::new("usage", Exit::Usage, message).hint(tip.unwrap_or("see `switchboard --help`"))
     }
 
     pub(crate) fn temporary(code: &'static str, message: impl Into<String>) -> Self {

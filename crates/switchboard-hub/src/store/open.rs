@@ -4,11 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use sha2::{Digest, Sha256};
 
 use crate::error::HubError;
 
 /// The schema this program writes.
 const SCHEMA: i64 = 1;
+
+/// How far ahead of ours a schema can be and still be one. What is beyond is damage.
+const FORESEEABLE: i64 = 1000;
 
 /// One script per schema step: `MIGRATIONS[n]` leads from schema n to n + 1.
 const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
@@ -26,6 +30,69 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, HubError> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
+}
+
+/// Opens a damaged database, to read what can be read and change nothing.
+pub(crate) fn open_for_salvage(path: &Path) -> Result<Connection, HubError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    // This also makes SQLite read a file that has been cut short.
+    connection.pragma_update(None, "writable_schema", true)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Whether the list of tables is the one that this program makes.
+pub(crate) fn has_our_tables(connection: &Connection) -> Result<bool, HubError> {
+    let ours = Connection::open_in_memory()?;
+    for step in MIGRATIONS {
+        ours.execute_batch(step)?;
+    }
+    // What cannot be read is not ours: text that is no text, or a page that is no page.
+    Ok(tables(connection).ok() == Some(tables(&ours)?))
+}
+
+/// Whether the list of tables is still the one that the database was made with.
+///
+/// SQLite reads a list with a flipped bit in it without complaint, as long as it makes some sense, and then
+/// finds other things in the tables, or nothing.
+fn check_tables(connection: &Connection) -> Result<(), HubError> {
+    let expected: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    if tables(connection).is_ok_and(|tables| mark(&tables) == expected) {
+        return Ok(());
+    }
+    Err(damage("its list of tables is not the one it was made with"))
+}
+
+/// Names and definitions of all tables and indexes.
+type Tables = Vec<(String, Option<String>)>;
+
+fn tables(connection: &Connection) -> rusqlite::Result<Tables> {
+    let mut statement = connection.prepare("SELECT name, sql FROM sqlite_schema ORDER BY rowid")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+/// A checksum that fits the field that SQLite's header has to spare for its users.
+fn mark(tables: &Tables) -> i32 {
+    let mut hash = Sha256::new();
+    for (name, definition) in tables {
+        hash.update(name);
+        hash.update([0]);
+        hash.update(definition.as_deref().unwrap_or_default());
+        hash.update([0]);
+    }
+    let whole: [u8; 32] = hash.finalize().into();
+    i32::from_le_bytes([whole[0], whole[1], whole[2], whole[3]])
+}
+
+/// The error that says that the database is damaged.
+pub(crate) fn damage(verdict: &str) -> HubError {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+    rusqlite::Error::SqliteFailure(code, Some(verdict.to_owned())).into()
 }
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, HubError> {
@@ -53,10 +120,14 @@ fn wait_for_lock(tries: i32) -> bool {
 
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
     if schema(connection)? == SCHEMA {
-        return Ok(());
+        return check_tables(connection);
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let found = schema(&transaction)?;
+    let count: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if !(0..SCHEMA + FORESEEABLE).contains(&found) || (found == 0 && count > 0) {
+        return Err(damage("the number of its schema is lost"));
+    }
     if found > SCHEMA {
         return Err(HubError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
     }
@@ -64,6 +135,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "user_version", SCHEMA)?;
+    transaction.pragma_update(None, "application_id", mark(&tables(&transaction)?))?;
     transaction.commit()?;
     Ok(())
 }

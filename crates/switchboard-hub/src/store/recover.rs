@@ -5,19 +5,25 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row};
+use rusqlite::Connection;
 
-use crate::error::{HubError, is_damage};
-use crate::files::Dir;
-use crate::store::open::{open_for_reading, open_for_writing};
-use crate::store::rows::{MESSAGE_COLUMNS, Stored};
+use crate::bell;
+use crate::error::{HubError, is_suspicious};
+use crate::files::{Dir, Durability};
+use crate::store::open::{damage, has_our_tables, open_for_reading, open_for_writing};
+use crate::store::salvage::{GRAFTED, open_damaged, salvage};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
 
 /// Present when a process met damage while it worked: the next one to open looks closely.
 const SUSPECT: &str = "hub.db.suspect";
+
+/// The new database while it is filled from a damaged one. It may be thrown away at any time.
+pub(super) const UNFINISHED: &str = "hub.db.unfinished";
+
+/// The new database once it is complete, until it has taken the place of the damaged one.
+const READY: &str = "hub.db.ready";
 
 /// The database, opened; and where the damaged one went, if it was.
 pub(crate) struct Opened {
@@ -44,8 +50,7 @@ pub(crate) fn check(folder: &Dir) -> Result<DatabaseState, HubError> {
     if folder.stat(DATABASE)?.is_none_or(|found| found.len == 0) {
         return Ok(DatabaseState::Missing);
     }
-    let verdict = open_for_reading(&folder.path().join(DATABASE))
-        .and_then(|db| Ok(db.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0))?));
+    let verdict = open_for_reading(&folder.path().join(DATABASE)).and_then(|db| integrity(&db));
     match verdict {
         Ok(verdict) if verdict == "ok" => Ok(DatabaseState::Sound),
         Ok(problem) => Ok(DatabaseState::Damaged { problem }),
@@ -88,120 +93,113 @@ pub(crate) fn suspect(folder: &Dir) {
 }
 
 fn open_checked(folder: &Dir, path: &Path) -> Result<Connection, HubError> {
-    prepare(folder)?;
+    let turn = prepare(folder)?;
     let connection = open_for_writing(path)?;
+    drop(turn);
     if folder.stat(SUSPECT)?.is_some() {
-        let verdict: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        let verdict = integrity(&connection)?;
         if verdict != "ok" {
             return Err(damage(&verdict));
+        }
+        if !has_our_tables(&connection)? {
+            return Err(damage("its list of tables is not the one it was made with"));
+        }
+        // The check above does not look at the settings of the index of words.
+        if connection.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_err() {
+            return Err(damage("its index of words cannot be read"));
         }
         folder.remove(SUSPECT)?;
     }
     Ok(connection)
 }
 
-fn damage(verdict: &str) -> HubError {
-    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
-    rusqlite::Error::SqliteFailure(code, Some(verdict.to_owned())).into()
+/// The first complaint of SQLite's own check, or `ok`. That it cannot be made is a complaint too.
+fn integrity(connection: &Connection) -> Result<String, HubError> {
+    match connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)) {
+        Err(error) if is_suspicious(&error) => Ok(error.to_string()),
+        verdict => Ok(verdict?),
+    }
 }
 
 /// Makes an empty database file that only its owner can read, and clears what would spoil it.
-fn prepare(folder: &Dir) -> Result<(), HubError> {
-    if folder.stat(DATABASE)?.is_none() {
-        // A write-ahead log without its database belongs to one that is gone; SQLite would replay it.
-        let mark = fastrand::u32(..);
-        for suffix in ["-wal", "-shm"] {
-            let name = format!("{DATABASE}{suffix}");
-            folder.move_new(&name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
-        }
-        folder.create_new(DATABASE, b"", crate::files::Durability::Later)?;
+///
+/// The answer is to be kept until the database has been opened: where it is new, one does that at a time.
+/// Otherwise the log of a database that another process has just made could be cleared away, and SQLite gives
+/// up where two make the same new database theirs.
+fn prepare(folder: &Dir) -> Result<Option<File>, HubError> {
+    if folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none() {
+        return Ok(None);
     }
-    Ok(())
+    // Any file of ours will do that nobody locks otherwise.
+    let turn = folder.open_own(bell::NAME)?;
+    turn.lock().map_err(folder.io("lock", bell::NAME))?;
+    if folder.stat(DATABASE)?.is_some() {
+        // Either it has taken its place and still has its other name, or the damaged one was not yet
+        // moved and everything begins anew.
+        folder.remove(READY)?;
+        return Ok(Some(turn));
+    }
+    // A write-ahead log without its database belongs to one that is gone; SQLite would replay it.
+    let mark = fastrand::u32(..);
+    for suffix in ["-wal", "-shm"] {
+        let name = format!("{DATABASE}{suffix}");
+        folder.move_new(&name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
+    }
+    folder.move_new(READY, folder, DATABASE)?;
+    folder.create_new(DATABASE, b"", Durability::Later)?;
+    Ok(Some(turn))
 }
 
-/// Moves the damaged database aside under a name that says so, and starts a new one.
+/// Fills a new database from the damaged one, and then moves that aside under a name that says so.
+///
+/// In this order, so that nothing is lost when it is interrupted: until the new one is complete, the
+/// damaged one stays where it is.
 fn replace(folder: &Dir, path: &Path) -> Result<Opened, HubError> {
+    for stale in [UNFINISHED, GRAFTED, READY] {
+        remove_database(folder, stale)?;
+    }
+    folder.create_new(UNFINISHED, b"", Durability::Later)?;
+    let unfinished = folder.path().join(UNFINISHED);
+    let mut connection = open_for_writing(&unfinished)?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    let saved = match open_damaged(folder, path, &unfinished)? {
+        Some(old) => Some(salvage(&old, &mut connection)?),
+        None => None,
+    };
+    connection.close().map_err(|(_, error)| error)?;
+    remove_database(folder, GRAFTED)?;
+    folder.move_new(UNFINISHED, folder, READY)?;
+
     let mark = format!("{DATABASE}.damaged.{:08x}", fastrand::u32(..));
+    // The database first: without it, what is left of it is cleared away and the new one takes its place.
     for suffix in ["", "-wal", "-shm"] {
         folder.move_new(&format!("{DATABASE}{suffix}"), folder, &format!("{mark}{suffix}"))?;
     }
     folder.remove(SUSPECT)?;
-    prepare(folder)?;
-    let mut connection = open_for_writing(path)?;
+    let turn = prepare(folder)?;
+    let connection = open_for_writing(path)?;
+    drop(turn);
     let aside = folder.path().join(&mark);
-    let saved = open_for_reading(&aside).and_then(|old| salvage(&old, &mut connection));
-    match saved {
-        Ok(saved) => tracing::error!(
+    if let Some(saved) = saved {
+        tracing::error!(
             damaged = %aside.display(),
             saved,
             "the damaged journal was moved aside; what could be read of it was taken over"
-        ),
-        Err(error) => tracing::error!(
+        );
+    } else {
+        tracing::error!(
             damaged = %aside.display(),
-            error = %error,
             "the damaged journal was moved aside; nothing could be read of it"
-        ),
+        );
     }
     Ok(Opened { connection, moved_aside: Some(aside) })
 }
 
-/// Copies every row that can still be read, from both ends of each table towards the damage.
-fn salvage(old: &Connection, new: &mut Connection) -> Result<usize, HubError> {
-    let new = new.transaction()?;
-    let mut saved = 0;
-    for (table, key) in [
-        ("messages", "seq"),
-        ("deliveries", "id"),
-        ("native_ids", "door, id, scope"),
-        ("agents", "name"),
-        ("aliases", "alias"),
-        ("teams", "id"),
-        ("notes", "door, topic, key"),
-    ] {
-        for order in ["ASC", "DESC"] {
-            match copy(old, &new, table, key, order) {
-                Ok(rows) => saved += rows,
-                Err(error) => tracing::warn!(table, error = %error, "part of a damaged table is lost"),
-            }
-        }
+fn remove_database(folder: &Dir, name: &str) -> Result<(), HubError> {
+    for suffix in ["", "-wal", "-shm"] {
+        folder.remove(&format!("{name}{suffix}"))?;
     }
-    new.execute_batch(
-        "DELETE FROM deliveries WHERE id / 65536 NOT IN (SELECT seq FROM messages); \
-         DELETE FROM native_ids WHERE seq NOT IN (SELECT seq FROM messages); \
-         INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1');",
-    )?;
-    new.commit()?;
-    Ok(saved)
-}
-
-fn copy(old: &Connection, new: &Connection, table: &str, key: &str, order: &str) -> Result<usize, HubError> {
-    let key: Vec<String> = key.split(", ").map(|column| format!("m.{column} {order}")).collect();
-    // Messages are checked against their checksum on the way; the columns used for that come first.
-    let columns = if table == "messages" { format!("{MESSAGE_COLUMNS}, m.*") } else { "m.*".to_owned() };
-    let mut select = old.prepare(&format!("SELECT {columns} FROM {table} m ORDER BY {}", key.join(", ")))?;
-    let skip = if table == "messages" { crate::store::rows::MESSAGE_WIDTH } else { 0 };
-    let names: Vec<String> = select.column_names().skip(skip).map(str::to_owned).collect();
-    let marks = vec!["?"; names.len()].join(", ");
-    let mut insert =
-        new.prepare(&format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({marks})", names.join(", ")))?;
-    let mut saved = 0;
-    let mut rows = select.query([])?;
-    loop {
-        let row = match rows.next() {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(saved),
-            Err(error) if is_damage(&error) => return Ok(saved),
-            Err(error) => return Err(error.into()),
-        };
-        if skip > 0 && Stored::read(row).is_err() {
-            continue;
-        }
-        saved += insert.execute(rusqlite::params_from_iter(values(row, skip, names.len())?))?;
-    }
-}
-
-fn values(row: &Row<'_>, from: usize, count: usize) -> rusqlite::Result<Vec<Value>> {
-    (from..from + count).map(|column| row.get(column)).collect()
+    Ok(())
 }
 
 #[cfg(test)]

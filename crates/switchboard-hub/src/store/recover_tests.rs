@@ -160,7 +160,7 @@ async fn f25_a_damaged_header_costs_no_message() {
         file.write_all_at(bytes, at).expect("damaged");
         let (hub, ids) = open_until_readable(copy.path(), &clock, &written).await.expect("opens");
         assert_eq!(ids.len(), written.len(), "at {at}");
-        assert_eq!(aside(copy.path()).len(), 1);
+        assert!(hub.moved_aside().is_some_and(|aside| aside.exists()));
         let directory = hub.directory().await.expect("read");
         assert_eq!(directory.agents().count(), 3);
         hub.shut_down().await;
@@ -174,7 +174,9 @@ async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
     let mut random = fastrand::Rng::with_seed(20_260_301);
     for round in 0..40 {
         let copy = copy_of(folder.path());
-        let at = random.u64(..size);
+        // Every other one where it hurts most: the list of tables, and the roots of all of them.
+        let span = if round % 2 == 0 { size } else { 23 * 4096 };
+        let at = random.u64(..span);
         let bit = 1_u8 << random.u8(..8);
         let file =
             fs::File::options().read(true).write(true).open(copy.path().join("hub.db")).expect("opened");
@@ -188,7 +190,7 @@ async fn f26_a_flipped_bit_anywhere_never_costs_more_than_what_it_hit() {
             Ok((hub, ids)) => {
                 // A row on a page of the table whose structure was hit may go with it, a page at most.
                 let lost = written.len() - ids.len();
-                assert!(lost <= 30, "{what}: {lost} messages lost");
+                assert!(lost <= 10, "{what}: {lost} messages lost");
                 hub.shut_down().await;
             }
             Err(HubError::NewerSchema { .. }) if (60..64).contains(&at) => {}
@@ -204,9 +206,13 @@ async fn f26_a_flip_inside_one_body_is_that_one_message_and_no_other() {
     let whole = fs::read(&path).expect("read");
     for wanted in ["message 7 ", "message 121 ", "message 199 "] {
         let copy = copy_of(folder.path());
-        let at = whole.windows(wanted.len()).position(|window| window == wanted.as_bytes()).expect("found");
         let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
-        file.write_all_at(b"M", at as u64).expect("flipped");
+        // More than once where a page was split and still has what was moved from it.
+        for (at, window) in whole.windows(wanted.len()).enumerate() {
+            if window == wanted.as_bytes() {
+                file.write_all_at(b"M", at as u64).expect("flipped");
+            }
+        }
         let hub = open(copy.path(), &clock).await;
         let health = hub.health().await.expect("looked");
         let (id, _) = written.iter().find(|(_, body)| body.starts_with(wanted)).expect("written");
@@ -286,6 +292,91 @@ async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
     let (_, receipt) = hub.receipt(sent[6].1.id).await.expect("read").expect("there");
     assert_eq!(receipt.deliveries.len(), 1, "what nobody is known to have is delivered again");
     assert_eq!(receipt.deliveries[0].state, DeliveryState::Queued);
+}
+
+#[tokio::test]
+async fn f25_a_list_of_tables_that_reads_otherwise_is_damage_and_costs_no_message() {
+    let (folder, clock, written) = closed_with(20).await;
+    let whole = fs::read(folder.path().join("hub.db")).expect("read");
+    // Each of these is one flipped bit, and a list that SQLite takes without complaint.
+    for (word, flipped) in [
+        ("seq         INTEGER PRIMARY", "seq         INTEGER PRILARY"),
+        ("recipient   TEXT", "recipienu   TEXT"),
+    ] {
+        let copy = copy_of(folder.path());
+        let file = fs::File::options().write(true).open(copy.path().join("hub.db")).expect("opened");
+        // The page it was first on still has it, too.
+        for (at, window) in whole.windows(word.len()).enumerate() {
+            if window == word.as_bytes() {
+                file.write_all_at(flipped.as_bytes(), at as u64).expect("flipped");
+            }
+        }
+        let hub = open(copy.path(), &clock).await;
+        assert!(hub.moved_aside().is_some(), "{flipped}");
+        assert_eq!(read_all(&hub, &written).await.expect("read").len(), 20, "{flipped}");
+        assert_eq!(hub.directory().await.expect("read").agents().count(), 3, "{flipped}");
+        hub.shut_down().await;
+    }
+}
+
+#[tokio::test]
+async fn f25_a_recovery_that_was_interrupted_is_finished_or_begun_again() {
+    let (folder, clock, written) = closed_with(20).await;
+    let file = |folder: &TempDir, name: &str| folder.path().join(name);
+
+    // While the new one was filled.
+    let filling = copy_of(folder.path());
+    condemn(filling.path());
+    fs::write(file(&filling, UNFINISHED), "half a database").expect("written");
+    fs::write(file(&filling, GRAFTED), "half a copy").expect("written");
+    // When it was complete, and the damaged one still in its place.
+    let complete = copy_of(folder.path());
+    condemn(complete.path());
+    fs::write(file(&complete, READY), "not looked at").expect("written");
+    // After the damaged one was moved, with its log still there.
+    let moved = copy_of(folder.path());
+    fs::rename(file(&moved, "hub.db"), file(&moved, READY)).expect("moved");
+    fs::write(file(&moved, "hub.db-wal"), "the log of another").expect("written");
+    // When the new one had its name and not yet lost the other.
+    let linked = copy_of(folder.path());
+    fs::hard_link(file(&linked, "hub.db"), file(&linked, READY)).expect("linked");
+
+    for (what, folder) in [("filling", filling), ("complete", complete), ("moved", moved), ("linked", linked)]
+    {
+        let hub = open(folder.path(), &clock).await;
+        assert_eq!(read_all(&hub, &written).await.expect("read").len(), 20, "{what}");
+        hub.submit(draft(&hub, "a", "b", "after")).await.expect("accepted");
+        hub.shut_down().await;
+        for left in [UNFINISHED, GRAFTED, READY, SUSPECT] {
+            assert!(!file(&folder, left).exists(), "{what}: {left}");
+        }
+        let again = open(folder.path(), &clock).await;
+        assert_eq!(journal(&again).await.len(), 21, "{what}");
+        again.shut_down().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn f21_many_that_open_a_new_folder_at_once_share_one_database() {
+    for _ in 0..10 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = Clock::by_hand(crate::test_hub::noon());
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 0..8 {
+            let (path, clock) = (folder.path().to_owned(), clock.clone());
+            tasks.spawn(async move {
+                let hub = open(&path, &clock).await;
+                hub.submit(draft(&hub, "a", "human", &n.to_string())).await.expect("accepted");
+                hub
+            });
+        }
+        let hubs = soon(tasks.join_all()).await;
+        assert_eq!(journal(&hubs[0]).await.len(), 8);
+        assert_eq!(aside(folder.path()), Vec::<String>::new());
+        for hub in hubs {
+            hub.shut_down().await;
+        }
+    }
 }
 
 /// Makes the next open treat the database as damaged, while everything in it can still be read.

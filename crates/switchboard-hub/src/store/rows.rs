@@ -15,6 +15,12 @@ use crate::error::HubError;
 /// A message's deliveries have the ids `seq * SPREAD + n`.
 pub(crate) const SPREAD: i64 = 1 << 16;
 
+/// The ids of the deliveries of a message: from the first to below the second. A number so high that it
+/// can only be damage has none.
+pub(crate) fn delivery_ids(seq: i64) -> [i64; 2] {
+    [seq.saturating_mul(SPREAD), seq.saturating_add(1).saturating_mul(SPREAD)]
+}
+
 /// The state of a delivery as the journal writes it.
 pub(crate) fn state_number(state: DeliveryState) -> i64 {
     match state {
@@ -61,6 +67,34 @@ pub(crate) fn digest(message: &Message) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// The checksum of what the digest leaves out: identity, times, origin and place in the conversation.
+/// Eight bytes are enough against accidents, and nothing here protects against anybody who can write.
+pub(crate) fn seal(message: &Message, accepted_at: Timestamp, digest: &[u8; 32]) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
+        hash.update(bytes);
+    };
+    let native = &message.origin.native;
+    let times = [Some(message.sent_at), Some(accepted_at), message.expires_at];
+    part(digest);
+    part(message.id.as_bytes());
+    part(message.thread.as_bytes());
+    for time in times {
+        part(&time.map(|time| time.as_microsecond().to_le_bytes()).unwrap_or_default());
+    }
+    part(native.door.as_str().as_bytes());
+    part(native.scope.as_bytes());
+    part(native.id.as_bytes());
+    part(&[u8::from(message.origin.verified), u8::from(message.expires_at.is_some())]);
+    part(message.origin.route.as_ref().map(json).unwrap_or_default().as_bytes());
+    part(json(&message.via).as_bytes());
+    let whole: [u8; 32] = hash.finalize().into();
+    let mut seal = [0; 8];
+    seal.copy_from_slice(&whole[..8]);
+    seal
+}
+
 /// Metadata as the journal writes it; nothing where there is none. Keys are sorted by `serde_json`.
 pub(crate) fn metadata_text(metadata: &Map<String, Value>) -> Option<String> {
     (!metadata.is_empty()).then(|| Value::Object(metadata.clone()).to_string())
@@ -69,10 +103,10 @@ pub(crate) fn metadata_text(metadata: &Map<String, Value>) -> Option<String> {
 /// The columns of `messages` in the order in which [`Stored::read`] takes them.
 pub(crate) const MESSAGE_COLUMNS: &str = "m.seq, m.id, m.sender, m.recipient, m.kind, m.body, m.in_reply_to, \
      m.thread, m.sent_at, m.accepted_at, m.expires_at, m.metadata, m.door, m.scope, m.native_id, m.verified, \
-     m.route, m.via, m.signed, m.digest";
+     m.route, m.via, m.signed, m.digest, m.seal";
 
 /// How many columns [`MESSAGE_COLUMNS`] names.
-pub(crate) const MESSAGE_WIDTH: usize = 20;
+pub(crate) const MESSAGE_WIDTH: usize = 21;
 
 /// A message as it stands in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +120,18 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Reads a row of [`MESSAGE_COLUMNS`] and checks it against its checksum.
+    /// Reads a row of [`MESSAGE_COLUMNS`] and checks it against its checksums.
     pub(crate) fn read(row: &Row<'_>) -> Result<Self, HubError> {
+        let (stored, digest) = Self::read_unsealed(row)?;
+        let seal = row.get::<_, [u8; 8]>(20).ok();
+        if seal == Some(self::seal(&stored.message, stored.accepted_at, &digest)) {
+            return Ok(stored);
+        }
+        Err(HubError::DamagedMessage { id: stored.message.id.to_string() })
+    }
+
+    /// Reads a row of [`MESSAGE_COLUMNS`] and checks its content only.
+    pub(crate) fn read_unsealed(row: &Row<'_>) -> Result<(Self, [u8; 32]), HubError> {
         let seq: i64 = row.get(0)?;
         let read = || -> Option<(Self, [u8; 32])> {
             let text = |column| row.get::<_, String>(column).ok();
@@ -125,7 +169,7 @@ impl Stored {
             Some((Self { seq, accepted_at, message }, row.get(19).ok()?))
         };
         match read() {
-            Some((stored, expected)) if digest(&stored.message) == expected => Ok(stored),
+            Some((stored, expected)) if digest(&stored.message) == expected => Ok((stored, expected)),
             _ => {
                 let id = row.get::<_, [u8; 16]>(1).map(MessageId::from_bytes);
                 Err(HubError::DamagedMessage {
@@ -144,7 +188,8 @@ pub(crate) fn insert_message(
     digest: &[u8; 32],
 ) -> rusqlite::Result<i64> {
     let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
-    let values: [&dyn ToSql; 19] = [
+    let seal = seal(message, accepted_at, digest);
+    let values: [&dyn ToSql; 20] = [
         message.id.as_bytes(),
         &message.from.to_string(),
         &message.to.to_string(),
@@ -164,12 +209,15 @@ pub(crate) fn insert_message(
         &via,
         &message.signed,
         digest,
+        &seal,
     ];
     connection
         .prepare_cached(
-            "INSERT INTO messages (id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
-             accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            // Above everything that was ever given out: `floor` is what a recovery could not take over.
+            "INSERT INTO messages (seq, id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
+             accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest, seal) \
+             VALUES (1 + max(coalesce((SELECT max(seq) FROM messages), 0), \
+             coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0)), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?
         .insert(values)
 }

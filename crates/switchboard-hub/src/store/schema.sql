@@ -23,7 +23,10 @@ CREATE TABLE messages (
   verified    INTEGER NOT NULL,
   route       TEXT,
   via         TEXT,
+  -- Of the content: the same for the same message, however often it comes in.
   digest      BLOB NOT NULL,
+  -- Of the row: what the digest leaves out, so that no damage passes for the truth.
+  seal        BLOB NOT NULL,
   -- The long ones last: SQLite reads the columns before them without them.
   metadata    TEXT,
   signed      BLOB,

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::bell::Bell;
 use crate::config::HubConfig;
 use crate::directory;
-use crate::error::{HubError, is_damage};
+use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
@@ -231,7 +231,7 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
             }
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
-                if is_damage(&error) {
+                if is_suspicious(&error) {
                     recover::suspect(&setup.folder);
                 }
                 directory = CachedDirectory::default();

@@ -10,6 +10,7 @@ use switchboard_core::Door;
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
 
+use crate::commands::inbox::count;
 use crate::config;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -139,7 +140,8 @@ async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure
     let mut checks = Vec::new();
     let health = workspace.hub().health().await?;
     if health.complaints.is_empty() {
-        checks.push(Check::new("database", Status::Ok, format!("sound, {} messages", health.messages)));
+        let messages = usize::try_from(health.messages).unwrap_or(usize::MAX);
+        checks.push(Check::new("database", Status::Ok, format!("sound, {}", count(messages, "message"))));
     }
     for complaint in &health.complaints {
         checks.push(Check::new("database", Status::Fail, complaint.clone()));
@@ -275,7 +277,7 @@ async fn repository(folder: &Path) -> Option<Check> {
     let committed: Vec<&str> = listed.lines().filter(meant).collect();
     let first = committed.first()?;
     Some(
-        Check::new("repository", Status::Warn, format!("{} files of .switchboard/ are in git, for example {first}", committed.len()))
+        Check::new("repository", Status::Warn, format!("git has {} of .switchboard/, for example {first}", count(committed.len(), "file")))
             .hint("`git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here"),
     )
 }

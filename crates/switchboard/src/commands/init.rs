@@ -44,7 +44,9 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
         Created::Created => printer.line(format_args!("Made {}.", tree.root().path().display())),
         Created::AlreadyThere => printer.line(format_args!("{} is complete.", tree.root().path().display())),
     }
+    // A name may hold spaces, and what is printed here is meant to be typed.
     let first = names.first().map_or("codex", String::as_str);
+    let first = if first.contains(' ') { format!("\"{first}\"") } else { first.to_owned() };
     printer.line("Next:");
     if names.is_empty() {
         printer.line(format_args!("  {:<38} make an agent known", "switchboard agents register codex"));

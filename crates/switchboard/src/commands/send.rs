@@ -8,7 +8,9 @@ use clap::Args;
 use door_workspace::{Letter, Workspace};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
-use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Receipt, nearest};
+use switchboard_core::{
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, nearest,
+};
 use switchboard_hub::Stored;
 
 use crate::context::{Context, Open};
@@ -200,8 +202,14 @@ async fn print_receipt(
 
 /// What the sender must know when the message is accepted but has not arrived.
 fn undelivered(receipt: &Receipt) -> Option<Failure> {
-    let stuck = receipt.deliveries.iter().find(|d| matches!(d.state, DeliveryState::Failed { .. }))?;
-    let reason = stuck.note.as_deref().unwrap_or("no reason given");
+    let late = |d: &&Delivery| match d.state {
+        DeliveryState::Failed { .. } => true,
+        // Ours to deliver, and we waited for it: something is wrong with the disk.
+        DeliveryState::Queued | DeliveryState::InFlight => d.route.door() == Door::Workspace,
+        _ => false,
+    };
+    let stuck = receipt.deliveries.iter().find(late)?;
+    let reason = stuck.note.as_deref().unwrap_or("its mailbox did not answer in time");
     let message = format!("accepted, but not delivered to {} yet: {reason}", stuck.agent);
     Some(
         Failure::temporary("not_delivered", message)

@@ -1,0 +1,85 @@
+//! Baseline: the bare group commit. One SQLite table, one writer thread, nothing else.
+//!
+//! The settings, the queue and the size of a batch are those of the hub, so that what differs is what
+//! the hub does beyond keeping bytes.
+
+use std::path::Path;
+use std::thread;
+
+use anyhow::anyhow;
+use rusqlite::{Connection, TransactionBehavior, params};
+use std::sync::{Arc, Mutex, PoisonError};
+use switchboard_core::{IdClock, MessageId};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::load::{Load, Round, Template, new_id};
+
+/// As in the hub: a sender beyond that waits for a place.
+const QUEUE: usize = 1024;
+
+/// As in the hub.
+const BATCH: usize = 256;
+
+/// A message to keep, and whom to tell.
+struct Insert {
+    id: MessageId,
+    bytes: Vec<u8>,
+    reply: oneshot::Sender<()>,
+}
+
+/// One round in an empty folder.
+pub(crate) async fn round(folder: &Path, load: Load) -> anyhow::Result<Round> {
+    let connection = open(&folder.join("baseline.db"))?;
+    let (queue, jobs) = mpsc::channel(QUEUE);
+    let writer =
+        thread::Builder::new().name("baseline-sqlite".into()).spawn(move || run(connection, jobs))?;
+    let (template, ids) = (Template::new(), Arc::new(Mutex::new(IdClock::default())));
+    let send = move |_| {
+        let id = new_id(&mut ids.lock().unwrap_or_else(PoisonError::into_inner));
+        let (bytes, queue) = (template.with(id), queue.clone());
+        async move {
+            let (reply, answer) = oneshot::channel();
+            queue.send(Insert { id, bytes, reply }).await.map_err(|_| anyhow!("the writer has ended"))?;
+            Ok(answer.await?)
+        }
+    };
+    let round = load.drive(send).await?;
+    writer.join().map_err(|_| anyhow!("the writer panicked"))??;
+    Ok(round)
+}
+
+fn open(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.execute_batch(
+        "CREATE TABLE messages (seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, body BLOB NOT NULL)",
+    )?;
+    Ok(connection)
+}
+
+/// Ends when the last sender is gone.
+fn run(mut connection: Connection, mut jobs: mpsc::Receiver<Insert>) -> rusqlite::Result<()> {
+    while let Some(first) = jobs.blocking_recv() {
+        let mut batch = vec![first];
+        while batch.len() < BATCH
+            && let Ok(next) = jobs.try_recv()
+        {
+            batch.push(next);
+        }
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for job in &batch {
+            transaction
+                .prepare_cached("INSERT INTO messages (id, body) VALUES (?1, ?2)")?
+                .execute(params![job.id.as_bytes(), job.bytes])?;
+        }
+        transaction.commit()?;
+        for job in batch {
+            // A sender that has gone needs no answer.
+            let _ = job.reply.send(());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `bench cli`: whole processes, from their start to their end, beside `/bin/true`.
+//!
+//! All are started the same way and take turns. The mailboxes are warm: they were read before, so that
+//! the time is that of looking again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::figure::{Figure, Target};
+use crate::load::READER;
+use crate::ours::fill;
+use crate::place::Place;
+use crate::program::{bring_up_to_date, shipped, whole};
+use crate::progress::say;
+use crate::stats::{median, millis};
+
+const BENCH: &str = "cli";
+const TRUE: &str = "/bin/true";
+
+/// How many messages wait in the small mailbox and in the large one.
+const FEW: usize = 10;
+const MANY: usize = 10_000;
+
+/// Turns before it counts.
+const WARM_UP: usize = 5;
+
+/// A command that takes its turn.
+struct Job {
+    program: PathBuf,
+    args: Vec<&'static str>,
+    folder: PathBuf,
+    /// Whether somebody changes the mailbox folder just before.
+    disturbed: bool,
+    times: Vec<Duration>,
+}
+
+impl Job {
+    fn new(program: &Path, args: &[&'static str], folder: &Path) -> Self {
+        let (program, folder) = (program.to_owned(), folder.to_owned());
+        Self { program, args: args.to_vec(), folder, disturbed: false, times: Vec::new() }
+    }
+
+    /// The same after somebody has changed the mailbox folder, as each delivery does: what the last look
+    /// has seen no longer counts.
+    fn disturbed(program: &Path, args: &[&'static str], folder: &Path) -> Self {
+        Self { disturbed: true, ..Self::new(program, args, folder) }
+    }
+
+    async fn turn(&mut self) -> anyhow::Result<()> {
+        if self.disturbed {
+            let mailbox = self.folder.join(".switchboard/inbox").join(READER);
+            drop(tempfile::NamedTempFile::new_in(mailbox)?);
+        }
+        self.times.push(whole(&self.program, &self.args, &self.folder).await?);
+        Ok(())
+    }
+
+    fn p50(&self) -> f64 {
+        median(&millis(&self.times))
+    }
+}
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let turns = if quick { 40 } else { 300 };
+    bring_up_to_date().await?;
+    let program = shipped()?;
+    let (few, many) = (place.fresh()?, place.fresh()?);
+    fill(&few, FEW).await?;
+    fill(&many, MANY).await?;
+    say!("{FEW} and {MANY} messages wait");
+    Place::settle();
+    let inbox = ["--from", READER, "inbox"];
+    let mut jobs = [
+        Job::new(Path::new(TRUE), &[], &few),
+        Job::new(&program, &["--help"], &few),
+        Job::new(&program, &inbox, &few),
+        Job::new(&program, &inbox, &many),
+        Job::disturbed(&program, &inbox, &few),
+        Job::disturbed(&program, &inbox, &many),
+    ];
+    for turn in 0..WARM_UP + turns {
+        for job in &mut jobs {
+            if turn == WARM_UP {
+                job.times.clear();
+            }
+            job.turn().await?;
+        }
+        if turn % 50 == 0 {
+            say!("turn {turn} of {}", WARM_UP + turns);
+        }
+    }
+    let [nothing, help, few, many, few_changed, many_changed] = jobs.map(|job| job.p50());
+    let figure = |metric: String, value| Figure::new(BENCH, metric, value, "ms", turns);
+    figure("help_p50".into(), help).beside(TRUE, nothing).print()?;
+    figure(format!("inbox_{FEW}_p50"), few).beside(TRUE, nothing).print()?;
+    figure(format!("inbox_{MANY}_p50"), many)
+        .beside("inbox_10_p50", few)
+        .print_against(Target::AtMost(3.0))?;
+    figure(format!("inbox_{FEW}_after_change_p50"), few_changed).beside(TRUE, nothing).print()?;
+    figure(format!("inbox_{MANY}_after_change_p50"), many_changed)
+        .beside("inbox_10_after_change_p50", few_changed)
+        .print()
+}

@@ -1,0 +1,90 @@
+//! One measured number and its line of JSON.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::progress::say;
+
+/// One measured number, beside what it is compared with.
+#[derive(Debug, Serialize)]
+pub(crate) struct Figure {
+    bench: &'static str,
+    metric: String,
+    value: f64,
+    unit: &'static str,
+    baseline: Option<&'static str>,
+    baseline_value: Option<f64>,
+    /// `value / baseline_value`.
+    ratio: Option<f64>,
+    /// How many single measurements `value` is made of.
+    n: usize,
+}
+
+/// What a figure's ratio should be. Told on stderr; nothing fails on it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Figure {
+    pub(crate) fn new(
+        bench: &'static str,
+        metric: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        n: usize,
+    ) -> Self {
+        let metric = metric.into();
+        Self { bench, metric, value, unit, baseline: None, baseline_value: None, ratio: None, n }
+    }
+
+    /// The same figure beside a baseline.
+    pub(crate) fn beside(mut self, baseline: &'static str, value: f64) -> Self {
+        self.baseline = Some(baseline);
+        self.baseline_value = Some(value);
+        self.ratio = (value > 0.0).then(|| self.value / value);
+        self
+    }
+
+    /// Prints the line.
+    pub(crate) fn print(mut self) -> anyhow::Result<()> {
+        self.value = rounded(self.value);
+        self.baseline_value = self.baseline_value.map(rounded);
+        self.ratio = self.ratio.map(rounded);
+        writeln!(std::io::stdout(), "{}", serde_json::to_string(&self)?)?;
+        Ok(())
+    }
+
+    /// Prints the line, and on stderr whether the ratio is what it should be.
+    pub(crate) fn print_against(self, target: Target) -> anyhow::Result<()> {
+        let ratio = self.ratio.unwrap_or_default();
+        let (met, sign, bound) = match target {
+            Target::AtLeast(bound) => (ratio >= bound, '≥', bound),
+            Target::AtMost(bound) => (ratio <= bound, '≤', bound),
+        };
+        let verdict = if met { "met" } else { "MISSED" };
+        let baseline = self.baseline.unwrap_or_default();
+        say!("target {verdict}: {} is {ratio:.2} × {baseline}, should be {sign} {bound}", self.metric);
+        self.print()
+    }
+}
+
+/// Four significant digits: more would claim more than a run can tell.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_one_flat_object() {
+        let figure = Figure::new("mailbox", "accepted_1", 1234.56, "1/s", 7).beside("sqlite", 2000.0);
+        let expected = r#"{"bench":"mailbox","metric":"accepted_1","value":1234.56,"unit":"1/s","baseline":"sqlite","baseline_value":2000.0,"ratio":0.61728,"n":7}"#;
+        assert_eq!(serde_json::to_string(&figure).unwrap(), expected);
+        assert_eq!(rounded(1234.56).to_bits(), 1235.0_f64.to_bits());
+    }
+}

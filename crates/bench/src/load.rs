@@ -1,0 +1,155 @@
+//! Senders that wait for their own answer, over a window of time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use door_workspace::wire::MessageFile;
+use door_workspace::{to_native, wire};
+use serde_json::Map;
+use switchboard_core::{IdClock, MessageId};
+use switchboard_hub::clock::Clock;
+use tokio::task::JoinSet;
+
+/// How long the body of each message is.
+const BODY: usize = 1024;
+
+/// Who writes and reads.
+pub(crate) const READER: &str = "reader";
+
+/// How many senders there are, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) senders: usize,
+    /// Before the window: files reach their size, statements are prepared.
+    pub(crate) warm_up: Duration,
+    pub(crate) length: Duration,
+}
+
+/// The window in which answers count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    start: Instant,
+    end: Instant,
+}
+
+/// What one round came to.
+#[derive(Debug, Default)]
+pub(crate) struct Round {
+    /// How long each send waited for its answer, for the answers within the window.
+    pub(crate) latencies: Vec<Duration>,
+    /// The window's length.
+    pub(crate) length: Duration,
+    /// All sends, also those before and after the window.
+    pub(crate) all: usize,
+}
+
+impl Load {
+    pub(crate) fn window(&self) -> Window {
+        let start = Instant::now() + self.warm_up;
+        Window { start, end: start + self.length }
+    }
+
+    /// Runs the senders on this runtime; `send` gets the sender's number.
+    pub(crate) async fn drive<F, S>(&self, send: F) -> anyhow::Result<Round>
+    where
+        F: Fn(usize) -> S + Send + Sync + 'static,
+        S: Future<Output = anyhow::Result<()>> + Send,
+    {
+        let (send, window) = (Arc::new(send), self.window());
+        let mut senders = JoinSet::new();
+        for number in 0..self.senders {
+            let send = send.clone();
+            senders.spawn(async move {
+                let mut round = Round::default();
+                while let Some(began) = window.is_open() {
+                    send(number).await?;
+                    round.note(window, began);
+                }
+                anyhow::Ok(round)
+            });
+        }
+        let mut total = Round { length: self.length, ..Round::default() };
+        while let Some(round) = senders.join_next().await {
+            total.add(round??);
+        }
+        Ok(total)
+    }
+}
+
+impl Window {
+    /// The time now, unless the window is over.
+    pub(crate) fn is_open(self) -> Option<Instant> {
+        let now = Instant::now();
+        (now < self.end).then_some(now)
+    }
+}
+
+impl Round {
+    /// Notes an answer that came just now.
+    pub(crate) fn note(&mut self, window: Window, began: Instant) {
+        let now = Instant::now();
+        self.all += 1;
+        if (window.start..window.end).contains(&now) {
+            self.latencies.push(now - began);
+        }
+    }
+
+    /// Adds what another sender did in the same window.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.latencies.extend(other.latencies);
+        self.all += other.all;
+    }
+}
+
+/// The text of every message.
+pub(crate) fn body() -> String {
+    "The quick brown fox jumps over the lazy dog. ".chars().cycle().take(BODY).collect()
+}
+
+/// A message file as it lies in a mailbox, with room for another id: the bytes that the baselines keep.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    bytes: Vec<u8>,
+    id_at: usize,
+}
+
+impl Template {
+    pub(crate) fn new() -> Self {
+        let id = to_native(new_id(&mut IdClock::default()));
+        let file = MessageFile {
+            id: id.clone(),
+            action: "status-update".into(),
+            sender: sender(0),
+            recipient: READER.into(),
+            payload: body(),
+            reply_to: None,
+            metadata: None,
+            team: None,
+            persona: None,
+            created_at: Some("2025-01-01T00:00:00.000Z".into()),
+            extra: Map::new(),
+        };
+        let bytes = wire::pretty(&file);
+        let id_at = bytes.windows(id.len()).position(|part| part == id.as_bytes()).unwrap_or_default();
+        Self { bytes, id_at }
+    }
+
+    /// The bytes of a message with this id.
+    pub(crate) fn with(&self, id: MessageId) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (place, byte) in bytes.iter_mut().skip(self.id_at).zip(to_native(id).bytes()) {
+            *place = byte;
+        }
+        bytes
+    }
+}
+
+/// The name of a sender.
+pub(crate) fn sender(number: usize) -> String {
+    format!("sender-{number}")
+}
+
+/// An id made as the hub makes its own.
+pub(crate) fn new_id(ids: &mut IdClock) -> MessageId {
+    ids.next(Clock::system().now(), fastrand::u128(..))
+}

@@ -1,0 +1,134 @@
+//! `bench mailbox`: durable sends for 1, 8 and 64 senders, and how soon a waiting reader wakes.
+//!
+//! A send counts when its sender was told that it is accepted. Delivery goes on meanwhile, as in
+//! `switchboard serve`, and is counted apart.
+
+use std::time::Duration;
+
+use crate::figure::{Figure, Target};
+use crate::load::{Load, Round};
+use crate::place::Place;
+use crate::program::bring_up_to_date;
+use crate::progress::say;
+use crate::stats::{median, millis, percentile, rate};
+use crate::{baseline_files, baseline_fsync, baseline_sqlite, ours, wake};
+
+const BENCH: &str = "mailbox";
+const SQLITE: &str = "sqlite_full_group_commit";
+const FILES: &str = "write_fsync_rename_fsync_dir";
+const FSYNC: &str = "fdatasync_4k";
+
+/// How many senders there are at once.
+const SENDERS: [usize; 3] = [1, 8, 64];
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    rounds: usize,
+    warm_up: Duration,
+    length: Duration,
+    /// Waits for the disk per round.
+    fsyncs: usize,
+    /// How often a reader is woken: one that stays, and one that is started anew each time.
+    wakes: (usize, usize),
+}
+
+const FULL: Extent = Extent {
+    rounds: 9,
+    warm_up: Duration::from_millis(200),
+    length: Duration::from_secs(1),
+    fsyncs: 100,
+    wakes: (200, 40),
+};
+
+const QUICK: Extent = Extent {
+    rounds: 3,
+    warm_up: Duration::from_millis(100),
+    length: Duration::from_millis(400),
+    fsyncs: 50,
+    wakes: (40, 8),
+};
+
+/// One number per round, and how many measurements they stand for.
+#[derive(Debug, Default)]
+struct Series {
+    rates: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    n: usize,
+}
+
+impl Series {
+    fn push(&mut self, round: &Round) {
+        let times = millis(&round.latencies);
+        self.rates.push(rate(times.len(), round.length));
+        self.p50.push(percentile(&times, 0.5));
+        self.p99.push(percentile(&times, 0.99));
+        self.n += times.len();
+    }
+}
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let extent = if quick { QUICK } else { FULL };
+    bring_up_to_date().await?;
+    for senders in SENDERS {
+        sends(place, extent, senders).await?;
+    }
+    wake::run(place, BENCH, extent.wakes).await
+}
+
+async fn sends(place: &Place, extent: Extent, senders: usize) -> anyhow::Result<()> {
+    let load = Load { senders, warm_up: extent.warm_up, length: extent.length };
+    let (mut mine, mut sqlite, mut files) = (Series::default(), Series::default(), Series::default());
+    let (mut delivered, mut delivered_count) = (Vec::new(), 0);
+    let (mut fsync, mut fsync_count) = (Vec::new(), 0);
+    for number in 1..=extent.rounds {
+        Place::settle();
+        let sent = ours::round(&place.fresh()?, load).await?;
+        mine.push(&sent.round);
+        delivered.push(rate(sent.round.all, sent.until_delivered));
+        delivered_count += sent.round.all;
+        Place::settle();
+        sqlite.push(&baseline_sqlite::round(&place.fresh()?, load).await?);
+        Place::settle();
+        files.push(&baseline_files::round(&place.fresh()?, load)?);
+        if senders == 1 {
+            Place::settle();
+            let samples = baseline_fsync::samples(&place.fresh()?, extent.fsyncs)?;
+            fsync_count += samples.len();
+            fsync.push(median(&millis(&samples)));
+        }
+        let latest = |series: &Series| series.rates.last().copied().unwrap_or_default();
+        say!(
+            "{senders} senders, round {number} of {}: {:.0} accepted/s, {:.0} delivered/s; sqlite {:.0}/s, files {:.0}/s",
+            extent.rounds,
+            latest(&mine),
+            delivered.last().copied().unwrap_or_default(),
+            latest(&sqlite),
+            latest(&files),
+        );
+    }
+    let figure = |metric: &str, values: &[f64], unit, n| {
+        Figure::new(BENCH, format!("{metric}_{senders}"), median(values), unit, n)
+    };
+    let accepted = || figure("accepted", &mine.rates, "1/s", mine.n);
+    let (by_sqlite, by_files) =
+        (accepted().beside(SQLITE, median(&sqlite.rates)), accepted().beside(FILES, median(&files.rates)));
+    if senders == 64 {
+        by_sqlite.print_against(Target::AtLeast(0.6))?;
+        by_files.print_against(Target::AtLeast(3.0))?;
+    } else {
+        by_sqlite.print()?;
+        by_files.print()?;
+    }
+    figure("acceptance_p50", &mine.p50, "ms", mine.n).beside(SQLITE, median(&sqlite.p50)).print()?;
+    figure("acceptance_p99", &mine.p99, "ms", mine.n).beside(SQLITE, median(&sqlite.p99)).print()?;
+    figure("delivered", &delivered, "1/s", delivered_count).beside(FILES, median(&files.rates)).print()?;
+    if senders == 1 {
+        Figure::new(BENCH, "fsync_p50", median(&fsync), "ms", fsync_count).print()?;
+        figure("acceptance_p50", &mine.p50, "ms", mine.n)
+            .beside(FSYNC, median(&fsync))
+            .print_against(Target::AtMost(2.5))?;
+    }
+    Ok(())
+}

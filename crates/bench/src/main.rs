@@ -1,0 +1,80 @@
+//! Benchmarks: each job beside its baseline, interleaved in one run, on the same disk.
+//!
+//! `cargo run --release -p bench -- NAME [--quick]` prints one JSON line per figure on stdout (see
+//! [`figure`]) and its progress on stderr. What is measured is the shipped crate or the shipped
+//! binary. Short rounds of ours and of each baseline alternate, and a figure is the median over the
+//! rounds, so that a busy machine disturbs all of them alike.
+
+mod baseline_files;
+mod baseline_fsync;
+mod baseline_sqlite;
+mod cli;
+mod figure;
+mod load;
+mod mailbox;
+mod ours;
+mod place;
+mod program;
+mod progress;
+mod stats;
+mod waiter;
+mod wake;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+
+use crate::place::Place;
+use crate::progress::say;
+
+/// Measure Switchboard beside a baseline; one JSON line per figure.
+#[derive(Debug, Parser)]
+#[command(name = "bench", max_term_width = 100)]
+struct Args {
+    /// What to measure
+    name: Name,
+
+    /// Fewer and shorter rounds: done within 30 seconds
+    #[arg(long)]
+    quick: bool,
+
+    /// Where to write; the figures hold for the disk that this is on [default: the build folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// The benchmarks.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Name {
+    /// Durable sends, deliveries, and how soon a waiting reader wakes
+    Mailbox,
+    /// Whole processes: `--help` and `inbox`
+    Cli,
+    /// The waiting reader of `mailbox`, which starts it as a process of its own
+    #[value(hide = true)]
+    Waiter,
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    // The runtime of the shipped binary.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run(args))
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    if let Name::Waiter = args.name {
+        return waiter::run(&args.dir.context("the waiter needs --dir")?).await;
+    }
+    if cfg!(debug_assertions) {
+        say!("not a release build: these figures say nothing about the shipped program");
+    }
+    let place = Place::find(args.dir.as_deref())?;
+    say!("writing to {}", place.path().display());
+    match args.name {
+        Name::Mailbox => mailbox::run(&place, args.quick).await,
+        Name::Cli => cli::run(&place, args.quick).await,
+        Name::Waiter => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! Ours: a workspace with its door at work, as `switchboard serve` keeps it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use door_workspace::{Config, Letter, Section, Tree, Workspace};
+use switchboard_core::{AgentId, Door, Kind, Name};
+use switchboard_hub::Registration;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::load::{Load, READER, Round, body, sender};
+
+/// A workspace with its door at work.
+pub(crate) struct Serving {
+    pub(crate) workspace: Workspace,
+    door: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+/// Which part of the door is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum At {
+    /// All of it: what others drop into mailboxes is looked for as well.
+    Everything,
+    /// Delivery alone, as in `switchboard send`.
+    Deliveries,
+}
+
+/// What a round came to.
+pub(crate) struct Sent {
+    pub(crate) round: Round,
+    /// From the first send until the last message was in the mailbox and noted as delivered.
+    pub(crate) until_delivered: Duration,
+}
+
+impl Serving {
+    /// Makes a workspace in this folder, with one registered reader.
+    pub(crate) async fn make(folder: &Path, at: At) -> anyhow::Result<Self> {
+        Tree::make(folder)?;
+        let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
+        workspace.register(Registration::mailbox(Name::parse(READER)?)).await?;
+        let outbound = workspace.hub().open_door(Door::Workspace).await?;
+        let (stop, working) = (CancellationToken::new(), workspace.clone());
+        let stopped = stop.clone();
+        let door = tokio::spawn(async move {
+            match at {
+                // An error ends the door; the count of delivered messages will show it.
+                At::Everything => drop(door_workspace::run(working, outbound, stopped).await),
+                At::Deliveries => door_workspace::run_deliveries(&working, outbound).await,
+            }
+        });
+        Ok(Self { workspace, door, stop })
+    }
+
+    /// Returns once the mailbox holds this many messages, each noted as delivered and there as a file.
+    pub(crate) async fn delivered(&self, count: usize) -> anyhow::Result<()> {
+        let (hub, reader) = (self.workspace.hub(), READER.parse::<AgentId>()?);
+        let mut last = (0, Instant::now());
+        loop {
+            let delivered = hub.unread(reader.clone(), count + 1).await?;
+            if delivered >= count {
+                return Ok(());
+            }
+            if delivered > last.0 {
+                last = (delivered, Instant::now());
+            }
+            let stuck = last.1.elapsed() > Duration::from_secs(20);
+            ensure!(!stuck, "only {delivered} of {count} messages were delivered");
+            // Asking at every change would take part of what is measured.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// How many files the mailbox has.
+    pub(crate) fn files(&self) -> anyhow::Result<usize> {
+        let mailbox = self.workspace.tree().folder(Section::Inbox, READER)?;
+        let names = mailbox.context("the mailbox is missing")?.names()?;
+        Ok(names.iter().filter(|name| name.starts_with("msg_")).count())
+    }
+
+    /// Ends the door and lets go of the workspace.
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
+        self.workspace.hub().close_doors();
+        self.stop.cancel();
+        self.door.await?;
+        self.workspace.close().await;
+        Ok(())
+    }
+}
+
+/// One round in an empty folder.
+pub(crate) async fn round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
+    let serving = Serving::make(folder, At::Everything).await?;
+    let (workspace, body) = (serving.workspace.clone(), body());
+    let began = Instant::now();
+    let send = move |number| {
+        let (workspace, body) = (workspace.clone(), body.clone());
+        async move { send(&workspace, number, body).await }
+    };
+    let round = load.drive(send).await?;
+    serving.delivered(round.all).await?;
+    let until_delivered = began.elapsed();
+    let files = serving.files()?;
+    ensure!(files == round.all, "{files} files for {} messages", round.all);
+    serving.close().await?;
+    Ok(Sent { round, until_delivered })
+}
+
+/// Sends one message and waits until it is accepted.
+pub(crate) async fn send(workspace: &Workspace, number: usize, body: String) -> anyhow::Result<()> {
+    let (from, to) = (sender(number).parse::<AgentId>()?, READER.parse::<AgentId>()?);
+    workspace.send(Letter::new(from, to.into(), Kind::status_update(), body)).await?;
+    Ok(())
+}
+
+/// Makes a workspace in which `count` messages wait, and leaves it closed.
+pub(crate) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
+    /// Enough to share each wait for the disk.
+    const SENDERS: usize = 64;
+    let serving = Serving::make(folder, At::Deliveries).await?;
+    let mut senders = tokio::task::JoinSet::new();
+    for number in 0..SENDERS {
+        let (workspace, body) = (serving.workspace.clone(), body());
+        let share = count / SENDERS + usize::from(number < count % SENDERS);
+        senders.spawn(async move {
+            for _ in 0..share {
+                send(&workspace, number, body.clone()).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(sent) = senders.join_next().await {
+        sent??;
+    }
+    serving.delivered(count).await?;
+    serving.close().await
+}

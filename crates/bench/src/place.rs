@@ -1,0 +1,85 @@
+//! Where the benchmarks write: one folder on a real disk, for ours and for the baselines.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+use crate::progress::say;
+
+/// A folder for one run, removed at its end.
+#[derive(Debug)]
+pub(crate) struct Place {
+    root: TempDir,
+}
+
+impl Place {
+    /// A new folder in `asked`, or in the build folder that this program lies in.
+    pub(crate) fn find(asked: Option<&Path>) -> anyhow::Result<Self> {
+        let parent = match asked {
+            Some(dir) => dir.to_owned(),
+            None => build_folder()?,
+        };
+        if is_memory(&parent)? {
+            if asked.is_none() {
+                bail!("{} is kept in memory; name a folder on a disk with --dir", parent.display());
+            }
+            say!("{} is kept in memory: these figures say nothing about a disk", parent.display());
+        }
+        let root = tempfile::Builder::new().prefix("bench-").tempdir_in(&parent);
+        let root = root.with_context(|| format!("cannot write to {}", parent.display()))?;
+        spread(root.path());
+        Ok(Self { root })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// A new folder for one round.
+    ///
+    /// It stays until the run ends: removing thousands of files would burden the round that follows.
+    pub(crate) fn fresh(&self) -> anyhow::Result<PathBuf> {
+        Ok(tempfile::tempdir_in(self.path())?.keep())
+    }
+
+    /// Waits until everything written so far is on disk, so that no round pays for the one before.
+    pub(crate) fn settle() {
+        rustix::fs::sync();
+    }
+}
+
+/// `target/`, two levels above this program.
+fn build_folder() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let folder = program.ancestors().nth(2).context("this program is not in a build folder; use --dir")?;
+    Ok(folder.to_owned())
+}
+
+/// Has ext4 put each folder in here somewhere else on the disk.
+///
+/// It takes no inode again for minutes after its file was removed, and searches past all of them. Without
+/// this a run would pay for the files that the run before has left and removed.
+#[cfg(target_os = "linux")]
+fn spread(dir: &Path) {
+    use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
+    let Ok(dir) = std::fs::File::open(dir) else { return };
+    // A file system that knows no such flag has no such trouble.
+    let _ = ioctl_getflags(&dir).and_then(|flags| ioctl_setflags(&dir, flags | IFlags::TOPDIR));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn spread(_: &Path) {}
+
+#[cfg(target_os = "linux")]
+fn is_memory(dir: &Path) -> anyhow::Result<bool> {
+    /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of statfs(2).
+    const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+    let found = rustix::fs::statfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+    Ok(IN_MEMORY.contains(&found.f_type))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_memory(_: &Path) -> anyhow::Result<bool> {
+    Ok(false)
+}

@@ -1,0 +1,57 @@
+//! The shipped binary: brought up to date, found, and run as a whole process.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use switchboard_hub::process::Spawn;
+
+use crate::progress::say;
+
+/// `switchboard` beside this program.
+pub(crate) fn shipped() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe()?.with_file_name("switchboard");
+    let found = program.is_file();
+    ensure!(found, "{} is missing: cargo build --release -p switchboard", program.display());
+    Ok(program)
+}
+
+/// Has cargo bring the binary up to date, where this program was started by cargo. It is a matter of
+/// milliseconds where nothing has changed. Otherwise what lies beside this program is measured.
+pub(crate) async fn bring_up_to_date() -> anyhow::Result<()> {
+    let (Some(cargo), Some(manifest)) = (std::env::var_os("CARGO"), std::env::var_os("CARGO_MANIFEST_DIR"))
+    else {
+        say!("not started by cargo: measuring the switchboard that lies beside this program");
+        return Ok(());
+    };
+    let program = std::env::current_exe()?;
+    let profile = program.parent().context("this program lies nowhere")?;
+    let target = profile.parent().context("this program is not in a build folder")?;
+    let profile = match profile.file_name().and_then(OsStr::to_str) {
+        Some("debug") | None => "dev",
+        Some(name) => name,
+    };
+    let status = Spawn::new(cargo)
+        .args(["build", "--quiet", "--package", "switchboard", "--profile", profile, "--target-dir"])
+        .args([target])
+        .cwd(manifest)
+        .env_allow(&["CARGO_*", "RUST*"])
+        .stderr(Stdio::inherit())
+        .spawn()?
+        .wait()
+        .await?;
+    ensure!(status.success(), "cargo could not build switchboard");
+    Ok(())
+}
+
+/// Runs a program to its end, and says how long that took.
+pub(crate) async fn whole(program: &Path, args: &[&str], cwd: &Path) -> anyhow::Result<Duration> {
+    let spawn = Spawn::new(program).args(args.iter().copied()).cwd(cwd).stderr(Stdio::null());
+    let began = Instant::now();
+    let status = spawn.spawn()?.wait().await?;
+    let time = began.elapsed();
+    ensure!(status.success(), "{} {} ended with {status}", program.display(), args.join(" "));
+    Ok(time)
+}

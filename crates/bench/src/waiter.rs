@@ -1,0 +1,61 @@
+//! The waiting reader: a process of its own that answers with a byte for each message that arrives.
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::thread;
+
+use door_workspace::{Config, Workspace};
+use switchboard_core::AgentId;
+use switchboard_hub::{MailboxQuery, Part};
+use tokio_util::sync::CancellationToken;
+
+use crate::load::READER;
+
+/// Said once, when everything after it will be noticed.
+pub(crate) const READY: u8 = b'r';
+
+/// Asked for, and answered with itself.
+pub(crate) const ECHO: u8 = b'e';
+
+/// Said for each message.
+pub(crate) const MAIL: u8 = b'm';
+
+/// Waits for mail in this workspace until stdin is closed.
+pub(crate) async fn run(folder: &Path) -> anyhow::Result<()> {
+    let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
+    let (hub, agent) = (workspace.hub(), READER.parse::<AgentId>()?);
+    let mut changes = hub.changes();
+    let (mut after, mut is_ready) = (0, false);
+    let closed = CancellationToken::new();
+    let over = closed.clone();
+    thread::spawn(move || echo(&over));
+    loop {
+        let query = MailboxQuery { agent: agent.clone(), after, limit: 20, part: Part::Unseen };
+        for mail in hub.mailbox(query).await?.items {
+            after = mail.stored.seq;
+            say(MAIL)?;
+        }
+        if !is_ready {
+            say(READY)?;
+            is_ready = true;
+        }
+        if closed.run_until_cancelled(changes.next()).await.is_none() {
+            break;
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+/// Answers what comes in with itself; at the end of it, the program is over.
+fn echo(over: &CancellationToken) {
+    let (mut stdin, mut byte) = (std::io::stdin(), [0]);
+    while stdin.read_exact(&mut byte).and_then(|()| say(byte[0])).is_ok() {}
+    over.cancel();
+}
+
+fn say(byte: u8) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&[byte])?;
+    stdout.flush()
+}

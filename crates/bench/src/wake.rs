@@ -1,0 +1,142 @@
+//! How soon a waiting reader in another process wakes, from the call of `send` on.
+//!
+//! Two readers: a process of this program that does what any waiting program does ([`crate::waiter`]),
+//! beside a byte echoed over the same pipes; and the shipped `switchboard wait`, whose time until its
+//! line is there includes the printing.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+use crate::figure::{Figure, Target};
+use crate::load::{READER, body};
+use crate::ours::{At, Serving, send};
+use crate::place::Place;
+use crate::program::shipped;
+use crate::progress::say;
+use crate::stats::{median, millis, percentile};
+use crate::waiter::{ECHO, MAIL, READY};
+
+const PIPE: &str = "pipe_echo";
+
+/// Not measured: what a reader may take to wake.
+const BOUND: &str = "bound_10_ms";
+
+/// Longer than any wake that is not a fault.
+const TOO_LONG: Duration = Duration::from_secs(20);
+
+/// How long a started `switchboard wait` gets until it waits: it does not say when it does.
+const STARTING: Duration = Duration::from_millis(300);
+
+pub(crate) async fn run(place: &Place, bench: &'static str, wakes: (usize, usize)) -> anyhow::Result<()> {
+    let (wakes, starts) = wakes;
+    Place::settle();
+    let folder = place.fresh()?;
+    let serving = Serving::make(&folder, At::Everything).await?;
+    let (echoes, woken) = staying_reader(&serving, &folder, wakes).await?;
+    serving.close().await?;
+    say!("woke a waiting reader {wakes} times");
+    Place::settle();
+    // A mailbox of its own: `switchboard wait` returns at once where something unseen waits.
+    let folder = place.fresh()?;
+    let serving = Serving::make(&folder, At::Everything).await?;
+    let mut waited = Vec::with_capacity(starts);
+    for _ in 0..starts {
+        waited.push(shipped_reader(&serving, &folder).await?);
+    }
+    serving.close().await?;
+    say!("woke `switchboard wait` {starts} times");
+    let (echo, woken, waited) = (median(&millis(&echoes)), millis(&woken), millis(&waited));
+    let wake = || Figure::new(bench, "wake_p50", median(&woken), "ms", wakes);
+    wake().beside(PIPE, echo).print()?;
+    wake().beside(BOUND, 10.0).print_against(Target::AtMost(1.0))?;
+    Figure::new(bench, "wake_p99", percentile(&woken, 0.99), "ms", wakes).beside(PIPE, echo).print()?;
+    Figure::new(bench, "wait_command_p50", median(&waited), "ms", starts).beside(PIPE, echo).print()
+}
+
+/// The reader's process and the two pipes to it.
+struct Reader {
+    child: Child,
+    ask: ChildStdin,
+    answers: ChildStdout,
+}
+
+impl Reader {
+    fn start(folder: &Path) -> anyhow::Result<Self> {
+        let mut child = Spawn::new(std::env::current_exe()?)
+            .args(["waiter".as_ref(), "--dir".as_ref(), folder.as_os_str()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let ask = child.take_stdin().context("no stdin")?;
+        let answers = child.take_stdout().context("no stdout")?;
+        Ok(Self { child, ask, answers })
+    }
+
+    async fn expect(&mut self, expected: u8) -> anyhow::Result<()> {
+        let answer = timeout(TOO_LONG, self.answers.read_u8()).await.context("the reader sleeps on")??;
+        ensure!(answer == expected, "the reader said {answer} instead of {expected}");
+        Ok(())
+    }
+}
+
+/// Echoes and wakes in turn, in that order.
+async fn staying_reader(
+    serving: &Serving,
+    folder: &Path,
+    count: usize,
+) -> anyhow::Result<(Vec<Duration>, Vec<Duration>)> {
+    let mut reader = Reader::start(folder)?;
+    reader.expect(READY).await?;
+    let (mut echoes, mut woken) = (Vec::with_capacity(count), Vec::with_capacity(count));
+    for _ in 0..count {
+        // Uneven, so that no timer of either side stays in step; long enough for both to fall idle.
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(20..50))).await;
+        let began = Instant::now();
+        reader.ask.write_u8(ECHO).await?;
+        reader.expect(ECHO).await?;
+        echoes.push(began.elapsed());
+        let began = Instant::now();
+        let woke = async {
+            reader.expect(MAIL).await?;
+            anyhow::Ok(began.elapsed())
+        };
+        let (sent, woke) = tokio::join!(send(&serving.workspace, 0, body()), woke);
+        sent?;
+        woken.push(woke?);
+    }
+    drop(reader.ask);
+    ensure!(reader.child.wait().await?.success(), "the reader failed");
+    Ok((echoes, woken))
+}
+
+/// Starts `switchboard wait`, sends, and waits for its line. The reader is the owner of the mailbox, so
+/// that what it was shown counts as seen and the next one waits anew.
+async fn shipped_reader(serving: &Serving, folder: &Path) -> anyhow::Result<Duration> {
+    let mut child = Spawn::new(shipped()?)
+        .args(["--from", READER, "wait", "--json", "--timeout", "30"])
+        .cwd(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()?;
+    let mut lines = BufReader::new(child.take_stdout().context("no stdout")?).lines();
+    tokio::time::sleep(STARTING).await;
+    let began = Instant::now();
+    let woke = async {
+        let line = timeout(TOO_LONG, lines.next_line()).await.context("`switchboard wait` sleeps on")??;
+        line.context("`switchboard wait` printed nothing")?;
+        anyhow::Ok(began.elapsed())
+    };
+    let (sent, woke) = tokio::join!(send(&serving.workspace, 0, body()), woke);
+    sent?;
+    let woke = woke?;
+    ensure!(child.wait().await?.success(), "`switchboard wait` failed");
+    Ok(woke)
+}

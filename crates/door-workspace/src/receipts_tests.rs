@@ -1,0 +1,135 @@
+use serde_json::json;
+use switchboard_hub::Registration;
+
+use super::*;
+use crate::test_workspace::{TestWorkspace, agent, letter, message, name};
+
+fn receipt_file(sender: &str, id: switchboard_core::MessageId) -> String {
+    format!("outbox/{sender}/{}.receipt.json", ids::to_native(id))
+}
+
+async fn team(members: &[&str]) -> TestWorkspace {
+    let t = TestWorkspace::new(&["lead"]).await;
+    for member in members {
+        let registration = Registration { team: Some(name("crew")), ..Registration::mailbox(name(member)) };
+        t.workspace.register(registration).await.unwrap();
+    }
+    t
+}
+
+#[tokio::test]
+async fn a_receipt_is_exactly_the_protocols() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(letter("claude", "codex", "hello")).await;
+    let native = ids::to_native(id);
+    let expected = json!({
+        "id": format!("receipt_{native}"), "inReplyTo": native, "status": "delivered",
+        "summary": "Message delivered to 'codex' inbox", "processedAt": iso(t.clock.now()), "error": null,
+    });
+    assert_eq!(t.names("outbox/claude"), [format!("{native}.receipt.json")]);
+    assert_eq!(t.json(&receipt_file("claude", id)), expected);
+}
+
+#[tokio::test]
+async fn a_dropped_file_gets_the_same_receipt() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.put("codex", &message("msg_1_a", "a stranger", "codex", "hello"));
+    t.workspace.sweep().await.unwrap();
+    let expected = json!({
+        "id": "receipt_msg_1_a", "inReplyTo": "msg_1_a", "status": "delivered",
+        "summary": "Message delivered to 'codex' inbox", "processedAt": iso(t.clock.now()), "error": null,
+    });
+    assert_eq!(t.json("outbox/a stranger/msg_1_a.receipt.json"), expected);
+}
+
+#[tokio::test]
+async fn what_is_true_later_gets_files_of_its_own_and_the_first_stays() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(letter("claude", "codex", "hello")).await;
+    let native = ids::to_native(id);
+    let first = t.bytes(&receipt_file("claude", id));
+    t.clock.advance(jiff::SignedDuration::from_secs(5));
+    for _ in 0..2 {
+        t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
+    }
+    t.clock.advance(jiff::SignedDuration::from_secs(5));
+    for _ in 0..2 {
+        t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
+    }
+    let expected = [
+        format!("{native}.acknowledged.receipt.json"),
+        format!("{native}.receipt.json"),
+        format!("{native}.seen.receipt.json"),
+    ];
+    assert_eq!(t.names("outbox/claude"), expected);
+    assert_eq!(t.bytes(&receipt_file("claude", id)), first);
+    let seen = t.json(&format!("outbox/claude/{}", expected[2]));
+    assert_eq!((&seen["status"], &seen["summary"]), (&"seen".into(), &"Message seen by 'codex'".into()));
+    let done = t.json(&format!("outbox/claude/{}", expected[0]));
+    assert_eq!(done["status"], "acknowledged");
+    assert_ne!(done["processedAt"], seen["processedAt"]);
+}
+
+#[tokio::test]
+async fn a_receipt_that_is_there_is_never_overwritten() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.write("outbox/claude/msg_1_a.receipt.json", "mine");
+    t.put("codex", &message("msg_1_a", "claude", "codex", "hello"));
+    t.workspace.sweep().await.unwrap();
+    assert_eq!(t.bytes("outbox/claude/msg_1_a.receipt.json"), b"mine");
+}
+
+#[tokio::test]
+async fn a_group_gets_one_receipt_that_claims_no_more_than_all_bear_out() {
+    let t = team(&["one", "two"]).await;
+    let id = t.send(letter("lead", "team:crew", "hello")).await;
+    let receipt = t.json(&receipt_file("lead", id));
+    assert_eq!(receipt["summary"], "Message delivered to 2 inboxes of 'team:crew'");
+    assert_eq!(receipt["status"], "delivered");
+    t.workspace.acknowledge(&agent("one"), id, None).await.unwrap();
+    t.workspace.mark_seen(&agent("one"), vec![id]).await.unwrap();
+    assert_eq!(t.names("outbox/lead").len(), 1, "not yet seen by all");
+    t.workspace.mark_seen(&agent("two"), vec![id]).await.unwrap();
+    assert_eq!(t.names("outbox/lead").len(), 2);
+    t.workspace.acknowledge(&agent("two"), id, None).await.unwrap();
+    assert_eq!(t.names("outbox/lead").len(), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_written_while_a_recipient_may_still_get_it() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    std::fs::remove_dir(t.path("inbox/codex")).unwrap();
+    t.write("inbox/codex", "in the way");
+    let id = t.send(letter("claude", "codex", "hello")).await;
+    assert_eq!(t.states(id).await, ["failed"]);
+    assert_eq!(t.names("outbox"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_failure_says_who_did_not_get_it_and_why() {
+    let t = team(&["one"]).await;
+    let routes = vec![switchboard_core::Route::Session { session: "gone".into() }];
+    let registration =
+        Registration { routes, team: Some(name("crew")), ..Registration::mailbox(name("two")) };
+    t.workspace.hub().register(registration).await.unwrap();
+    let id = t.send(letter("lead", "team:crew", "hello")).await;
+    let receipt = t.json(&receipt_file("lead", id));
+    assert_eq!(receipt["status"], "failed");
+    assert_eq!(receipt["summary"], "Message reached 1 of 2 recipients of 'team:crew'");
+    assert_eq!(receipt["error"], "two: the workspace door has no way 'session:gone'");
+}
+
+#[tokio::test]
+async fn a_sender_behind_another_realm_gets_no_file_here() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.put("codex", &message("msg_1_a", "alice@research", "codex", "hello"));
+    assert_eq!(t.workspace.sweep().await.unwrap().taken, 1);
+    assert_eq!(t.names("outbox"), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_person_is_a_sender_like_any_other() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(letter("human", "codex", "hello")).await;
+    assert_eq!(t.json(&receipt_file("human", id))["status"], "delivered");
+}

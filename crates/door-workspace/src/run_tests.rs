@@ -1,0 +1,161 @@
+use switchboard_core::{DeliveryState, MessageId};
+use switchboard_hub::HubEvent;
+use tokio::sync::broadcast::Receiver;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::test_workspace::{TestWorkspace, inbox_file, letter, message, move_carelessly};
+
+/// Longer than anything here takes on a machine that is busy with other things.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+struct Running {
+    t: TestWorkspace,
+    events: Receiver<HubEvent>,
+    shutdown: CancellationToken,
+    door: JoinHandle<Result<(), WorkspaceError>>,
+}
+
+async fn start(t: TestWorkspace) -> Running {
+    let events = t.workspace.hub().subscribe().await.unwrap();
+    let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let shutdown = CancellationToken::new();
+    let door = tokio::spawn(run(t.workspace.clone(), outbound, shutdown.clone()));
+    Running { t, events, shutdown, door }
+}
+
+impl Running {
+    /// The next message that is accepted.
+    async fn accepted(&mut self) -> MessageId {
+        self.wait(|event| match event {
+            HubEvent::Accepted { id, .. } => Some(*id),
+            _ => None,
+        })
+        .await
+    }
+
+    /// The next delivery that comes to this state.
+    async fn reaches(&mut self, state: DeliveryState) -> MessageId {
+        self.wait(|event| match event {
+            HubEvent::Delivery(delivery) if delivery.state == state => Some(delivery.message),
+            _ => None,
+        })
+        .await
+    }
+
+    async fn wait<T>(&mut self, wanted: impl Fn(&HubEvent) -> Option<T>) -> T {
+        let events = &mut self.events;
+        let search = async move {
+            loop {
+                if let Some(found) = wanted(&events.recv().await.unwrap()) {
+                    return found;
+                }
+            }
+        };
+        tokio::time::timeout(DEADLINE, search).await.expect("the event comes")
+    }
+
+    async fn stop(self) -> TestWorkspace {
+        self.shutdown.cancel();
+        tokio::time::timeout(DEADLINE, self.door).await.unwrap().unwrap().unwrap();
+        self.t
+    }
+}
+
+#[tokio::test]
+async fn what_lies_there_and_what_is_dropped_later_is_taken_in() {
+    let t = TestWorkspace::new(&["codex", "claude"]).await;
+    t.put("codex", &message("msg_1_a", "x", "codex", "before"));
+    let mut running = start(t).await;
+    let first = running.accepted().await;
+    assert_eq!(running.t.workspace.find("msg_1_a").await.unwrap(), first);
+    running.t.put("claude", &message("msg_1_b", "x", "claude", "after"));
+    let second = running.accepted().await;
+    assert_eq!(running.t.workspace.find("msg_1_b").await.unwrap(), second);
+    // A mailbox that did not exist when the watch began.
+    let registration = switchboard_hub::Registration::mailbox("gemini".parse().unwrap());
+    running.t.workspace.hub().register(registration).await.unwrap();
+    running.t.put("gemini", &message("msg_1_c", "x", "gemini", "in a new mailbox"));
+    running.accepted().await;
+    let t = running.stop().await;
+    assert_eq!(t.journal().await, ["before", "after", "in a new mailbox"]);
+}
+
+#[tokio::test]
+async fn f8_a_file_written_slowly_is_taken_in_when_it_is_complete() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let mut running = start(t).await;
+    let whole = message("msg_1_slow", "x", "codex", "slow").to_string();
+    running.t.write("inbox/codex/msg_1_slow.json", &whole[..30]);
+    running.t.put("codex", &message("msg_1_quick", "x", "codex", "quick"));
+    running.accepted().await;
+    assert_eq!(running.t.journal().await, ["quick"]);
+    running.t.write("inbox/codex/msg_1_slow.json", &whole);
+    running.accepted().await;
+    let t = running.stop().await;
+    assert_eq!(t.journal().await, ["quick", "slow"]);
+}
+
+#[tokio::test]
+async fn letters_are_delivered_and_lost_files_come_back() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let mut running = start(t).await;
+    let accepted = running.t.workspace.send(letter("claude", "codex", "hello")).await.unwrap();
+    assert_eq!(running.reaches(DeliveryState::Delivered).await, accepted.id);
+    let t = running.stop().await;
+    assert_eq!(t.json(&inbox_file("codex", accepted.id))["payload"], "hello");
+    // After a restart of the machine every file is compared, whatever the stamps say.
+    t.write(&inbox_file("codex", accepted.id), "");
+    let forget = t.workspace.hub().note(Door::Workspace, BOOT, "id".to_owned(), None);
+    forget.await.unwrap();
+    let mut running = start(t).await;
+    running.t.put("codex", &message("msg_1_a", "x", "codex", "next"));
+    running.accepted().await;
+    let t = running.stop().await;
+    assert_eq!(t.json(&inbox_file("codex", accepted.id))["payload"], "hello");
+}
+
+#[tokio::test]
+async fn a_reader_that_moves_its_mail_away_acknowledges_it() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(letter("claude", "codex", "task")).await;
+    let mut running = start(t).await;
+    let archived = inbox_file("codex", id).replace("inbox/", "archive/");
+    move_carelessly(&running.t.path(&inbox_file("codex", id)), &running.t.path(&archived));
+    assert_eq!(running.reaches(DeliveryState::Acknowledged).await, id);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn f12_a_link_in_a_mailbox_does_not_keep_the_door_from_starting() {
+    let t = TestWorkspace::new(&["codex", "claude"]).await;
+    let id = t.send(letter("claude", "codex", "linked")).await;
+    std::fs::remove_file(t.path(&inbox_file("codex", id))).unwrap();
+    std::os::unix::fs::symlink("/", t.path(&inbox_file("codex", id))).unwrap();
+    std::fs::remove_dir(t.path("inbox/claude")).unwrap();
+    std::os::unix::fs::symlink("/", t.path("inbox/claude")).unwrap();
+    let mut running = start(t).await;
+    running.t.put("codex", &message("msg_1_a", "x", "codex", "new"));
+    running.accepted().await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn f13_the_door_ends_with_an_error_when_its_workspace_is_moved_away() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let running = start(t).await;
+    let elsewhere = running.t.workspace_folder().join("moved");
+    move_carelessly(&running.t.root(), &elsewhere);
+    // Any sign of life in the mailbox makes the door look.
+    crate::test_workspace::write_carelessly(&elsewhere.join("inbox/codex/msg_1_a.json"), "{}");
+    let ended = tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap();
+    assert!(matches!(ended, Err(WorkspaceError::Moved { .. })), "{ended:?}");
+}
+
+#[tokio::test]
+async fn the_door_ends_when_the_hub_shuts_down() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let running = start(t).await;
+    running.t.workspace.close().await;
+    tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap().unwrap();
+}

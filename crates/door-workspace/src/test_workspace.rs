@@ -1,0 +1,244 @@
+//! A workspace in a temporary folder, with another program's clumsy hands on its files.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use switchboard_core::{Address, AgentId, Delivery, Door, Kind, MessageId, Name, Receipt};
+use switchboard_hub::clock::Clock;
+use switchboard_hub::{HubConfig, MailboxQuery, Part, Registration};
+use tempfile::TempDir;
+
+use crate::config::Config;
+use crate::ids;
+use crate::run::run_deliveries;
+use crate::tree::{FOLDER, Tree};
+use crate::workspace::{Letter, Workspace};
+
+/// A workspace whose clock stands at the moment it was made, so that every folder counts as just changed.
+pub(crate) struct TestWorkspace {
+    pub(crate) workspace: Workspace,
+    pub(crate) clock: Clock,
+    folder: TempDir,
+    config: Config,
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+pub(crate) fn agent(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+pub(crate) fn letter(from: &str, to: &str, body: &str) -> Letter {
+    Letter::new(agent(from), to.parse::<Address>().unwrap(), Kind::delegate_task(), body)
+}
+
+/// A message file as another program writes it.
+pub(crate) fn message(id: &str, sender: &str, recipient: &str, payload: &str) -> Value {
+    json!({
+        "id": id, "action": "delegate_task", "sender": sender, "recipient": recipient, "payload": payload,
+        "createdAt": "2025-01-01T00:00:00.000Z",
+    })
+}
+
+/// The same with some of its fields set otherwise.
+pub(crate) fn with(mut message: Value, fields: Value) -> Value {
+    let (Value::Object(into), Value::Object(fields)) = (&mut message, fields) else { panic!("two objects") };
+    into.extend(fields);
+    message
+}
+
+/// Writes as a careless program does: in place, over what is there, through links.
+#[expect(clippy::disallowed_methods, reason = "stands for a program that takes no care")]
+pub(crate) fn write_carelessly(path: &Path, bytes: impl AsRef<[u8]>) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Moves as `mv` does.
+#[expect(clippy::disallowed_methods, reason = "stands for a person at a shell")]
+pub(crate) fn move_carelessly(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    std::fs::rename(from, to).unwrap();
+}
+
+/// The names in a folder, sorted; none where there is no folder.
+pub(crate) fn names_in(path: &Path) -> Vec<String> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => panic!("{}: {error}", path.display()),
+    };
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+impl TestWorkspace {
+    /// A new workspace with these agents.
+    pub(crate) async fn new(agents: &[&str]) -> Self {
+        Self::with(Config::default(), agents).await
+    }
+
+    pub(crate) async fn with(config: Config, agents: &[&str]) -> Self {
+        let folder = TempDir::new().unwrap();
+        Tree::make(folder.path()).unwrap();
+        let clock = Clock::by_hand(Clock::system().now());
+        let workspace = open(folder.path(), &config, &clock).await;
+        for agent in agents {
+            workspace.register(Registration::mailbox(name(agent))).await.unwrap();
+        }
+        Self { workspace, clock, folder, config }
+    }
+
+    /// A second handle on the same workspace, as another process has it.
+    pub(crate) async fn another(&self) -> Workspace {
+        open(self.folder.path(), &self.config, &self.clock).await
+    }
+
+    /// Closes the workspace, does something to its files, and opens it again.
+    pub(crate) async fn reopen_after(self, meanwhile: impl FnOnce(&Path)) -> Self {
+        self.workspace.close().await;
+        let Self { workspace, clock, folder, config } = self;
+        drop(workspace);
+        meanwhile(&folder.path().join(FOLDER));
+        let workspace = open(folder.path(), &config, &clock).await;
+        Self { workspace, clock, folder, config }
+    }
+
+    /// Closes the workspace, deletes its database, and opens it again.
+    pub(crate) async fn lose_database(self) -> Self {
+        self.reopen_after(|root| {
+            for name in names_in(root).iter().filter(|name| name.starts_with("hub.")) {
+                std::fs::remove_file(root.join(name)).unwrap();
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join(FOLDER)
+    }
+
+    pub(crate) fn workspace_folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.root().join(below)
+    }
+
+    pub(crate) fn names(&self, below: &str) -> Vec<String> {
+        names_in(&self.path(below))
+    }
+
+    pub(crate) fn bytes(&self, below: &str) -> Vec<u8> {
+        std::fs::read(self.path(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
+    }
+
+    pub(crate) fn json(&self, below: &str) -> Value {
+        serde_json::from_slice(&self.bytes(below)).unwrap_or_else(|error| panic!("{below}: {error}"))
+    }
+
+    pub(crate) fn write(&self, below: &str, bytes: impl AsRef<[u8]>) {
+        write_carelessly(&self.path(below), bytes);
+    }
+
+    /// Puts a message file into a mailbox, under the name that its id asks for.
+    pub(crate) fn put(&self, folder: &str, message: &Value) {
+        let below = format!("inbox/{folder}/{}.json", message["id"].as_str().unwrap());
+        self.write(&below, message.to_string());
+    }
+
+    /// Sets a file's or folder's time: so long before the workspace's clock.
+    pub(crate) fn set_age(&self, below: &str, age: SignedDuration) {
+        let time = SystemTime::from(self.clock.now().checked_sub(age).unwrap());
+        File::open(self.path(below)).unwrap().set_modified(time).unwrap();
+    }
+
+    /// Sends a letter and waits until its files and receipts are written.
+    pub(crate) async fn send(&self, letter: Letter) -> MessageId {
+        let outbound = self.workspace.hub().open_door(Door::Workspace).await.unwrap();
+        let workspace = self.workspace.clone();
+        let deliveries = tokio::spawn(async move { run_deliveries(&workspace, outbound).await });
+        let accepted = self.workspace.send(letter).await.unwrap();
+        self.workspace.hub().settled(accepted.id).await.unwrap();
+        self.workspace.hub().close_doors();
+        deliveries.await.unwrap();
+        accepted.id
+    }
+
+    /// What waits for an agent, as hub and reader see it: the bodies in order.
+    pub(crate) async fn waiting(&self, who: &str) -> Vec<String> {
+        self.part(who, Part::Waiting).await.into_iter().map(|(body, _)| body).collect()
+    }
+
+    /// A part of a mailbox: bodies and deliveries.
+    pub(crate) async fn part(&self, who: &str, part: Part) -> Vec<(String, Delivery)> {
+        let query = MailboxQuery { agent: agent(who), after: 0, limit: 10_000, part };
+        let page = self.workspace.hub().mailbox(query).await.unwrap();
+        page.items.into_iter().map(|mail| (mail.stored.message.body, mail.delivery)).collect()
+    }
+
+    /// Every body in the journal, in order of acceptance.
+    pub(crate) async fn journal(&self) -> Vec<String> {
+        let page = self.workspace.hub().journal(0, 10_000).await.unwrap();
+        page.items.into_iter().map(|stored| stored.message.body).collect()
+    }
+
+    pub(crate) async fn receipt(&self, id: MessageId) -> Receipt {
+        self.workspace.hub().receipt(id).await.unwrap().unwrap().1
+    }
+
+    /// The states of a message's deliveries, in words.
+    pub(crate) async fn states(&self, id: MessageId) -> Vec<&'static str> {
+        self.receipt(id).await.deliveries.iter().map(|delivery| delivery.state.as_str()).collect()
+    }
+
+    /// The message that a file's id stands for.
+    pub(crate) async fn id_of(&self, native: &str) -> MessageId {
+        self.workspace.find(native).await.unwrap()
+    }
+
+    /// Paths and reasons of all problems, sorted by path.
+    pub(crate) async fn problems(&self) -> Vec<(String, String)> {
+        let problems = self.workspace.problems().await.unwrap();
+        let mut problems: Vec<_> =
+            problems.into_iter().map(|problem| (problem.path, problem.reason)).collect();
+        problems.sort();
+        problems
+    }
+}
+
+/// Changes the first letter of every `text` in the database below `root`, as a failing disk does.
+pub(crate) fn damage_database(root: &Path, text: &str) {
+    let path = root.join("hub.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(text.as_bytes())).collect();
+    assert!(!at.is_empty(), "the database holds '{text}'");
+    for at in at {
+        bytes[at] ^= 1;
+    }
+    write_carelessly(&path, bytes);
+}
+
+/// The file of a message of ours in a mailbox.
+pub(crate) fn inbox_file(who: &str, id: MessageId) -> String {
+    format!("inbox/{who}/{}.json", ids::to_native(id))
+}
+
+/// The same in an archive.
+pub(crate) fn archive_file(who: &str, id: MessageId) -> String {
+    format!("archive/{who}/{}.json", ids::to_native(id))
+}
+
+async fn open(folder: &Path, config: &Config, clock: &Clock) -> Workspace {
+    let configure = |hub: &mut HubConfig| hub.clock = clock.clone();
+    Workspace::open(folder, config.clone(), configure).await.unwrap()
+}

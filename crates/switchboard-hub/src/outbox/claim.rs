@@ -1,0 +1,210 @@
+//! Which deliveries this process takes on, and for how long.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rusqlite::params;
+use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Planned};
+
+use super::hand_over;
+use super::state::set_aside;
+use crate::error::HubError;
+use crate::store::rows::{
+    self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored, state_number,
+};
+use crate::store::writer::Work;
+
+/// Writes one planned delivery, and hands it over where its door is open here and has a place.
+pub(crate) fn enqueue(
+    tx: &mut Work<'_>,
+    message: &Arc<Message>,
+    seq: i64,
+    number: usize,
+    planned: Planned,
+    decided: Option<(DeliveryState, String)>,
+) -> Result<Delivery, HubError> {
+    let id =
+        DeliveryId(rows::delivery_ids(seq)[0].saturating_add(i64::try_from(number).unwrap_or(SPREAD - 1)));
+    let Planned { agent, route, in_place } = planned;
+    let door = route.door();
+    let at_once = !in_place && decided.is_none() && !tx.waiting.contains(&door);
+    let place = if at_once { tx.doors.place(door) } else { None };
+    if at_once && place.is_none() {
+        tx.waiting.push(door);
+    }
+    let (state, note) = match decided {
+        Some((state, note)) => (state, Some(note)),
+        None if in_place => (DeliveryState::Delivered, None),
+        None if place.is_some() => (DeliveryState::InFlight, None),
+        None => (DeliveryState::Queued, None),
+    };
+    let mut delivery = Delivery {
+        id,
+        message: message.id,
+        agent,
+        route,
+        state,
+        attempts: 0,
+        note,
+        milestones: <_>::default(),
+    };
+    let mut owner = None;
+    let mut due = tx.now;
+    delivery.milestones.queued = Some(tx.now);
+    match state {
+        DeliveryState::InFlight => {
+            delivery.attempts = 1;
+            delivery.milestones.in_flight = Some(tx.now);
+            due = lease_end(tx);
+            owner = Some(tx.doors.owner.clone());
+        }
+        DeliveryState::Delivered => delivery.milestones.delivered = Some(tx.now),
+        DeliveryState::Refused | DeliveryState::Expired => delivery.milestones.ended = Some(tx.now),
+        DeliveryState::Acknowledged => delivery.milestones.acknowledged = Some(tx.now),
+        DeliveryState::Seen => delivery.milestones.seen = Some(tx.now),
+        DeliveryState::Queued | DeliveryState::Failed { .. } => {}
+    }
+    let micros = |time: Option<Timestamp>| time.map(Timestamp::as_microsecond);
+    tx.db
+        .prepare_cached(
+            "INSERT INTO deliveries (id, agent, door, route, state, attempts, fence, due_at, expires_at, owner, \
+             note, queued_at, in_flight_at, delivered_at, seen_at, acknowledged_at, ended_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        )?
+        .execute(params![
+            id.0,
+            delivery.agent.to_string(),
+            door.as_str(),
+            rows::json(&delivery.route),
+            state_number(state),
+            delivery.attempts,
+            due.as_microsecond(),
+            micros(message.expires_at),
+            owner.as_deref(),
+            delivery.note,
+            tx.now.as_microsecond(),
+            micros(delivery.milestones.in_flight),
+            micros(delivery.milestones.delivered),
+            micros(delivery.milestones.seen),
+            micros(delivery.milestones.acknowledged),
+            micros(delivery.milestones.ended),
+        ])?;
+    if let Some(place) = place {
+        hand_over(tx, place, message.clone(), seq, delivery.clone(), 1);
+    }
+    Ok(delivery)
+}
+
+pub(super) fn lease(tx: &Work<'_>) -> SignedDuration {
+    SignedDuration::try_from(tx.config.lease).unwrap_or(SignedDuration::from_mins(1))
+}
+
+pub(super) fn half_lease(tx: &Work<'_>) -> Timestamp {
+    tx.now.saturating_add(lease(tx) / 2).unwrap_or(tx.now)
+}
+
+fn lease_end(tx: &Work<'_>) -> Timestamp {
+    tx.now.saturating_add(lease(tx)).unwrap_or(tx.now)
+}
+
+/// Begins the lease anew for those that are still ours; returns until when each counts as fresh.
+pub(super) fn renew(
+    tx: &mut Work<'_>,
+    claims: &[(DeliveryId, i64)],
+) -> Result<HashMap<DeliveryId, Timestamp>, HubError> {
+    let mut renewed = HashMap::new();
+    for (id, fence) in claims {
+        let kept = tx
+            .db
+            .prepare_cached("UPDATE deliveries SET due_at = ?3 WHERE id = ?1 AND fence = ?2 AND state = 1")?
+            .execute(params![id.0, fence, lease_end(tx).as_microsecond()])?;
+        if kept > 0 {
+            renewed.insert(*id, half_lease(tx));
+        }
+    }
+    Ok(renewed)
+}
+
+/// Hands over what is due for the doors that are open here, as far as they have places.
+///
+/// The doors that had none are noted: what is submitted to them now has to wait behind the others.
+pub(crate) fn claim_due(tx: &mut Work<'_>) -> rusqlite::Result<()> {
+    for door in tx.doors.all_open() {
+        loop {
+            let Some(place) = tx.doors.place(door) else {
+                tx.waiting.push(door);
+                break;
+            };
+            let Some((message, seq, delivery, fence)) = claim_one(tx, door)? else { break };
+            hand_over(tx, place, message, seq, delivery, fence);
+        }
+    }
+    Ok(())
+}
+
+/// Whether something is due for one of these doors.
+pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) -> Result<bool, HubError> {
+    for door in doors {
+        let due: bool = db
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6) AND due_at <= ?2)",
+            )?
+            .query_row(params![door.as_str(), now.as_microsecond()], |row| row.get(0))?;
+        if due {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+type Claimed = (Arc<Message>, i64, Delivery, i64);
+
+fn claim_one(tx: &mut Work<'_>, door: Door) -> rusqlite::Result<Option<Claimed>> {
+    let (id, fence, stored, mut delivery) = loop {
+        let Some((id, fence, read)) = next_due(tx, door)? else { return Ok(None) };
+        match read {
+            Ok((stored, delivery)) => break (id, fence, stored, delivery),
+            Err(error) => set_aside(tx, id, &error)?,
+        }
+    };
+    delivery.attempts = delivery.attempts.saturating_add(1);
+    delivery.state = DeliveryState::InFlight;
+    delivery.milestones.in_flight.get_or_insert(tx.now);
+    let first = delivery.milestones.in_flight.map(Timestamp::as_microsecond);
+    tx.db
+        .prepare_cached(
+            "UPDATE deliveries SET state = 1, attempts = ?2, fence = ?3, due_at = ?4, owner = ?5, in_flight_at = ?6 \
+             WHERE id = ?1",
+        )?
+        .execute(params![
+            id,
+            delivery.attempts,
+            fence,
+            lease_end(tx).as_microsecond(),
+            &*tx.doors.owner,
+            first
+        ])?;
+    Ok(Some((Arc::new(stored.message), stored.seq, delivery, fence)))
+}
+
+/// A delivery's number, the fence of its next attempt, and both rows, as far as they can be read.
+type Due = (i64, i64, Result<(Stored, Delivery), HubError>);
+
+/// What has been due for the longest. What has expired is left to housekeeping.
+fn next_due(tx: &Work<'_>, door: Door) -> rusqlite::Result<Option<Due>> {
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS}, d.fence FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
+         WHERE d.door = ?1 AND d.state IN (0, 1, 6) AND d.due_at <= ?2 \
+         AND (d.expires_at IS NULL OR d.expires_at > ?2) ORDER BY d.due_at, d.id LIMIT 1"
+    );
+    let mut statement = tx.db.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![door.as_str(), tx.now.as_microsecond()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    // A fence that cannot be read, or not be raised, begins anew: nobody holds a claim on such a row.
+    let fence =
+        row.get::<_, i64>(MESSAGE_WIDTH + 13).ok().and_then(|fence| fence.checked_add(1)).unwrap_or(1);
+    let read = Stored::read(row)
+        .and_then(|stored| rows::delivery(row, MESSAGE_WIDTH, stored.message.id).map(|d| (stored, d)));
+    Ok(Some((row.get(MESSAGE_WIDTH)?, fence, read)))
+}

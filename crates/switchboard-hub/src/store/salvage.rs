@@ -1,0 +1,269 @@
+//! What can still be read of a damaged database is copied into a new one.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params};
+use switchboard_core::{DeliveryState, plan};
+
+use crate::directory;
+use crate::error::HubError;
+use crate::files::Dir;
+use crate::store::open::{has_our_tables, open_for_salvage};
+use crate::store::recover::{DATABASE, UNFINISHED};
+use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+
+/// A copy of a damaged database that was given a new list of tables.
+pub(super) const GRAFTED: &str = "hub.db.grafted";
+
+/// The tables that are taken over, and the columns that order them. Those that are ordered by a number
+/// have the distance between the numbers of two messages in them.
+const TABLES: [(&str, &str, Option<i64>); 7] = [
+    ("messages", "seq", Some(1)),
+    ("deliveries", "id", Some(SPREAD)),
+    ("native_ids", "door, id, scope", None),
+    ("agents", "name", None),
+    ("aliases", "alias", None),
+    ("teams", "id", None),
+    ("notes", "door, topic, key", None),
+];
+
+/// The highest number that a message can have: 2^40 messages are 35 years at a thousand a second.
+/// What is beyond is damage.
+const HIGHEST: i64 = 1 << 40;
+
+/// Most numbers that are looked for one by one, where the order of a table is lost. A minute's work.
+const MOST_PROBES: i64 = 10_000_000;
+
+/// The damaged database, ready to be read; nothing where there is nothing to read in it.
+pub(super) fn open_damaged(folder: &Dir, path: &Path, new: &Path) -> Result<Option<Connection>, HubError> {
+    if let Ok(old) = open_for_salvage(path)
+        && has_our_tables(&old)?
+    {
+        return Ok(Some(old));
+    }
+    graft(folder, path, new)?;
+    let grafted = open_for_salvage(&folder.path().join(GRAFTED));
+    match grafted {
+        Ok(old) if has_our_tables(&old)? => Ok(Some(old)),
+        _ => Ok(None),
+    }
+}
+
+/// Copies the damaged database and gives the copy the header and list of tables of the new one.
+///
+/// These are the pages that everything else is found by, and they are the same in all our databases:
+/// the tables are made in the same order, before anything is put into them.
+fn graft(folder: &Dir, path: &Path, new: &Path) -> Result<(), HubError> {
+    for suffix in ["", "-wal"] {
+        let (from, to) = (format!("{DATABASE}{suffix}"), format!("{GRAFTED}{suffix}"));
+        if folder.stat(&from)?.is_some() {
+            let mut source = folder.open_own(&from)?;
+            let mut copy = folder.open_own(&to)?;
+            std::io::copy(&mut source, &mut copy).map_err(folder.io("copy", &from))?;
+        }
+    }
+    let copy = folder.open_own(GRAFTED)?;
+    let mut fresh = Vec::new();
+    File::open(new)
+        .and_then(|mut file| file.read_to_end(&mut fresh))
+        .map_err(folder.io("read", UNFINISHED))?;
+    let size = page_size(&fresh);
+    let length = folder.stat(DATABASE)?.map_or(0, |found| found.len);
+    let pages = u32::try_from(length / size.max(1) as u64).unwrap_or(u32::MAX);
+    // The header counts the pages, and the free ones, at these places: file format, section 1.3.
+    for number in schema_pages(&fresh, size) {
+        let start = (number - 1) * size;
+        let Some(page) = fresh.get_mut(start..start + size) else { continue };
+        if number == 1 {
+            page[28..32].copy_from_slice(&pages.to_be_bytes());
+            page[32..40].fill(0);
+        }
+        copy.write_all_at(page, start as u64).map_err(folder.io("write", GRAFTED))?;
+    }
+    tracing::warn!(damaged = %path.display(), "its list of tables is damaged and was replaced in a copy");
+    Ok(())
+}
+
+/// File format, section 1.3.2: two bytes at 16; 1 stands for 65536.
+fn page_size(database: &[u8]) -> usize {
+    match database.get(16..18) {
+        Some(&[0, 1]) => 1 << 16,
+        Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
+        _ => 0,
+    }
+}
+
+/// The pages of the list of tables: the first one and its children. File format, section 1.6.
+fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
+    const INTERIOR: u8 = 5;
+    let mut pages = vec![1];
+    let bytes = |at: usize, count: usize| {
+        let bytes = database.get(..size).and_then(|page| page.get(at..at + count)).unwrap_or_default();
+        bytes.iter().fold(0_usize, |number, byte| (number << 8) | usize::from(*byte))
+    };
+    if database.get(100) == Some(&INTERIOR) {
+        pages.push(bytes(108, 4));
+        pages.extend((0..bytes(103, 2)).map(|cell| bytes(bytes(112 + 2 * cell, 2), 4)));
+    }
+    pages.retain(|page| *page > 0);
+    pages
+}
+
+/// Copies every row that can still be read: from both ends of each table towards the damage, and what
+/// lies between two damaged places one by one.
+pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<usize, HubError> {
+    let new = new.transaction()?;
+    let mut saved = 0;
+    for (table, key, step) in TABLES {
+        let order = |order: &str| {
+            let key: Vec<String> = key.split(", ").map(|column| format!("m.{column} {order}")).collect();
+            format!("ORDER BY {}", key.join(", "))
+        };
+        let up = copy(old, &new, table, &order("ASC"), [])?;
+        saved += up.saved;
+        if up.whole {
+            continue;
+        }
+        tracing::warn!(table, "a table is damaged; some of it may be lost");
+        let down = copy(old, &new, table, &order("DESC"), [])?;
+        saved += down.saved;
+        let Some(step) = step else { continue };
+        let first = up.last.map_or(0, |last| last / step);
+        let last = down.last.map_or_else(|| highest(old), |last| last / step);
+        for number in first..=last.min(first.saturating_add(MOST_PROBES)) {
+            let between = format!("WHERE m.{key} >= ?1 AND m.{key} < ?2");
+            saved += copy(old, &new, table, &between, [number * step, (number + 1) * step])?.saved;
+        }
+    }
+    let floor = highest(old).max(highest(&new));
+    new.execute("INSERT INTO meta (key, value) VALUES ('floor', ?1)", [floor.to_string()])?;
+    if let Some(pruned) = number(old, "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'pruned'") {
+        new.execute("INSERT INTO meta (key, value) VALUES ('pruned', ?1)", [pruned.to_string()])?;
+    }
+    new.execute_batch(
+        "DELETE FROM deliveries WHERE id / 65536 NOT IN (SELECT seq FROM messages); \
+         DELETE FROM native_ids WHERE seq NOT IN (SELECT seq FROM messages); \
+         INSERT OR IGNORE INTO native_ids (door, id, scope, seq) \
+         SELECT door, native_id, scope, seq FROM messages ORDER BY seq; \
+         INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1');",
+    )?;
+    queue_again(&new)?;
+    new.commit()?;
+    Ok(saved)
+}
+
+/// The highest number that was ever given to a message, as far as any table can tell.
+fn highest(db: &Connection) -> i64 {
+    let tellers = [
+        "SELECT max(seq) FROM messages",
+        "SELECT max(id) / 65536 FROM deliveries",
+        "SELECT max(seq) FROM native_ids",
+        "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'pruned'",
+        "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'",
+    ];
+    tellers.iter().filter_map(|teller| number(db, teller)).max().unwrap_or(0)
+}
+
+/// One number that is a message's, where it can be read.
+fn number(db: &Connection, sql: &str) -> Option<i64> {
+    db.query_row(sql, [], |row| row.get::<_, i64>(0)).ok().filter(|number| (0..HIGHEST).contains(number))
+}
+
+/// What became of a copy.
+struct Copied {
+    saved: usize,
+    /// The number of the last row that was reached, in tables that are ordered by one.
+    last: Option<i64>,
+    /// Whether the end was reached.
+    whole: bool,
+}
+
+/// Copies the rows that `rest` of a query selects, as far as they can be read. It fails only when the new
+/// database cannot be written.
+fn copy(
+    old: &Connection,
+    new: &Connection,
+    table: &str,
+    rest: &str,
+    values: impl rusqlite::Params,
+) -> Result<Copied, HubError> {
+    let mut copied = Copied { saved: 0, last: None, whole: false };
+    // Messages are checked against their checksum on the way; the columns used for that come first.
+    let is_messages = table == "messages";
+    let columns = if is_messages { format!("{MESSAGE_COLUMNS}, m.*") } else { "m.*".to_owned() };
+    let skip = if is_messages { MESSAGE_WIDTH } else { 0 };
+    let Ok(mut select) = old.prepare_cached(&format!("SELECT {columns} FROM {table} m {rest}")) else {
+        return Ok(copied);
+    };
+    let names: Vec<String> = select.column_names().skip(skip).map(str::to_owned).collect();
+    let marks = vec!["?"; names.len()].join(", ");
+    let mut insert = new
+        .prepare_cached(&format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({marks})", names.join(", ")))?;
+    let Ok(mut rows) = select.query(values) else { return Ok(copied) };
+    loop {
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => {
+                copied.whole = true;
+                return Ok(copied);
+            }
+            Err(_) => return Ok(copied),
+        };
+        // The number is the first column in both tables that have one.
+        copied.last = row.get(0).ok().or(copied.last);
+        if is_messages && Stored::read(row).is_err() {
+            continue;
+        }
+        if let Ok(values) = row_values(row, skip, names.len()) {
+            copied.saved += insert.execute(rusqlite::params_from_iter(values))?;
+        }
+    }
+}
+
+fn row_values(row: &Row<'_>, from: usize, count: usize) -> rusqlite::Result<Vec<Value>> {
+    (from..from + count).map(|column| row.get(column)).collect()
+}
+
+/// Queues the messages whose deliveries are lost. Their recipients may get them a second time, which
+/// is better than never.
+fn queue_again(new: &Connection) -> Result<(), HubError> {
+    let directory = directory::load(new)?;
+    let lost: Vec<Stored> = {
+        let mut statement = new.prepare(&format!(
+            "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE NOT EXISTS \
+             (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} AND d.id < (m.seq + 1) * {SPREAD})"
+        ))?;
+        let mut rows = statement.query([])?;
+        let mut lost = Vec::new();
+        while let Some(row) = rows.next()? {
+            lost.extend(Stored::read(row));
+        }
+        lost
+    };
+    for Stored { seq, accepted_at, message } in lost {
+        let Ok(plan) = plan(&message, &directory, true) else { continue };
+        for (number, planned) in (0..SPREAD).zip(plan.deliveries) {
+            let state = if planned.in_place { DeliveryState::Delivered } else { DeliveryState::Queued };
+            let accepted = accepted_at.as_microsecond();
+            new.prepare_cached(
+                "INSERT INTO deliveries (id, agent, door, route, state, due_at, expires_at, note, queued_at, \
+                 delivered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'what became of it was lost', ?6, ?8)",
+            )?
+            .execute(params![
+                seq * SPREAD + number,
+                planned.agent.to_string(),
+                planned.route.door().as_str(),
+                rows::json(&planned.route),
+                rows::state_number(state),
+                accepted,
+                message.expires_at.map(jiff::Timestamp::as_microsecond),
+                planned.in_place.then_some(accepted),
+            ])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Processes that are this very test binary in another role: users of the library, writers of files.
+//!
+//! A test starts them by running the test [`child`] alone, with the role in a variable.
+
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use door_workspace::{Letter, Workspace, to_native};
+use switchboard_core::{AgentId, Door, Kind, Name};
+use switchboard_hub::clock::Clock;
+use switchboard_hub::{MailboxQuery, Part};
+use test_support::{files, message_file, process};
+use tokio::task::JoinHandle;
+
+const ROLE: &str = "SWITCHBOARD_TEST_CHILD";
+const FOLDER: &str = "SWITCHBOARD_TEST_FOLDER";
+const NAME: &str = "SWITCHBOARD_TEST_NAME";
+const COUNT: &str = "SWITCHBOARD_TEST_COUNT";
+
+/// How a child's own lines begin; the test runner's lines do not.
+const MARK: &str = "> ";
+
+/// What a child does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Sends through the library and says each accepted id.
+    Send,
+    /// Acknowledges everything that waits.
+    Acknowledge,
+    /// Drops files, written under another name and renamed.
+    DropRenamed,
+    /// Drops files, written in place and in pieces.
+    DropInPlace,
+    /// Fills its disk and frees it again.
+    FillDisk,
+}
+
+impl Role {
+    const ALL: [Self; 5] =
+        [Self::Send, Self::Acknowledge, Self::DropRenamed, Self::DropInPlace, Self::FillDisk];
+
+    /// This test binary in this role. It works in `folder` as `name`, `count` times.
+    pub(crate) fn command(self, folder: &Path, name: &str, count: usize) -> Command {
+        self.command_under(process::command(env::current_exe().unwrap()), folder, name, count)
+    }
+
+    /// The same, with the arguments that lead here added to a command that runs this test binary.
+    pub(crate) fn command_under(
+        self,
+        mut command: Command,
+        folder: &Path,
+        name: &str,
+        count: usize,
+    ) -> Command {
+        command.args(["--exact", "child::child", "--nocapture", "--test-threads=1"]);
+        command.env(ROLE, format!("{self:?}")).env(FOLDER, folder).env(NAME, name);
+        command.env(COUNT, count.to_string());
+        command
+    }
+}
+
+/// What a child said, if this line is one of its own.
+pub(crate) fn said(line: &str) -> Option<&str> {
+    line.strip_prefix(MARK)
+}
+
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{MARK}{text}").and_then(|()| out.flush()).unwrap();
+}
+
+/// A workspace that this process has open, and whose deliveries it works off.
+pub(crate) struct Library {
+    pub(crate) workspace: Workspace,
+    door: JoinHandle<()>,
+}
+
+impl Library {
+    pub(crate) async fn open(folder: &Path) -> Self {
+        let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| ()).await.unwrap();
+        let outbound = workspace.hub().open_door(Door::Workspace).await.unwrap();
+        let working = workspace.clone();
+        let door = tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound).await });
+        Self { workspace, door }
+    }
+
+    pub(crate) async fn close(self) {
+        self.workspace.hub().close_doors();
+        self.door.await.unwrap();
+        self.workspace.close().await;
+    }
+}
+
+/// A letter to `codex`.
+pub(crate) fn letter(from: &str, body: String) -> Letter {
+    Letter::new(
+        AgentId::local(Name::parse(from).unwrap()),
+        "codex".parse().unwrap(),
+        Kind::delegate_task(),
+        body,
+    )
+}
+
+/// Does nothing, unless another test started this process to do something.
+#[test]
+fn child() {
+    let Ok(role) = env::var(ROLE) else { return };
+    let role = Role::ALL.into_iter().find(|known| format!("{known:?}") == role).unwrap();
+    let folder = PathBuf::from(env::var_os(FOLDER).unwrap());
+    let (name, count) = (env::var(NAME).unwrap(), env::var(COUNT).unwrap().parse().unwrap());
+    // The runner has begun a line and not ended it.
+    println!();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match role {
+        Role::Send => runtime.block_on(send(&folder, &name, count)),
+        Role::Acknowledge => runtime.block_on(acknowledge(&folder)),
+        Role::DropRenamed => drop_files(&folder, &name, count, |path, file| files::put_by_rename(path, file)),
+        Role::DropInPlace => drop_files(&folder, &name, count, |path, file| files::put_in_pieces(path, file)),
+        Role::FillDisk => runtime.block_on(crate::disk_full::inside(&folder)),
+    }
+    // Further tests would be none of this child's business, but there are none: it runs alone.
+    say("done");
+}
+
+async fn send(folder: &Path, name: &str, count: usize) {
+    let library = Library::open(folder).await;
+    say("open");
+    for number in 0..count {
+        let accepted = library.workspace.send(letter(name, format!("{name} {number}"))).await.unwrap();
+        say(&to_native(accepted.id));
+        if number + 1 == count {
+            library.workspace.hub().settled(accepted.id).await.unwrap();
+        }
+    }
+    library.close().await;
+}
+
+async fn acknowledge(folder: &Path) {
+    let library = Library::open(folder).await;
+    let agent: AgentId = "codex".parse().unwrap();
+    let hub = library.workspace.hub();
+    let mut changes = hub.changes();
+    loop {
+        let query = MailboxQuery { agent: agent.clone(), after: 0, limit: 20, part: Part::Waiting };
+        let mail = hub.mailbox(query).await.unwrap().items;
+        for mail in &mail {
+            library.workspace.acknowledge(&agent, mail.stored.message.id, None).await.unwrap();
+        }
+        if mail.is_empty() {
+            changes.next().await;
+        }
+    }
+}
+
+fn drop_files(folder: &Path, name: &str, count: usize, write: impl Fn(&Path, String)) {
+    let clock = Clock::system();
+    for number in 0..count {
+        let now = clock.now();
+        let id = format!("msg_{}_{name}{number:05}", now.as_millisecond());
+        let file = message_file(&id, name, "codex", &format!("{name} {number}"), Some(&format!("{now:.3}")));
+        write(&folder.join(format!(".switchboard/inbox/codex/{id}.json")), file);
+    }
+}

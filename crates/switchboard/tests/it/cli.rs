@@ -1,0 +1,19 @@
+//! What each verb answers: exit code, stdout, stderr.
+
+mod ack;
+mod agents;
+mod completions;
+mod config;
+mod doctor;
+mod inbox;
+mod init;
+mod receipt;
+mod search;
+mod send;
+mod serve;
+mod tail;
+mod team;
+mod thread;
+mod usage;
+mod wait;
+mod whereabouts;

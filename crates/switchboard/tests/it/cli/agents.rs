@@ -1,0 +1,145 @@
+//! `switchboard agents`
+
+use insta::assert_snapshot;
+use test_support::files;
+
+use crate::{bare, workspace};
+
+#[test]
+fn a_workspace_without_agents_says_how_to_get_one() {
+    let sandbox = bare();
+    sandbox.ok(["init"]);
+    assert_snapshot!(sandbox.show(["agents"]), @"
+    exit 0
+    --- stderr
+    No agents yet; `switchboard agents register NAME` makes one known.
+    ");
+    assert_snapshot!(sandbox.show(["agents", "--json"]), @"exit 0");
+}
+
+#[test]
+fn are_registered_with_role_and_team() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["agents", "register", "gemini", "--role", "tester", "--team", "backend"]), @r#"
+    exit 0
+    --- stdout
+    gemini, tester, team backend
+    --- stderr
+    In its shell: export SWITCHBOARD_AGENT_NAME="gemini", then `switchboard inbox` and `switchboard wait`.
+    "#);
+    assert_snapshot!(sandbox.show(["agents", "register", "gemini", "--role", "reviewer", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"doors":["workspace"],"name":"gemini","presence":"offline","role":"reviewer","since":null,"status":null,"status_message":null,"team":"backend","unread":0}
+    "#);
+    sandbox.send("claude", "gemini", "hello");
+    assert_snapshot!(sandbox.show(["agents", "list"]), @"
+    exit 0
+    --- stdout
+    NAME    PRESENCE        ROLE      TEAM     UNREAD  DOING
+    claude  awake just now  -         -        0       active
+    codex   offline         -         -        0
+    gemini  offline         reviewer  backend  1
+    ");
+    assert_snapshot!(sandbox.show(["agents", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"doors":["workspace"],"name":"claude","presence":"awake","role":null,"since":"[time]","status":"active","status_message":null,"team":null,"unread":0}
+    {"doors":["workspace"],"name":"codex","presence":"offline","role":null,"since":null,"status":null,"status_message":null,"team":null,"unread":0}
+    {"doors":["workspace"],"name":"gemini","presence":"offline","role":"reviewer","since":null,"status":null,"status_message":null,"team":"backend","unread":1}
+    "#);
+    let state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    assert_eq!(state["chatAgents"]["gemini"]["role"], "reviewer");
+    assert_eq!(state["teams"]["backend"]["members"][0], "gemini");
+}
+
+#[test]
+fn have_names_that_are_names() {
+    let sandbox = workspace();
+    for bad in ["", "a/b", "..", "all", "user", "session", "CON", "x.", "#x", "a@b"] {
+        let ran = sandbox.run(["agents", "register", bad]);
+        assert!(matches!(ran.code, Some(2 | 4)), "{bad:?}: {ran:?}");
+    }
+    assert_snapshot!(sandbox.show(["agents", "register", "a/b"]), @"
+    exit 2
+    --- stderr
+    error: '/' is not allowed in a name; use letters, digits, space, '.', '_' and '-'
+    ");
+    assert_snapshot!(sandbox.show(["agents", "register", "human"]), @"
+    exit 4
+    --- stderr
+    error: 'human' is kept for the person and cannot be registered
+    hint: choose another name
+    ");
+    assert_eq!(sandbox.json(["agents"]).len(), 2);
+}
+
+#[test]
+fn say_what_they_are_doing() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["agents", "status", "codex", "working", "on the parser"]), @"
+    exit 0
+    --- stdout
+    codex
+    ");
+    assert_snapshot!(sandbox.show(["agents"]), @"
+    exit 0
+    --- stdout
+    NAME    PRESENCE        ROLE  TEAM  UNREAD  DOING
+    claude  offline         -     -     0
+    codex   awake just now  -     -     0       working: on the parser
+    ");
+    assert_snapshot!(sandbox.show(["agents", "status", "codx", "working"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'codx'
+    hint: did you mean 'codex'?
+    ");
+}
+
+#[test]
+fn are_renamed_with_their_mail() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "before");
+    assert_snapshot!(sandbox.show(["agents", "rename", "codex", "Codex 2"]), @"
+    exit 0
+    --- stdout
+    Codex 2
+    ");
+    sandbox.send("claude", "codex", "to the old name");
+    let bodies: Vec<_> = sandbox.json(["inbox", "Codex 2"]).into_iter().map(|m| m["body"].clone()).collect();
+    assert_eq!(bodies, ["before", "to the old name"]);
+    assert!(sandbox.file(&format!("inbox/Codex 2/{id}.json")).exists());
+    assert!(files::message_files(&sandbox.file("inbox/codex")).is_empty());
+    assert_snapshot!(sandbox.show(["agents", "rename", "Codex 2", "claude"]), @"
+    exit 1
+    --- stderr
+    error: the name 'claude' is already in use
+    hint: choose another name; `switchboard agents` lists those in use
+    ");
+    assert_snapshot!(sandbox.show(["agents", "rename", "nobody", "somebody"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'nobody'
+    hint: known agents: claude, Codex 2; for one that only reads files, add --allow-unregistered
+    ");
+}
+
+#[test]
+fn are_removed_and_their_mail_stays() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "keep me");
+    assert_snapshot!(sandbox.show(["agents", "remove", "codex"]), @"
+    exit 0
+    --- stdout
+    codex removed; its mail stays
+    ");
+    assert_eq!(sandbox.json(["agents"]).len(), 1);
+    assert!(sandbox.file(&format!("inbox/codex/{id}.json")).exists());
+    assert_eq!(sandbox.run(["send", "codex", "x"]).code, Some(5));
+    assert_snapshot!(sandbox.show(["agents", "remove", "claude", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"name":"claude","removed":true}
+    "#);
+}

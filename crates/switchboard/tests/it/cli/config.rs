@@ -1,0 +1,86 @@
+//! `switchboard.config.json`
+
+use insta::assert_snapshot;
+use test_support::files;
+
+use crate::workspace;
+
+const NAME: &str = "switchboard.config.json";
+
+#[test]
+fn a_key_nobody_knows_is_warned_of_with_the_nearest() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitByte": 5}, "wrkspace": {}, "$schema": "x"}"#);
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stderr
+     WARN switchboard.config.json: the key 'wrkspace' is not known; did you mean 'workspace'?
+     WARN switchboard.config.json: the key 'hub.bodyLimitByte' is not known; did you mean 'bodyLimitBytes'?
+    No messages for codex.
+    ");
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @"
+    exit 0
+    --- stderr
+     WARN switchboard.config.json: the key 'wrkspace' is not known; did you mean 'workspace'?
+     WARN switchboard.config.json: the key 'hub.bodyLimitByte' is not known; did you mean 'bodyLimitBytes'?
+    ");
+}
+
+#[test]
+fn a_file_that_makes_no_sense_is_an_error() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), "{");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 1
+    --- stderr
+    error: switchboard.config.json: EOF while parsing an object at line 1 column 1
+    hint: correct the file; docs/configuration.md lists its keys
+    ");
+    files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": "much"}}"#);
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
+    exit 1
+    --- stderr
+    error: switchboard.config.json: invalid type: string "much", expected usize
+    hint: correct the file; docs/configuration.md lists its keys
+    "#);
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
+    exit 1
+    --- stdout
+    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: invalid type: string \"much\", expected usize"}}
+    "#);
+    files::put(sandbox.path().join(NAME), "[]");
+    assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(1));
+}
+
+#[test]
+fn limits_are_taken_from_it() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": 5}}"#);
+    sandbox.ok(["send", "codex", "12345"]);
+    assert_snapshot!(sandbox.show(["send", "codex", "123456"]), @"
+    exit 1
+    --- stderr
+    error: the body has 6 bytes and the limit is 5
+    hint: put the content into a file of the workspace and send its path
+    ");
+}
+
+#[test]
+fn a_chain_of_replies_is_stopped_where_it_says() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), r#"{"hub": {"replyHops": 2}}"#);
+    let mut last = sandbox.send("claude", "codex", "0");
+    let mut codes = Vec::new();
+    for number in 0..6 {
+        let (from, to) = if number % 2 == 0 { ("codex", "claude") } else { ("claude", "codex") };
+        let ran = sandbox.run_as(from, ["send", to, "again", "--reply-to", &last]);
+        codes.push(ran.code);
+        if ran.code != Some(0) {
+            assert_eq!(ran.code, Some(4), "{ran:?}");
+            break;
+        }
+        last = ran.ok();
+    }
+    assert_eq!(codes.last(), Some(&Some(4)), "{codes:?}");
+    assert!(!sandbox.json(["inbox", "human"]).is_empty(), "the person is told");
+}

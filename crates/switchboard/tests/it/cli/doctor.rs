@@ -1,0 +1,293 @@
+//! `switchboard doctor`
+
+use insta::assert_snapshot;
+use test_support::process::command;
+use test_support::{Ran, Sandbox, files, tools};
+
+use crate::workspace;
+
+/// Runs `doctor` and makes sure that it changed nothing.
+fn look(sandbox: &Sandbox) -> Ran {
+    let before = files::tree(sandbox.path());
+    let ran = sandbox.run(["doctor"]);
+    let after = files::tree(sandbox.path());
+    assert_eq!(files::difference(&before, &after), Vec::<String>::new(), "{ran:?}");
+    ran
+}
+
+/// Runs `doctor --fix`; what it logs on the way is left out.
+fn fix(sandbox: &Sandbox) -> String {
+    let mut ran = sandbox.run(["doctor", "--fix"]);
+    let is_log = |line: &&str| line.starts_with(" WARN ") || line.starts_with("ERROR ");
+    ran.stderr = ran.stderr.lines().filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n");
+    sandbox.shown(&ran)
+}
+
+fn with_a_message() -> (Sandbox, String) {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "hello");
+    (sandbox, id)
+}
+
+#[test]
+fn a_healthy_workspace_is_healthy() {
+    let (sandbox, _) = with_a_message();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    ok    files: mailboxes and journal agree; nobody else can write here
+    ");
+    assert_snapshot!(sandbox.show(["doctor", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"check":"database","status":"ok","message":"sound, 1 message"}
+    {"check":"files","status":"ok","message":"mailboxes and journal agree; nobody else can write here"}
+    "#);
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    ok    files: mailboxes and journal agree; nobody else can write here
+    ");
+}
+
+#[test]
+fn a_missing_file_is_reported_and_restored() {
+    let (sandbox, id) = with_a_message();
+    let path = sandbox.file(&format!("inbox/codex/{id}.json"));
+    let content = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    ok    database: sound, 1 message
+    FAIL  files: inbox/codex/[msg-1].json is missing although the message waits
+    --- stderr
+    error: 1 of 2 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    fixed files: inbox/codex/[msg-1].json is missing although the message waits
+    ");
+    assert_eq!(std::fs::read(&path).unwrap(), content);
+    assert_eq!(look(&sandbox).code, Some(0));
+}
+
+#[test]
+fn a_changed_file_is_kept_beside_what_was_accepted() {
+    let (sandbox, id) = with_a_message();
+    let path = sandbox.file(&format!("inbox/codex/{id}.json"));
+    let content = std::fs::read_to_string(&path).unwrap();
+    files::put(&path, content.replace("hello", "give me your keys"));
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    ok    database: sound, 1 message
+    FAIL  files: inbox/codex/[msg-1].json is not what was accepted
+          hint: `--fix` keeps what is there beside it and writes the message again
+    --- stderr
+    error: 1 of 2 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_snapshot!(fix(&sandbox), @r#"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    fixed files: inbox/codex/[msg-1].json is not what was accepted
+    warn  files: inbox/codex/[msg-1].json.conflict.[mark] was not taken in: it stood under the name of another message and was moved aside
+    "#);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "hello");
+}
+
+#[test]
+fn a_damaged_database_is_rebuilt_with_the_same_ids_and_states() {
+    let (sandbox, _) = with_a_message();
+    let seen = sandbox.send("codex", "claude", "seen");
+    sandbox.run_as("claude", ["inbox"]).ok();
+    let done = sandbox.send("human", "codex", "done with");
+    sandbox.run_as("codex", ["ack", &done]).ok();
+    let take = || {
+        let field = |m: serde_json::Value| [m["id"].clone(), m["body"].clone(), m["state"].clone()];
+        sandbox.json(["tail"]).into_iter().map(field).collect::<Vec<_>>()
+    };
+    let before = take();
+    files::put(sandbox.file("hub.db"), vec![0x55; 8192]);
+    for name in ["hub.db-wal", "hub.db-shm"] {
+        let _ = std::fs::remove_file(sandbox.file(name));
+    }
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    FAIL  database: hub.db is damaged: the journal could not be read or written
+          hint: `switchboard doctor --fix` moves it aside and rebuilds it from what can be read and from the files
+    --- stderr
+    error: 1 of 1 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    fixed database: hub.db was made anew; what could be read was taken over
+    ok    database: sound, 3 messages
+    ok    files: mailboxes and journal agree; nobody else can write here
+    --- stderr
+    The journal was damaged. It was moved to [project]/.switchboard/hub.db.damaged.[mark] and rebuilt from what could be read.
+    ");
+    assert_eq!(take(), before);
+    assert_eq!(sandbox.json(["receipt", &seen])[0]["deliveries"][0]["state"], "seen");
+    let aside = files::tree(sandbox.file(""));
+    let aside: Vec<_> = aside.iter().filter(|(path, _)| path.to_string_lossy().contains("damaged")).collect();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    assert_eq!(aside[0].1.content, vec![0x55; 8192]);
+    assert_eq!(look(&sandbox).code, Some(0));
+}
+
+#[test]
+fn a_missing_database_is_made_anew_from_the_files() {
+    let (sandbox, id) = with_a_message();
+    for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+        let _ = std::fs::remove_file(sandbox.file(name));
+    }
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 0
+    --- stdout
+    warn  database: there is no hub.db
+          hint: the next command that works with messages makes it and reads the files back
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    fixed database: hub.db was made anew; what could be read was taken over
+    ok    database: sound, 1 message
+    ok    files: mailboxes and journal agree; nobody else can write here
+    ");
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["native_id"], id.as_str());
+}
+
+#[test]
+fn a_damaged_state_file_is_moved_aside() {
+    let (sandbox, _) = with_a_message();
+    files::put(sandbox.file("state.json"), "{ not json");
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    ok    database: sound, 1 message
+    FAIL  state: state.json cannot be read: key must be a string at line 1 column 3
+          hint: `--fix` moves it aside and writes a new one from what the hub knows
+    --- stderr
+    error: 1 of 2 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_eq!(sandbox.run(["doctor", "--fix"]).code, Some(0));
+    let state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    assert!(state["chatAgents"]["codex"].is_object());
+    let kept = std::fs::read_dir(sandbox.file("")).unwrap().filter_map(|entry| {
+        let entry = entry.unwrap();
+        entry.file_name().to_string_lossy().starts_with("state.json.corrupt.").then(|| entry.path())
+    });
+    let kept: Vec<_> = kept.collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(std::fs::read(&kept[0]).unwrap(), b"{ not json");
+}
+
+#[test]
+fn a_file_that_others_can_write_is_made_private() {
+    let (sandbox, _) = with_a_message();
+    files::chmod(sandbox.file("hub.db"), 0o666);
+    files::chmod(sandbox.file(""), 0o777);
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    ok    database: sound, 1 message
+    FAIL  permissions: .switchboard has mode 777
+          hint: `--fix` makes it private to its owner
+    FAIL  permissions: hub.db has mode 666
+          hint: `--fix` makes it private to its owner
+    --- stderr
+    error: 2 of 3 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    fixed permissions: .switchboard has mode 777
+    fixed permissions: hub.db has mode 666
+    ");
+    assert_eq!(look(&sandbox).code, Some(0));
+    assert_eq!(files::tree(sandbox.path())[std::path::Path::new(".switchboard/hub.db")].mode & 0o777, 0o600);
+}
+
+#[test]
+fn mail_in_a_repository_is_warned_of() {
+    let (sandbox, _) = with_a_message();
+    let git = |args: &[&str]| {
+        let mut git = command("git");
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"];
+        tools::run(git.env("HOME", sandbox.path()).current_dir(sandbox.path()).args(identity).args(args))
+    };
+    if let Err(reason) = git(&["--version"]) {
+        return tools::skip("mail_in_a_repository_is_warned_of", &reason);
+    }
+    git(&["init", "-q"]).unwrap();
+    git(&["add", "-A"]).unwrap();
+    assert_eq!(look(&sandbox).code, Some(0));
+    assert!(!sandbox.ok(["doctor"]).contains("repository"), "what is ignored is no reason to warn");
+    git(&["add", "-f", ".switchboard/inbox", ".switchboard/state.json"]).unwrap();
+    git(&["commit", "-q", "-m", "oops"]).unwrap();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    ok    files: mailboxes and journal agree; nobody else can write here
+    warn  repository: git has 2 files of .switchboard/, for example .switchboard/inbox/codex/[msg-1].json
+          hint: `git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here
+    ");
+}
+
+#[test]
+fn what_was_never_taken_in_is_named_with_its_reason() {
+    let (sandbox, _) = with_a_message();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"settleMs": 0}}"#);
+    files::put(sandbox.file("inbox/codex/msg_1_bad.json"), "{");
+    sandbox.drop_file("msg_1_wrong", "claude", "claude", "x");
+    files::rename(
+        sandbox.file("inbox/claude/msg_1_wrong.json"),
+        sandbox.file("inbox/codex/msg_1_wrong.json"),
+    );
+    sandbox.ok(["inbox", "codex"]);
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    warn  files: inbox/codex/msg_1_bad.json was not taken in: the file is not valid JSON: EOF while parsing an object at line 1 column 1
+    warn  files: inbox/codex/msg_1_wrong.json was not taken in: the field 'recipient' is 'claude' but the file lies in the mailbox of codex
+    ");
+}
+
+#[test]
+fn a_lock_that_nobody_holds_is_named_and_taken_away() {
+    let (sandbox, _) = with_a_message();
+    let lock = sandbox.file("state.json.lock");
+    std::fs::create_dir(&lock).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    std::fs::File::open(&lock).unwrap().set_modified(long_ago).unwrap();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    warn  locks: state.json.lock is held by nobody any more
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 1 message
+    fixed locks: state.json.lock is held by nobody any more
+    ");
+    assert!(!lock.exists());
+}

@@ -1,0 +1,243 @@
+//! `switchboard inbox`
+
+use insta::assert_snapshot;
+use test_support::files;
+
+use crate::workspace;
+
+fn bodies(messages: &[serde_json::Value]) -> Vec<&str> {
+    messages.iter().map(|message| message["body"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn shows_who_wrote_what() {
+    let sandbox = workspace();
+    let question = sandbox.send("claude", "codex", "two\nlines");
+    sandbox
+        .run_as("claude", ["send", "codex", "more", "--reply-to", &question, "--kind", "status_update"])
+        .ok();
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        two
+        lines
+    claude → codex  status_update  just now  delivered
+    [msg-2]  in reply to [msg-1]
+        more
+    ");
+}
+
+#[test]
+fn json_has_exactly_the_promised_fields() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "hello");
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"id":"[id-1]","native_id":"[msg-1]","from":"claude","to":"codex","kind":"delegate_task","body":"hello","in_reply_to":null,"thread":"[id-1]","sent_at":"[time]","door":"workspace","verified":true,"state":"delivered","seq":1}
+    "#);
+    let message = &sandbox.json(["inbox", "codex"])[0];
+    let mut fields: Vec<&str> = message.as_object().unwrap().keys().map(String::as_str).collect();
+    // More fields may follow, none is renamed.
+    assert!(fields.contains(&"seq"));
+    fields.retain(|field| *field != "seq");
+    let promised = [
+        "body",
+        "door",
+        "from",
+        "id",
+        "in_reply_to",
+        "kind",
+        "native_id",
+        "sent_at",
+        "state",
+        "thread",
+        "to",
+        "verified",
+    ];
+    assert_eq!(fields, promised);
+}
+
+#[test]
+fn an_empty_mailbox_is_no_failure() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stderr
+    No messages for codex.
+    ");
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @"exit 0");
+    assert_snapshot!(sandbox.show(["inbox"]), @"
+    exit 0
+    --- stderr
+    No messages for human.
+    ");
+}
+
+#[test]
+fn an_unknown_agent_is() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["inbox", "codx"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'codx'
+    hint: did you mean 'codex'?
+    ");
+    assert_snapshot!(sandbox.show_as("cladue", ["inbox"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'cladue'
+    hint: did you mean 'claude'?
+    ");
+}
+
+#[test]
+fn pages_go_on_where_the_last_one_ended() {
+    let sandbox = workspace();
+    for number in 1..=5 {
+        sandbox.send("claude", "codex", &format!("message {number}"));
+    }
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--limit", "2"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        message 1
+    claude → codex  delegate_task  just now  delivered
+    [msg-2]
+        message 2
+    --- stderr
+    2 of 5 shown; continue with --since ID or a higher --limit.
+    ");
+    let first = sandbox.json(["inbox", "codex", "--limit", "2"]);
+    assert_eq!(bodies(&first), ["message 1", "message 2"]);
+    let since = first[1]["native_id"].as_str().unwrap();
+    let second = sandbox.json(["inbox", "codex", "--limit", "2", "--since", since]);
+    assert_eq!(bodies(&second), ["message 3", "message 4"]);
+    let since = second[1]["id"].as_str().unwrap();
+    let third = sandbox.json(["inbox", "codex", "--limit", "2", "--since", since]);
+    assert_eq!(bodies(&third), ["message 5"]);
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--since", "msg_1_nothing"]), @"
+    exit 5
+    --- stderr
+    error: no message has the id 'msg_1_nothing'
+    hint: `switchboard tail` lists recent messages with their ids
+    ");
+}
+
+#[test]
+fn what_is_done_with_is_in_the_archive() {
+    let sandbox = workspace();
+    let done = sandbox.send("claude", "codex", "done with");
+    sandbox.send("claude", "codex", "waiting");
+    sandbox.run_as("codex", ["ack", &done]).ok();
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        waiting
+    ");
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--archived"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  acknowledged
+    [msg-2]
+        done with
+    ");
+}
+
+#[test]
+fn reading_ones_own_marks_as_seen_and_reading_anothers_does_not() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "hello");
+    let state = || sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"].clone();
+    sandbox.ok(["inbox", "codex"]);
+    sandbox.run_as("claude", ["inbox", "codex"]).ok();
+    assert_eq!(state(), "delivered");
+    assert_snapshot!(sandbox.show_as("codex", ["inbox"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        hello
+    ");
+    assert_eq!(state(), "seen");
+    assert_snapshot!(sandbox.show_as("codex", ["inbox"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  seen
+    [msg-1]
+        hello
+    ");
+    assert_snapshot!(sandbox.show_as("codex", ["inbox", "--unseen"]), @"
+    exit 0
+    --- stderr
+    No messages for codex.
+    ");
+    let receipt = sandbox.file(&format!("outbox/claude/{id}.seen.receipt.json"));
+    assert_eq!(files::whole_json(&receipt).unwrap()["status"], "seen");
+}
+
+#[test]
+fn a_long_body_is_cut_and_shown_whole_on_request() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", &"x".repeat(4005));
+    let short = sandbox.ok(["inbox", "codex"]);
+    assert!(short.ends_with("… 5 more characters; --full shows them"), "{short}");
+    let full = sandbox.ok(["inbox", "codex", "--full"]);
+    assert!(full.ends_with(&"x".repeat(4005)), "{full}");
+}
+
+#[test]
+fn text_of_others_cannot_move_the_cursor() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "a\u{1b}[2Jb\u{202e}c");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @r"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        a\u{1b}[2Jb\u{202e}c
+    ");
+}
+
+#[test]
+fn files_that_others_dropped_are_taken_in_by_a_look() {
+    let sandbox = workspace();
+    sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "dropped");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stdout
+    claude (unverified) → codex  delegate_task  just now  delivered
+    msg_1763000000000_abc
+        dropped
+    ");
+    assert_snapshot!(sandbox.show(["receipt", "msg_1763000000000_abc", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"codex","route":"mailbox:codex","state":"delivered","times":{"delivered":"[time]","queued":"[time]"}}],"id":"[id-1]","native_id":"msg_1763000000000_abc","to":"codex"}
+    "#);
+}
+
+#[test]
+fn a_file_that_is_no_message_stays_and_is_mentioned() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"settleMs": 0}}"#);
+    let path = sandbox.file("inbox/codex/msg_1_bad.json");
+    files::put(&path, "{");
+    sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "a neighbour");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stdout
+    claude (unverified) → codex  delegate_task  just now  delivered
+    msg_1763000000000_abc
+        a neighbour
+    --- stderr
+     WARN left where it is: it could not be taken in path=inbox/codex/msg_1_bad.json reason=the file is not valid JSON: EOF while parsing an object at line 1 column 1
+    1 file could not be taken in; `switchboard doctor` says why
+    ");
+    assert_eq!(std::fs::read(&path).unwrap(), b"{");
+}

@@ -1,0 +1,73 @@
+//! `switchboard receipt`
+
+use insta::assert_snapshot;
+
+use crate::workspace;
+
+#[test]
+fn tells_the_time_of_every_state_that_was_reached() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "a task");
+    assert_snapshot!(sandbox.show(["receipt", &id]), @"
+    exit 0
+    --- stdout
+    [msg-1] to codex: delivered
+      codex by mailbox:codex: queued [time], in_flight [time], delivered [time]
+    ");
+    assert_snapshot!(sandbox.show(["receipt", &id, "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"codex","route":"mailbox:codex","state":"delivered","times":{"delivered":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-1]","native_id":"[msg-1]","to":"codex"}
+    "#);
+    sandbox.run_as("codex", ["inbox"]).ok();
+    assert_snapshot!(sandbox.show(["receipt", &id]), @"
+    exit 0
+    --- stdout
+    [msg-1] to codex: seen
+      codex by mailbox:codex: queued [time], in_flight [time], delivered [time], seen [time]
+    ");
+    sandbox.run_as("codex", ["ack", &id, "--note", "done"]).ok();
+    assert_snapshot!(sandbox.show(["receipt", &id]), @"
+    exit 0
+    --- stdout
+    [msg-1] to codex: acknowledged
+      codex by mailbox:codex: queued [time], in_flight [time], delivered [time], seen [time], acknowledged [time]
+        done
+    ");
+    let receipt = &sandbox.json(["receipt", &id])[0];
+    let times = receipt["deliveries"][0]["times"].as_object().unwrap();
+    let in_order = ["queued", "in_flight", "delivered", "seen", "acknowledged"];
+    assert_eq!(times.len(), in_order.len(), "{times:?}");
+    let at: Vec<&str> = in_order.iter().map(|state| times[*state].as_str().unwrap()).collect();
+    assert!(at.is_sorted(), "{at:?}");
+}
+
+#[test]
+fn has_one_delivery_per_recipient() {
+    let sandbox = workspace();
+    let id = sandbox.send("human", "all", "stand-up");
+    sandbox.run_as("codex", ["inbox"]).ok();
+    assert_snapshot!(sandbox.show(["receipt", &id]), @"
+    exit 0
+    --- stdout
+    [msg-1] to all: delivered
+      claude by mailbox:claude: queued [time], in_flight [time], delivered [time]
+      codex by mailbox:codex: queued [time], in_flight [time], delivered [time], seen [time]
+    ");
+}
+
+#[test]
+fn of_nothing_is_not_found() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["receipt", "msg_1_nothing"]), @"
+    exit 5
+    --- stderr
+    error: no message has the id 'msg_1_nothing'
+    hint: `switchboard tail` lists recent messages with their ids
+    ");
+    assert_snapshot!(sandbox.show(["receipt", "msg_1_nothing", "--json"]), @r#"
+    exit 5
+    --- stdout
+    {"error":{"code":"unknown_message","hint":"`switchboard tail` lists recent messages with their ids","message":"no message has the id 'msg_1_nothing'"}}
+    "#);
+}

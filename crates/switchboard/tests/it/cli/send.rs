@@ -1,0 +1,510 @@
+//! `switchboard send`
+
+use std::process::Command;
+
+use insta::assert_snapshot;
+use serde_json::Value;
+use test_support::{Ran, Sandbox, files};
+
+use crate::workspace;
+
+/// The limit on a body.
+const MIB: usize = 1 << 20;
+
+fn send_bytes(sandbox: &Sandbox, bytes: &[u8]) -> Ran {
+    Ran::with_input(&mut sandbox.command(["send", "codex", "-"]), bytes)
+}
+
+fn only_body(sandbox: &Sandbox) -> String {
+    let messages = sandbox.json(["inbox", "codex"]);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    messages[0]["body"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_text_is_delivered_to_the_mailbox() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show_as("claude", ["send", "codex", "Please review src/main.rs"]), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    let names = files::message_files(&sandbox.file("inbox/codex"));
+    assert_eq!(names.len(), 1);
+    let file = std::fs::read_to_string(sandbox.file("inbox/codex").join(&names[0])).unwrap();
+    assert_snapshot!(sandbox.redact(&file), @r#"
+    {
+      "id": "[msg-1]",
+      "action": "delegate_task",
+      "sender": "claude",
+      "recipient": "codex",
+      "payload": "Please review src/main.rs",
+      "createdAt": "[time]"
+    }
+    "#);
+    let id = names[0].trim_end_matches(".json");
+    let receipt = std::fs::read_to_string(sandbox.file(&format!("outbox/claude/{id}.receipt.json"))).unwrap();
+    assert_snapshot!(sandbox.redact(&receipt), @r#"
+    {
+      "id": "receipt_[msg-1]",
+      "inReplyTo": "[msg-1]",
+      "status": "delivered",
+      "summary": "Message delivered to 'codex' inbox",
+      "processedAt": "[time]",
+      "error": null
+    }
+    "#);
+}
+
+#[test]
+fn json_has_the_promised_fields() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "hello", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"codex","route":"mailbox:codex","state":"delivered"}],"id":"[id-1]","native_id":"[msg-1]","to":"codex"}
+    "#);
+}
+
+#[test]
+fn the_text_can_come_from_stdin() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, b"first line\nsecond line\n")), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    assert_eq!(only_body(&sandbox), "first line\nsecond line\n");
+}
+
+#[test]
+fn without_a_text_stdin_is_read_as_well() {
+    let sandbox = workspace();
+    Ran::with_input(&mut sandbox.command(["send", "codex"]), b"piped").ok();
+    assert_eq!(only_body(&sandbox), "piped");
+}
+
+#[test]
+fn the_text_can_come_from_a_file() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("task.md"), "# Task\n\nDo it.\n");
+    assert_snapshot!(sandbox.show(["send", "codex", "--file", "task.md"]), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    assert_eq!(only_body(&sandbox), "# Task\n\nDo it.\n");
+    assert_snapshot!(sandbox.show(["send", "codex", "--file", "nothing.md"]), @"
+    exit 1
+    --- stderr
+    error: the text cannot be read from nothing.md: No such file or directory (os error 2)
+    hint: a message is UTF-8 text
+    ");
+    files::put(sandbox.path().join("image.bin"), [0xff, 0xfe, 0x00]);
+    assert_snapshot!(sandbox.show(["send", "codex", "--file", "image.bin"]), @"
+    exit 1
+    --- stderr
+    error: the text cannot be read from image.bin: stream did not contain valid UTF-8
+    hint: a message is UTF-8 text
+    ");
+}
+
+#[test]
+fn a_text_may_begin_with_a_hyphen() {
+    let sandbox = workspace();
+    sandbox.ok(["send", "codex", "--- a/file\n+++ b/file"]);
+    assert_eq!(only_body(&sandbox), "--- a/file\n+++ b/file");
+}
+
+#[test]
+fn one_million_bytes_arrive_whole() {
+    let sandbox = workspace();
+    let text = "0123456789".repeat(100_000);
+    assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, text.as_bytes())), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    assert!(only_body(&sandbox) == text);
+    let name = &files::message_files(&sandbox.file("inbox/codex"))[0];
+    let file = files::whole_json(&sandbox.file("inbox/codex").join(name)).unwrap();
+    assert!(file["payload"] == text.as_str());
+}
+
+#[test]
+fn the_limit_is_one_mebibyte_to_the_byte() {
+    let sandbox = workspace();
+    let text = vec![b'x'; MIB + 1];
+    assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, &text[..MIB])), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    assert_snapshot!(sandbox.shown(&send_bytes(&sandbox, &text)), @"
+    exit 1
+    --- stderr
+    error: the body has 1048577 bytes and the limit is 1048576
+    hint: put the content into a file of the workspace and send its path
+    ");
+    assert_eq!(only_body(&sandbox).len(), MIB);
+    assert_eq!(files::message_files(&sandbox.file("inbox/codex")).len(), 1);
+}
+
+#[test]
+fn the_largest_body_of_escapes_comes_back_from_its_file() {
+    let sandbox = workspace();
+    let text = vec![0x01_u8; MIB];
+    send_bytes(&sandbox, &text).ok();
+    for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+        let _ = std::fs::remove_file(sandbox.file(name));
+    }
+    assert_eq!(only_body(&sandbox).as_bytes(), text);
+}
+
+#[test]
+fn a_kind_with_a_typo_is_refused_with_the_nearest() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--kind", "request_reveiw"]), @"
+    exit 2
+    --- stderr
+    error: 'request_reveiw' is not a kind of message
+    hint: did you mean 'request_review'?
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--kind", "zzz"]), @"
+    exit 2
+    --- stderr
+    error: 'zzz' is not a kind of message
+    hint: use one of delegate_task, request_review, submit_result, status_update, execute
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--kind", "zzz", "--json"]), @r#"
+    exit 2
+    --- stdout
+    {"error":{"code":"bad_kind","hint":"use one of delegate_task, request_review, submit_result, status_update, execute","message":"'zzz' is not a kind of message"}}
+    "#);
+    sandbox.ok(["send", "codex", "x", "--kind", "request_review"]);
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["kind"], "request_review");
+}
+
+#[test]
+fn an_unknown_recipient_is_an_error_that_names_those_like_it() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codx", "hello"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'codx'
+    hint: did you mean 'codex'?
+    ");
+    assert_snapshot!(sandbox.show(["send", "zebra", "hello"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'zebra'
+    hint: known agents: claude, codex; for one that only reads files, add --allow-unregistered
+    ");
+    assert_snapshot!(sandbox.show(["send", "codx", "hello", "--json"]), @r#"
+    exit 5
+    --- stdout
+    {"error":{"code":"unknown_recipient","hint":"did you mean 'codex'?","message":"no agent is named 'codx'"}}
+    "#);
+    assert_snapshot!(sandbox.show(["send", "team:backend", "hello"]), @r#"
+    exit 5
+    --- stderr
+    error: no team is named 'backend'
+    hint: make it with `switchboard team create "backend"`
+    "#);
+    assert!(sandbox.json(["tail"]).is_empty());
+    assert!(!sandbox.file("inbox/codx").exists());
+}
+
+#[test]
+fn an_agent_that_only_reads_files_can_be_written_to_on_request() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "script", "hello", "--allow-unregistered"]), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    script: delivered, offline
+    ");
+    assert_eq!(files::message_files(&sandbox.file("inbox/script")).len(), 1);
+}
+
+#[test]
+fn what_is_no_address_is_refused_before_a_path_is_made_of_it() {
+    let sandbox = workspace();
+    let long = "x".repeat(129);
+    let before = files::tree(sandbox.path());
+    for bad in [
+        "",
+        ".",
+        "..",
+        "../codex",
+        "a/b",
+        "a\\b",
+        "C:x",
+        "CON",
+        "nul.txt",
+        "codex ",
+        "codex.",
+        " codex",
+        "%2e%2e",
+        "a\u{202e}b",
+        "a\nb",
+        "café",
+        &long,
+        "team:",
+        "team:../x",
+        "#a/b",
+        "job:a b",
+        "job:7/x",
+    ] {
+        let ran = sandbox.run(["send", bad, "x"]);
+        assert_eq!(ran.code, Some(2), "{bad:?}: {ran:?}");
+        assert!(ran.stderr.contains("hint: "), "{bad:?}: {ran:?}");
+    }
+    assert_eq!(files::difference(&before, &files::tree(sandbox.path())), Vec::<String>::new());
+    assert_snapshot!(sandbox.show(["send", "../codex", "x"]), @"
+    exit 2
+    --- stderr
+    error: '../codex' is not an address: '/' is not allowed in a name; use letters, digits, space, '.', '_' and '-'
+    hint: an address is codex, team:backend, #general, alice@research, job:7/0 or all
+    ");
+    assert_snapshot!(sandbox.show(["send", "a\u{202e}b", "x"]), @r"
+    exit 2
+    --- stderr
+    error: 'a\u{202e}b' is not an address: '\u{202e}' is not allowed in a name; use letters, digits, space, '.', '_' and '-'
+    hint: an address is codex, team:backend, #general, alice@research, job:7/0 or all
+    ");
+    assert_snapshot!(sandbox.show(["send", "job:7/x", "x", "--json"]), @r#"
+    exit 2
+    --- stdout
+    {"error":{"code":"bad_address","hint":"an address is codex, team:backend, #general, alice@research, job:7/0 or all","message":"'job:7/x' is not an address: the node after '/' is a number from 0"}}
+    "#);
+}
+
+#[test]
+fn names_are_the_same_whatever_their_case() {
+    let sandbox = workspace();
+    sandbox.ok(["send", "CODEX", "hello"]);
+    assert_eq!(sandbox.json(["inbox", "Codex"])[0]["to"], "codex");
+    assert!(!sandbox.file("inbox/CODEX").exists());
+}
+
+#[test]
+fn a_reply_belongs_to_the_thread_of_what_it_answers() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "a question");
+    assert_snapshot!(sandbox.show_as("codex", ["send", "claude", "the answer", "--reply-to", &id, "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"claude","route":"mailbox:claude","state":"delivered"}],"id":"[id-1]","native_id":"[msg-1]","to":"claude"}
+    "#);
+    let answer = &sandbox.json(["inbox", "claude"])[0];
+    let question = &sandbox.json(["inbox", "codex"])[0];
+    assert_eq!(answer["kind"], "submit_result");
+    assert_eq!(answer["in_reply_to"], question["id"]);
+    assert_eq!(answer["thread"], question["id"]);
+}
+
+#[test]
+fn a_reply_to_nothing_is_refused() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "claude", "x", "--reply-to", "msg_1_nothing"]), @"
+    exit 5
+    --- stderr
+    error: no message has the id 'msg_1_nothing'
+    hint: `switchboard tail` lists recent messages with their ids
+    ");
+    assert!(sandbox.json(["tail"]).is_empty());
+}
+
+#[test]
+fn a_bad_time_to_live_is_refused() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--ttl", "soon"]), @"
+    exit 2
+    --- stderr
+    error: 'soon' is not a time span
+    hint: for example 30m, 8h or 2d
+    ");
+    for bad in ["", "0m", "-5m", "5", "99999999999h"] {
+        let ran = sandbox.run(["send", "codex", "x", &format!("--ttl={bad}")]);
+        assert_eq!(ran.code, Some(2), "{bad:?}: {ran:?}");
+    }
+    assert!(sandbox.json(["tail"]).is_empty());
+    let id = sandbox.ok(["send", "codex", "x", "--ttl", "30m"]);
+    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    assert!(file["metadata"]["dispatch"]["expires_at"].is_string(), "{file}");
+}
+
+#[test]
+fn what_has_expired_goes_to_the_archive() {
+    let sandbox = workspace();
+    let id = sandbox.ok(["send", "codex", "too late", "--ttl", "50ms"]);
+    test_support::poll::until("the message to expire", || {
+        sandbox.json(["inbox", "codex"]).is_empty().then_some(())
+    });
+    let serve = sandbox.serve();
+    test_support::poll::until("the file to be archived", || {
+        sandbox.file(&format!("archive/codex/{id}.json")).exists().then_some(())
+    });
+    drop(serve);
+    assert!(!sandbox.file(&format!("inbox/codex/{id}.json")).exists());
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "expired");
+}
+
+#[test]
+fn metadata_must_be_a_json_object() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--metadata", "{ticket: 7}"]), @r#"
+    exit 2
+    --- stderr
+    error: --metadata is not a JSON object: key must be a string at line 1 column 2
+    hint: for example --metadata '{"ticket": 7}'
+    "#);
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--metadata", "[1, 2]"]), @r#"
+    exit 2
+    --- stderr
+    error: --metadata is not a JSON object: invalid type: sequence, expected a map at line 1 column 0
+    hint: for example --metadata '{"ticket": 7}'
+    "#);
+    let id = sandbox.ok(["send", "codex", "x", "--metadata", r#"{"ticket": 7}"#]);
+    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    assert_eq!(file["metadata"]["ticket"], 7);
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["metadata"]["ticket"], 7);
+}
+
+#[test]
+fn a_newer_task_takes_the_place_of_the_earlier_ones() {
+    let sandbox = workspace();
+    let first = sandbox.send("claude", "codex", "first");
+    let other = sandbox.send("human", "codex", "of somebody else");
+    let second = sandbox.run_as("claude", ["send", "codex", "second", "--replace"]).ok();
+    let waiting: Vec<String> = files::message_files(&sandbox.file("inbox/codex"));
+    assert_eq!(waiting, [format!("{other}.json"), format!("{second}.json")]);
+    assert!(sandbox.file(&format!("archive/codex/{first}.json")).exists());
+    assert!(sandbox.file(&format!("archive/codex/{first}.json.superseded.meta")).exists());
+    assert_snapshot!(sandbox.show(["receipt", &first, "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"codex","note":"superseded by [id-1]","route":"mailbox:codex","state":"expired","times":{"delivered":"[time]","expired":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-2]","native_id":"[msg-1]","to":"codex"}
+    "#);
+}
+
+#[test]
+fn waiting_for_the_answer_prints_it() {
+    let sandbox = workspace();
+    let mut asking = sandbox.start(["send", "codex", "how many?", "--wait", "--timeout", "30"]);
+    let id = asking.line();
+    sandbox.run_as("codex", ["send", "human", "seven", "--reply-to", &id]).ok();
+    let (status, lines) = asking.wait_for_rest(test_support::poll::PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", asking.errors());
+    assert_snapshot!(sandbox.redact(&format!("{id}\n{}", lines.join("\n"))), @"
+    [msg-1]
+    codex → human  submit_result  just now  seen
+    [msg-2]  in reply to [msg-1]
+        seven
+    ");
+}
+
+#[test]
+fn no_answer_in_time_is_a_temporary_failure() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "anyone?", "--wait", "--timeout", "0.05"]), @"
+    exit 3
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    error: no answer within 0.05 s
+    hint: it may still come: `switchboard thread [msg-1]`
+    ");
+}
+
+#[test]
+fn everyone_gets_a_message_to_all_but_its_sender() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show_as("claude", ["send", "all", "stand-up", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"codex","route":"mailbox:codex","state":"delivered"},{"agent":"human","route":"mailbox:human","state":"delivered"}],"id":"[id-1]","native_id":"[msg-1]","to":"all"}
+    "#);
+    assert_eq!(files::message_files(&sandbox.file("inbox/claude")), Vec::<String>::new());
+}
+
+#[test]
+fn a_message_that_cannot_be_delivered_says_so_and_arrives_later() {
+    let sandbox = workspace();
+    let inbox = sandbox.file("inbox/codex");
+    std::fs::remove_dir(&inbox).unwrap();
+    files::put(&inbox, "in the way");
+    assert_snapshot!(sandbox.show(["send", "codex", "hello"]), @"
+    exit 3
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: failed, offline
+    error: accepted, but not delivered to codex yet: [project]/.switchboard/inbox/codex is not a directory but a file
+    hint: do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`
+    ");
+    assert!(
+        files::tree(sandbox.file("outbox")).keys().all(|path| !path.to_string_lossy().contains("receipt"))
+    );
+    std::fs::remove_file(&inbox).unwrap();
+    let _serve = sandbox.serve();
+    test_support::poll::until("the message to arrive", || {
+        (files::message_files(&inbox).len() == 1).then_some(())
+    });
+}
+
+#[test]
+fn no_file_leads_out_of_the_workspace() {
+    let sandbox = workspace();
+    let outside = sandbox.path().parent().unwrap().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::remove_dir(sandbox.file("inbox/codex")).unwrap();
+    std::os::unix::fs::symlink(&outside, sandbox.file("inbox/codex")).unwrap();
+    let ran = sandbox.run(["send", "codex", "hello"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("symbolic link"), "{ran:?}");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn the_same_answer_with_json_for_errors_of_every_kind() {
+    let sandbox = workspace();
+    let error = |command: &mut Command| {
+        let ran = Ran::of(command.arg("--json"));
+        assert!(ran.stderr.is_empty(), "{ran:?}");
+        let value: Value = serde_json::from_str(ran.stdout.trim_end()).unwrap();
+        let fields: Vec<&String> = value["error"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["code", "hint", "message"]);
+        (ran.code.unwrap(), value["error"]["code"].as_str().unwrap().to_owned())
+    };
+    let check = |args: &[&str], code: i32, word: &str| {
+        assert_eq!(error(&mut sandbox.command(args)), (code, word.to_owned()), "{args:?}");
+    };
+    check(&["send", "codx", "x"], 5, "unknown_recipient");
+    check(&["send", "a/b", "x"], 2, "bad_address");
+    check(&["send", "codex", "x", "--ttl", "x"], 2, "bad_ttl");
+    check(&["send", "codex", "x", "--metadata", "x"], 2, "bad_metadata");
+    check(&["send", "codex", "x", "--reply-to", "x"], 5, "unknown_message");
+    check(&["send", "codex", "x", "--from", "../x"], 2, "bad_address");
+    check(&["send"], 2, "usage");
+    check(&["receipt", "x"], 5, "unknown_message");
+    check(&["wait", "--timeout", "0.01"], 3, "timeout");
+    check(&["wait", "--timeout=-1"], 2, "bad_timeout");
+    check(&["agents", "register", "human"], 4, "reserved_name");
+    check(&["agents", "rename", "codex", "claude"], 1, "name_taken");
+    check(&["inbox", "codx"], 5, "unknown_recipient");
+    check(&["team", "add", "nothing", "codex"], 5, "unknown_team");
+}

@@ -1,0 +1,141 @@
+//! `switchboard serve`
+
+use insta::assert_snapshot;
+use rustix::process::Signal;
+use test_support::{files, poll};
+
+use crate::workspace;
+
+#[test]
+fn takes_in_what_is_dropped_and_ends_when_asked() {
+    let sandbox = workspace();
+    let mut serve = sandbox.start(["serve"]);
+    assert_snapshot!(sandbox.redact(&serve.line()), @"Serving [project]/.switchboard; stop with Ctrl-C.");
+    sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "dropped");
+    let receipt = sandbox.file("outbox/claude/msg_1763000000000_abc.receipt.json");
+    poll::until("the receipt", || receipt.exists().then_some(()));
+    assert_eq!(files::whole_json(&receipt).unwrap()["status"], "delivered");
+    assert_eq!(serve.terminate().code(), Some(0));
+    assert_eq!(serve.errors(), "");
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "dropped");
+}
+
+#[test]
+fn ends_with_ctrl_c_as_well() {
+    let sandbox = workspace();
+    let mut serve = sandbox.start(["serve", "--json"]);
+    assert_snapshot!(sandbox.redact(&serve.line()), @r#"{"pid":[pid],"serving":"[project]/.switchboard"}"#);
+    serve.signal(Signal::INT);
+    assert_eq!(serve.wait().code(), Some(0));
+}
+
+#[test]
+fn runs_once_per_workspace_and_says_who_has_it() {
+    let sandbox = workspace();
+    let mut first = sandbox.serve();
+    let ran = sandbox.run(["serve"]);
+    assert!(ran.stderr.contains(&format!("process {} on", first.id())), "{ran:?}");
+    assert_snapshot!(sandbox.shown(&ran), @"
+    exit 3
+    --- stderr
+    error: process [pid] on [host] already runs `serve` in this workspace
+    hint: use the one that runs, or stop it first
+    ");
+    assert_snapshot!(sandbox.show(["serve", "--json"]), @r#"
+    exit 3
+    --- stdout
+    {"error":{"code":"already_running","hint":"use the one that runs, or stop it first","message":"process [pid] on [host] already runs `serve` in this workspace"}}
+    "#);
+    assert!(first.is_running());
+    // One that was killed leaves nothing that stands in the way of the next.
+    first.kill();
+    assert_eq!(sandbox.serve().terminate().code(), Some(0));
+}
+
+#[test]
+fn leaves_what_is_malformed_and_takes_in_its_neighbours() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"settleMs": 1}}"#);
+    let mut serve = sandbox.serve();
+    let bad: [(&str, &[u8]); 6] = [
+        ("empty", b""),
+        ("zeros", &[0; 100]),
+        ("bom", b"\xef\xbb\xbf{}"),
+        ("utf16", b"\xff\xfe{\x00}\x00"),
+        ("surrogate", br#"{"id":"msg_1_surrogate","payload":"\ud800"}"#),
+        ("twice", br#"{"id":"msg_1_twice","id":"msg_1_twice"}"#),
+    ];
+    for (name, bytes) in bad {
+        files::put_by_rename(sandbox.file(&format!("inbox/codex/msg_1_{name}.json")), bytes);
+    }
+    sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "a neighbour");
+    let receipt = sandbox.file("outbox/claude/msg_1763000000000_abc.receipt.json");
+    poll::until("the neighbour's receipt", || receipt.exists().then_some(()));
+    let problems = || sandbox.json(["doctor"]).iter().filter(|check| check["status"] == "warn").count();
+    poll::until("all six to be reported", || (problems() == 6).then_some(()));
+    assert_eq!(serve.terminate().code(), Some(0));
+    for (name, bytes) in bad {
+        assert_eq!(std::fs::read(sandbox.file(&format!("inbox/codex/msg_1_{name}.json"))).unwrap(), bytes);
+    }
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1);
+}
+
+#[test]
+fn a_file_that_grows_slowly_is_taken_in_once_it_is_whole() {
+    use std::io::Write;
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let id = "msg_1763000000000_slow";
+    let bytes = test_support::message_file(id, "claude", "codex", "written slowly", None);
+    let path = sandbox.file(&format!("inbox/codex/{id}.json"));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
+    let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
+    for piece in bytes.as_bytes().chunks(bytes.len() / 8 + 1) {
+        assert!(!receipt.exists());
+        file.write_all(piece).unwrap();
+        // Long enough for a look at every piece, shorter than what counts as given up.
+        poll::within(std::time::Duration::from_millis(60), || receipt.exists().then_some(()));
+    }
+    drop(file);
+    poll::until("the receipt", || receipt.exists().then_some(()));
+    assert_eq!(serve.terminate().code(), Some(0));
+    assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "written slowly");
+}
+
+#[test]
+fn an_existing_message_is_never_overwritten_by_a_newcomer() {
+    let sandbox = workspace();
+    let id = "msg_1763000000000_abc";
+    sandbox.drop_file(id, "claude", "codex", "the first");
+    let mut serve = sandbox.serve();
+    let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
+    poll::until("the receipt", || receipt.exists().then_some(()));
+    sandbox.drop_file(id, "claude", "codex", "the second");
+    let conflicts = || {
+        let names = std::fs::read_dir(sandbox.file("inbox/codex")).unwrap();
+        names
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("conflict"))
+            .count()
+    };
+    poll::until("the newcomer to be moved aside", || (conflicts() == 1).then_some(()));
+    assert_eq!(serve.terminate().code(), Some(0));
+    let messages = sandbox.json(["inbox", "codex"]);
+    assert_eq!(messages.len(), 1);
+    assert_eq!(messages[0]["body"], "the first");
+    let file = files::whole_json(&sandbox.file(&format!("inbox/codex/{id}.json"))).unwrap();
+    assert_eq!(file["payload"], "the first");
+}
+
+#[test]
+fn a_workspace_that_is_moved_away_ends_it_with_an_error() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 50}}"#);
+    let mut serve = sandbox.serve();
+    sandbox.take_in_two();
+    files::rename(sandbox.file(""), sandbox.path().join("elsewhere"));
+    assert_eq!(serve.wait().code(), Some(1));
+    assert_snapshot!(sandbox.redact(&serve.errors()), @"
+    error: [project]/.switchboard was moved or replaced while in use
+    hint: start again in the folder where the workspace is now
+    ");
+}

@@ -1,0 +1,49 @@
+//! `switchboard tail`
+
+use insta::assert_snapshot;
+use rustix::process::Signal;
+
+use crate::workspace;
+
+#[test]
+fn shows_the_newest_of_everyone() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["tail"]), @"exit 0");
+    sandbox.send("claude", "codex", "one");
+    let two = sandbox.send("codex", "claude", "two");
+    sandbox.send("human", "codex", "three");
+    assert_snapshot!(sandbox.show(["tail", "-n", "2"]), @"
+    exit 0
+    --- stdout
+    codex → claude  delegate_task  just now  delivered
+    [msg-1]
+        two
+    human → codex  delegate_task  just now  delivered
+    [msg-2]
+        three
+    ");
+    assert_snapshot!(sandbox.show(["tail", "--since", &two, "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"id":"[id-1]","native_id":"[msg-2]","from":"human","to":"codex","kind":"delegate_task","body":"three","in_reply_to":null,"thread":"[id-1]","sent_at":"[time]","door":"workspace","verified":true,"state":"delivered","seq":3}
+    "#);
+}
+
+#[test]
+fn follows_what_other_processes_send() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "before");
+    let mut tail = sandbox.start(["tail", "-f", "--json"]);
+    let body = |line: String| {
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()["body"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(body(tail.line()), "before");
+    sandbox.send("claude", "codex", "during");
+    assert_eq!(body(tail.line()), "during");
+    sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "dropped");
+    assert_eq!(body(tail.line()), "dropped");
+    assert!(tail.is_running());
+    tail.signal(Signal::TERM);
+    assert!(!tail.wait().success());
+    assert_eq!(tail.errors(), "");
+}

@@ -1,0 +1,108 @@
+//! `switchboard team`
+
+use insta::assert_snapshot;
+
+use crate::workspace;
+
+#[test]
+fn is_made_filled_and_emptied() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["team"]), @"
+    exit 0
+    --- stderr
+    No teams yet; `switchboard team create NAME` makes one.
+    ");
+    assert_snapshot!(sandbox.show(["team", "create", "backend", "--title", "The back end"]), @"
+    exit 0
+    --- stdout
+    backend (The back end): nobody yet
+    ");
+    assert_snapshot!(sandbox.show(["team", "add", "backend", "codex", "claude"]), @"
+    exit 0
+    --- stdout
+    backend (The back end): claude, codex
+    ");
+    assert_snapshot!(sandbox.show(["team", "remove", "backend", "claude"]), @"
+    exit 0
+    --- stdout
+    backend (The back end): codex
+    ");
+    assert_snapshot!(sandbox.show(["team", "remove", "backend", "claude"]), @"
+    exit 0
+    --- stdout
+    backend (The back end): codex
+    --- stderr
+    claude is not in backend
+    ");
+    assert_snapshot!(sandbox.show(["team", "list", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"composite":false,"id":"backend","members":["codex"],"title":"The back end"}
+    "#);
+}
+
+#[test]
+fn every_member_gets_a_message_to_it_but_its_sender() {
+    let sandbox = workspace();
+    sandbox.ok(["agents", "register", "gemini"]);
+    sandbox.ok(["team", "create", "backend"]);
+    assert_snapshot!(sandbox.show(["send", "team:backend", "anyone?"]), @"
+    exit 5
+    --- stderr
+    error: nobody but the sender would get a message to 'team:backend'
+    hint: `switchboard agents` lists who is registered
+    ");
+    sandbox.ok(["team", "add", "backend", "codex", "claude"]);
+    assert_snapshot!(sandbox.show_as("claude", ["send", "team:backend", "hello"]), @"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    ");
+    assert_snapshot!(sandbox.show(["send", "team:backend", "hello", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"deliveries":[{"agent":"claude","route":"mailbox:claude","state":"delivered"},{"agent":"codex","route":"mailbox:codex","state":"delivered"}],"id":"[id-1]","native_id":"[msg-2]","to":"team:backend"}
+    "#);
+    assert!(sandbox.json(["inbox", "gemini"]).is_empty());
+    let message = &sandbox.json(["inbox", "codex"])[0];
+    assert_eq!(message["to"], "team:backend");
+}
+
+#[test]
+fn a_composite_team_has_one_member() {
+    let sandbox = workspace();
+    sandbox.ok(["team", "create", "solo", "--composite"]);
+    sandbox.ok(["team", "add", "solo", "codex"]);
+    assert_snapshot!(sandbox.show(["team", "add", "solo", "claude"]), @"
+    exit 1
+    --- stderr
+    error: 'solo' is a composite team, played by codex alone
+    hint: make a team without --composite for several members
+    ");
+}
+
+#[test]
+fn what_is_not_known_is_named() {
+    let sandbox = workspace();
+    sandbox.ok(["team", "create", "backend"]);
+    assert_snapshot!(sandbox.show(["team", "add", "backnd", "codex"]), @"
+    exit 5
+    --- stderr
+    error: no team is named 'backnd'
+    hint: did you mean 'backend'?
+    ");
+    assert_snapshot!(sandbox.show(["team", "add", "backend", "codx"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'codx'
+    hint: did you mean 'codex'?
+    ");
+    assert_snapshot!(sandbox.show(["send", "team:backnd", "x"]), @"
+    exit 5
+    --- stderr
+    error: no team is named 'backnd'
+    hint: did you mean 'backend'?
+    ");
+}

@@ -1,0 +1,55 @@
+//! `switchboard wait`
+
+use insta::assert_snapshot;
+
+use crate::workspace;
+
+#[test]
+fn mail_that_is_there_is_printed_at_once_and_seen() {
+    let sandbox = workspace();
+    let id = sandbox.send("claude", "codex", "hello");
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "30"]), @"
+    exit 0
+    --- stdout
+    claude → codex  delegate_task  just now  delivered
+    [msg-1]
+        hello
+    ");
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "seen");
+}
+
+#[test]
+fn nothing_in_time_is_a_temporary_failure() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1"]), @"
+    exit 3
+    --- stderr
+    error: no message for codex within 0.1 s
+    hint: wait again, or look at everything with `switchboard inbox`
+    ");
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "0.1", "--json"]), @r#"
+    exit 3
+    --- stdout
+    {"error":{"code":"timeout","hint":"wait again, or look at everything with `switchboard inbox`","message":"no message for codex within 0.1 s"}}
+    "#);
+}
+
+#[test]
+fn what_was_seen_is_not_waited_for() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "hello");
+    sandbox.run_as("codex", ["inbox"]).ok();
+    assert_eq!(sandbox.run_as("codex", ["wait", "--timeout", "0.1"]).code, Some(3));
+}
+
+#[test]
+fn mail_that_comes_later_ends_the_wait() {
+    let sandbox = workspace();
+    let mut command = sandbox.command(["wait", "--timeout", "60", "--json", "--from", "codex"]);
+    let mut waiting = test_support::Running::start(&mut command);
+    let id = sandbox.send("claude", "codex", "later");
+    let (status, lines) = waiting.wait_for_rest(test_support::poll::PATIENCE);
+    assert_eq!((status.code(), lines.len()), (Some(0), 1), "{}", waiting.errors());
+    assert_snapshot!(sandbox.redact(&lines[0]), @r#"{"id":"[id-1]","native_id":"[msg-1]","from":"claude","to":"codex","kind":"delegate_task","body":"later","in_reply_to":null,"thread":"[id-1]","sent_at":"[time]","door":"workspace","verified":true,"state":"delivered","seq":1}"#);
+    assert!(lines[0].contains(&id));
+}

@@ -1,0 +1,110 @@
+//! Which workspace, and who is asking.
+
+use insta::assert_snapshot;
+use test_support::Ran;
+
+use crate::{bare, workspace};
+
+#[test]
+fn without_a_workspace_every_verb_says_how_to_make_one() {
+    let sandbox = bare();
+    assert_snapshot!(sandbox.show(["inbox"]), @"
+    exit 5
+    --- stderr
+    error: no workspace in [project] or above it
+    hint: make one with `switchboard init`
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--json"]), @r#"
+    exit 5
+    --- stdout
+    {"error":{"code":"no_workspace","hint":"make one with `switchboard init`","message":"no workspace in [project] or above it"}}
+    "#);
+    for verb in [
+        vec!["ack", "x"],
+        vec!["wait"],
+        vec!["receipt", "x"],
+        vec!["agents"],
+        vec!["team"],
+        vec!["tail"],
+        vec!["thread", "x"],
+        vec!["search", "x"],
+        vec!["serve"],
+        vec!["doctor"],
+    ] {
+        let ran = sandbox.run(&verb);
+        assert_eq!(ran.code, Some(5), "{verb:?}: {ran:?}");
+        assert!(ran.stderr.contains("hint: make one with `switchboard init`"), "{verb:?}: {ran:?}");
+    }
+    assert_eq!(std::fs::read_dir(sandbox.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_nearest_folder_upward_is_the_workspace() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "hello");
+    let deep = sandbox.path().join("a/b/c");
+    std::fs::create_dir_all(&deep).unwrap();
+    let from_below = Ran::of(sandbox.command(["inbox", "codex", "--json"]).current_dir(&deep));
+    assert_eq!(from_below.ok().lines().count(), 1);
+    Ran::of(sandbox.command(["init"]).current_dir(sandbox.path().join("a"))).ok();
+    let from_below = Ran::of(sandbox.command(["agents", "--json"]).current_dir(&deep));
+    assert_eq!(from_below.ok(), "", "the nearer one counts, and it has no agents");
+}
+
+#[test]
+fn the_variable_and_the_option_name_another() {
+    let (sandbox, other) = (bare(), workspace());
+    other.send("claude", "codex", "hello");
+    let root = other.path().to_str().unwrap();
+    let by_variable =
+        Ran::of(sandbox.command(["inbox", "codex", "--json"]).env("SWITCHBOARD_WORKSPACE_ROOT", root));
+    assert_eq!(by_variable.ok().lines().count(), 1);
+    let by_option = sandbox.run(["inbox", "codex", "--json", "--workspace", root]);
+    assert_eq!(by_option.stdout, by_variable.stdout);
+    let mut both = sandbox.command(["inbox", "codex", "--workspace", root]);
+    assert_eq!(Ran::of(both.env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path())).code, Some(0));
+    let nowhere = Ran::of(sandbox.command(["inbox"]).env("SWITCHBOARD_WORKSPACE_ROOT", sandbox.path()));
+    assert_snapshot!(sandbox.shown(&nowhere), @"
+    exit 5
+    --- stderr
+    error: [project] has no .switchboard folder
+    hint: make one with `switchboard init`
+    ");
+    let missing = sandbox.run(["inbox", "--workspace", "not/there"]);
+    assert_snapshot!(sandbox.shown(&missing), @"
+    exit 5
+    --- stderr
+    error: there is no folder not/there
+    hint: check --workspace and SWITCHBOARD_WORKSPACE_ROOT
+    ");
+}
+
+#[test]
+fn the_sender_is_the_option_then_the_variable_then_the_person() {
+    let sandbox = workspace();
+    sandbox.ok(["send", "codex", "1"]);
+    sandbox.run_as("claude", ["send", "codex", "2"]).ok();
+    sandbox.run_as("claude", ["send", "codex", "3", "--from", "codex"]).ok();
+    sandbox.run_as("", ["send", "codex", "4"]).ok();
+    let from: Vec<_> = sandbox.json(["inbox", "codex"]).into_iter().map(|m| m["from"].clone()).collect();
+    assert_eq!(from, ["human", "claude", "codex", "human"]);
+    assert_snapshot!(sandbox.show_as("../x", ["send", "codex", "x"]), @"
+    exit 2
+    --- stderr
+    error: '../x' is not an address: '/' is not allowed in a name; use letters, digits, space, '.', '_' and '-'
+    hint: check --from and SWITCHBOARD_AGENT_NAME
+    ");
+    assert_snapshot!(sandbox.show_as("alice@research", ["send", "codex", "x"]), @"
+    exit 4
+    --- stderr
+    error: alice@research is not an agent of this hub
+    ");
+    assert_snapshot!(sandbox.show_as("stranger", ["send", "codex", "x"]), @r#"
+    exit 0
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered
+    note: 'stranger' is not registered, so nobody can answer it; `switchboard agents register "stranger"`
+    "#);
+}

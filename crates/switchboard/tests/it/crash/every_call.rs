@@ -1,0 +1,192 @@
+//! The same, at every single file call of one `send`, and with a disk that is full or fails from there on.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use test_support::fault::{Fault, Shim};
+use test_support::{Ran, Running, Sandbox, files, poll, tools};
+
+use super::{check, settle};
+use crate::workspace;
+
+/// How many of the slow ones run at once.
+const WORKERS: usize = 16;
+
+const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
+
+/// The shim, or nothing where it cannot be had, with the reason printed.
+fn shim(test: &str) -> Option<&'static Shim> {
+    Shim::get().map_err(|reason| tools::skip(test, &reason)).ok()
+}
+
+/// One workspace to copy, and how many file calls a `send` in it makes.
+fn template(shim: &Shim) -> (Sandbox, usize) {
+    let template = workspace();
+    let calls = shim.count(&mut template.copy().command(ARGS));
+    println!("{calls} file calls in one send");
+    assert!(calls > 10, "the shim does not see the program's calls");
+    (template, calls)
+}
+
+/// A `send` in a copy of the workspace that meets a fault.
+fn send(shim: &Shim, template: &Sandbox, fault: Fault) -> (Sandbox, Ran) {
+    let sandbox = template.copy();
+    let mut command: Command = sandbox.command(ARGS);
+    let ran = Ran::of(shim.arm(&mut command, fault));
+    (sandbox, ran)
+}
+
+fn killed(fault: impl Fn(usize) -> Fault, test: &str) {
+    let Some(shim) = shim(test) else { return };
+    let (template, calls) = template(shim);
+    let mut kills = 0;
+    let mut present = 0;
+    // Threads may make a call more or less in another order, so go on until one survives.
+    for at in 1..=calls + 10 {
+        let (sandbox, ran) = send(shim, &template, fault(at));
+        let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+        for name in files::message_files(&sandbox.file("inbox/codex")) {
+            assert!(files::whole_json(&sandbox.file("inbox/codex").join(name)).is_some());
+        }
+        if ran.code.is_some() {
+            assert_eq!(ran.code, Some(0), "{ran:?}");
+            assert!(at >= calls - 10, "only {at} of {calls} calls were reached");
+            break;
+        }
+        kills += 1;
+        // Any verb may be the one that opens it again.
+        match at % 3 {
+            0 => assert_eq!(sandbox.run(["doctor", "--fix"]).code, Some(0), "at {at}"),
+            1 => drop(sandbox.ok(["inbox", "codex"])),
+            _ => drop(sandbox.send("human", "claude", "the next message")),
+        }
+        settle(&sandbox);
+        check(&sandbox, &reported);
+        let found = sandbox.json(["inbox", "codex"]).len();
+        assert!(found <= 1 && found >= reported.len(), "at {at}: {found} found, {reported:?} reported");
+        present += found;
+    }
+    println!("killed {kills} times; the message was there after {present} of them");
+    assert!(kills >= calls - 10, "{kills} kills, {calls} calls");
+    assert!(present > 0 && present < kills, "{present} of {kills}");
+}
+
+#[test]
+fn crash_at_every_call_of_a_send() {
+    killed(|at| Fault::Kill { at }, "crash_at_every_call_of_a_send");
+}
+
+#[test]
+fn crash_in_the_middle_of_every_write_of_a_send() {
+    killed(|at| Fault::Tear { at }, "crash_in_the_middle_of_every_write_of_a_send");
+}
+
+/// How a `send` ended that met a bad disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Refused,
+    AcceptedAndWaiting,
+    Delivered,
+}
+
+/// One `send` on a disk that is bad from a call on, and what follows once the disk is well again.
+fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
+    let (sandbox, ran) = send(shim, template, fault);
+    let at = format!("{fault:?}: {ran:?}");
+    let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+    let files = files::message_files(&sandbox.file("inbox/codex"));
+    let receipts = std::fs::read_dir(sandbox.file("outbox/claude")).map_or(0, Iterator::count);
+    let end = match ran.code {
+        Some(0) => End::Delivered,
+        Some(1 | 3) if reported.is_empty() => End::Refused,
+        Some(3) => End::AcceptedAndWaiting,
+        _ => panic!("{at}"),
+    };
+    if end == End::Delivered {
+        assert_eq!(files, [format!("{}.json", reported[0])], "{at}");
+    } else {
+        assert!(ran.stderr.contains("error: ") && ran.stderr.contains("hint: "), "{at}");
+        assert!(words.iter().any(|word| ran.stderr.contains(word)), "not clear: {at}");
+    }
+    let mut names = std::fs::read_dir(sandbox.file("inbox/codex")).unwrap();
+    let is_temp = |name: &str| name.starts_with(".tmp-");
+    assert!(!names.any(|name| is_temp(&name.unwrap().file_name().to_string_lossy())), "{at}");
+    if files.is_empty() {
+        assert_eq!(receipts, 0, "a receipt without a message: {at}");
+    }
+    sandbox.send("human", "claude", "the next message");
+    settle(&sandbox);
+    check(&sandbox, &reported);
+    assert!(sandbox.json(["inbox", "codex"]).len() <= 1, "{at}");
+    end
+}
+
+fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
+    let Some(shim) = shim(test) else { return };
+    let (template, calls) = template(shim);
+    // A sender that was accepted waits for its mailbox for some seconds, so many of them wait at once.
+    let next = AtomicUsize::new(1);
+    let worker = || {
+        let mut ends = Vec::new();
+        loop {
+            let from = next.fetch_add(1, Ordering::Relaxed);
+            if from > calls {
+                return ends;
+            }
+            ends.push(fails(shim, &template, fault(from), words));
+        }
+    };
+    let ends: Vec<End> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    let count = |end| ends.iter().filter(|other| **other == end).count();
+    let (refused, waiting) = (count(End::Refused), count(End::AcceptedAndWaiting));
+    println!("{refused} refused, {waiting} accepted and waiting, {} delivered", count(End::Delivered));
+    assert_eq!(ends.len(), calls);
+    assert!(refused > 0 && waiting > 0);
+}
+
+#[test]
+fn crash_free_on_a_disk_that_is_full() {
+    failing(
+        |from| Fault::NoSpace { from },
+        // SQLite says of a log or an index that it cannot make only that, not why.
+        &["No space left on device", "disk is full", "disk I/O error", "unable to open database file"],
+        "crash_free_on_a_disk_that_is_full",
+    );
+}
+
+#[test]
+fn crash_free_on_a_disk_that_fails() {
+    failing(
+        |from| Fault::IoError { from },
+        &["Input/output error", "I/O error", "unable to open database file"],
+        "crash_free_on_a_disk_that_fails",
+    );
+}
+
+#[test]
+fn crash_free_when_the_disk_fails_under_a_running_hub() {
+    let Some(shim) = shim("crash_free_when_the_disk_fails_under_a_running_hub") else { return };
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 100}}"#);
+    let flag = sandbox.path().join("disk-fails");
+    let mut serve =
+        Running::start(shim.arm_while(&mut sandbox.command(["serve"]), Fault::IoError { from: 1 }, &flag));
+    assert!(serve.line().starts_with("Serving "));
+    let receipt = |id: &str| sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
+    sandbox.take_in_two();
+    files::put(&flag, "");
+    sandbox.drop_file("msg_1763000000003_during", "claude", "codex", "during");
+    poll::until("the failure to be noticed", || serve.errors().contains("I/O").then_some(()));
+    assert!(!receipt("msg_1763000000003_during").exists());
+    std::fs::remove_file(&flag).unwrap();
+    let arrived = poll::within(poll::PATIENCE, || receipt("msg_1763000000003_during").exists().then_some(()));
+    assert!(arrived.is_some(), "not taken in after the disk was well again: {}", serve.errors());
+    sandbox.drop_file("msg_1763000000004_after", "claude", "codex", "after");
+    poll::until("the last receipt", || receipt("msg_1763000000004_after").exists().then_some(()));
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    check(&sandbox, &[]);
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 4);
+}

@@ -1,0 +1,31 @@
+//! The binary and the crates behind it, from outside: what a person, a script or another program meets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "test code: a panic is how a test says no"
+)]
+
+mod architecture;
+mod child;
+mod cli;
+mod crash;
+mod disk_full;
+mod storm;
+mod wake;
+
+use test_support::Sandbox;
+
+/// The binary under test.
+const BINARY: &str = env!("CARGO_BIN_EXE_switchboard");
+
+/// An empty folder.
+fn bare() -> Sandbox {
+    Sandbox::bare(BINARY)
+}
+
+/// A workspace with the agents `codex` and `claude`.
+fn workspace() -> Sandbox {
+    Sandbox::with_agents(BINARY, &["codex", "claude"])
+}

@@ -1,0 +1,212 @@
+/* Stands between a program and the file calls of libc, counts them, and at a given one ends the
+ * program or makes the call fail.
+ *
+ *   FAULT_ACTION   kill: SIGKILL instead of the call
+ *                  tear: a write does half of its work first, then SIGKILL; other calls like kill
+ *                  fail: the call returns FAULT_ERRNO, from FAULT_AT on (never an unlink)
+ *                  none: only count
+ *   FAULT_AT       which call, counted from 1
+ *   FAULT_ERRNO    a number
+ *   FAULT_WHILE    a path: nothing is counted or done unless it exists
+ *   FAULT_LOG      a path: every counted call is written there as a line
+ *
+ * An open counts when it makes a file. Only calls on files and folders count: pipes, sockets and event descriptors are left alone, so a
+ * program can always say what happened to it.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum verdict { PASS, DIE, TEAR, FAIL };
+enum { ACT_NONE, ACT_KILL, ACT_TEAR, ACT_FAIL };
+
+static atomic_long calls;
+static int action = -1;
+static long at, number;
+static const char *only_while, *log_path;
+
+__attribute__((constructor)) static void configure(void) {
+  const char *name = getenv("FAULT_ACTION");
+  const char *text;
+  action = ACT_NONE;
+  if (name && !strcmp(name, "kill")) action = ACT_KILL;
+  if (name && !strcmp(name, "tear")) action = ACT_TEAR;
+  if (name && !strcmp(name, "fail")) action = ACT_FAIL;
+  at = (text = getenv("FAULT_AT")) ? atol(text) : 0;
+  number = (text = getenv("FAULT_ERRNO")) ? atol(text) : EIO;
+  only_while = getenv("FAULT_WHILE");
+  log_path = getenv("FAULT_LOG");
+}
+
+static int is_armed(void) {
+  if (action < 0) return 0;
+  return !only_while || syscall(SYS_faccessat, AT_FDCWD, only_while, F_OK) == 0;
+}
+
+static void note(const char *call, long count) {
+  char line[64];
+  int length, fd;
+  if (!log_path) return;
+  fd = (int)syscall(SYS_openat, AT_FDCWD, log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  length = snprintf(line, sizeof line, "%ld %s\n", count, call);
+  syscall(SYS_write, fd, line, (size_t)length);
+  syscall(SYS_close, fd);
+}
+
+static enum verdict meet(const char *call) {
+  int kept = errno;
+  long count;
+  if (!is_armed()) {
+    errno = kept;
+    return PASS;
+  }
+  count = atomic_fetch_add(&calls, 1) + 1;
+  note(call, count);
+  errno = kept;
+  if (action == ACT_KILL && count == at) return DIE;
+  if (action == ACT_TEAR && count == at) return TEAR;
+  if (action == ACT_FAIL && count >= at) return FAIL;
+  return PASS;
+}
+
+static enum verdict meet_fd(const char *call, int fd) {
+  struct stat found;
+  int kept = errno;
+  if (fstat(fd, &found) != 0 || !(S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))) {
+    errno = kept;
+    return PASS;
+  }
+  errno = kept;
+  return meet(call);
+}
+
+static void die(void) {
+  syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
+  for (;;) pause();
+}
+
+/* A file that is there is opened without needing room. */
+static int is_new(int dir, const char *path) {
+  int kept = errno;
+  int there = syscall(SYS_faccessat, dir, path, F_OK) == 0;
+  errno = kept;
+  return !there;
+}
+
+static int failed(void) {
+  errno = (int)number;
+  return -1;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+#define GATE(call)                      \
+  switch (call) {                       \
+    case DIE: case TEAR: die(); break;  \
+    case FAIL: return failed();         \
+    case PASS: break;                   \
+  }
+
+ssize_t write(int fd, const void *bytes, size_t length) {
+  enum verdict verdict = meet_fd("write", fd);
+  if (verdict == TEAR) REAL(write)(fd, bytes, length / 2);
+  GATE(verdict)
+  return REAL(write)(fd, bytes, length);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset) {
+  enum verdict verdict = meet_fd("pwrite", fd);
+  if (verdict == TEAR) REAL(pwrite)(fd, bytes, length / 2, offset);
+  GATE(verdict)
+  return REAL(pwrite)(fd, bytes, length, offset);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t offset) {
+  enum verdict verdict = meet_fd("pwrite64", fd);
+  if (verdict == TEAR) REAL(pwrite64)(fd, bytes, length / 2, offset);
+  GATE(verdict)
+  return REAL(pwrite64)(fd, bytes, length, offset);
+}
+
+int fsync(int fd) {
+  GATE(meet_fd("fsync", fd))
+  return REAL(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+  GATE(meet_fd("fdatasync", fd))
+  return REAL(fdatasync)(fd);
+}
+
+int ftruncate(int fd, off_t length) {
+  GATE(meet_fd("ftruncate", fd))
+  return REAL(ftruncate)(fd, length);
+}
+
+int ftruncate64(int fd, off64_t length) {
+  GATE(meet_fd("ftruncate64", fd))
+  return REAL(ftruncate64)(fd, length);
+}
+
+int linkat(int from, const char *old, int to, const char *new, int flags) {
+  GATE(meet("linkat"))
+  return REAL(linkat)(from, old, to, new, flags);
+}
+
+int renameat(int from, const char *old, int to, const char *new) {
+  GATE(meet("renameat"))
+  return REAL(renameat)(from, old, to, new);
+}
+
+int renameat2(int from, const char *old, int to, const char *new, unsigned flags) {
+  GATE(meet("renameat2"))
+  return REAL(renameat2)(from, old, to, new, flags);
+}
+
+int mkdirat(int dir, const char *name, mode_t mode) {
+  GATE(meet("mkdirat"))
+  return REAL(mkdirat)(dir, name, mode);
+}
+
+/* A full or failing disk still removes names, so these never fail on purpose. */
+int unlinkat(int dir, const char *name, int flags) {
+  enum verdict verdict = meet("unlinkat");
+  if (verdict == DIE || verdict == TEAR) die();
+  return REAL(unlinkat)(dir, name, flags);
+}
+
+int unlink(const char *name) {
+  enum verdict verdict = meet("unlink");
+  if (verdict == DIE || verdict == TEAR) die();
+  return REAL(unlink)(name);
+}
+
+#define OPENING(name, dir, ...)                                     \
+  {                                                             \
+    mode_t mode = 0;                                            \
+    if (flags & (O_CREAT | O_TMPFILE)) {                        \
+      va_list rest;                                             \
+      va_start(rest, flags);                                    \
+      mode = va_arg(rest, mode_t);                              \
+      va_end(rest);                                             \
+    }                                                           \
+    if ((flags & O_CREAT) && is_new(dir, path)) GATE(meet(#name)) \
+    return REAL(name)(__VA_ARGS__, flags, mode);                \
+  }
+
+int open(const char *path, int flags, ...) OPENING(open, AT_FDCWD, path)
+int open64(const char *path, int flags, ...) OPENING(open64, AT_FDCWD, path)
+int openat(int dir, const char *path, int flags, ...) OPENING(openat, dir, dir, path)
+int openat64(int dir, const char *path, int flags, ...) OPENING(openat64, dir, dir, path)

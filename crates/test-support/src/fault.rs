@@ -1,0 +1,99 @@
+//! Faults on purpose: a library that stands between a program and its file calls (Linux only).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use tempfile::TempDir;
+
+use crate::process::command;
+use crate::{files, tools};
+
+/// The library's source; its head says what it can do.
+const SOURCE: &str = include_str!("fault.c");
+
+/// What happens at one file call of a program. Calls are counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL instead of the call.
+    Kill {
+        /// Which call.
+        at: usize,
+    },
+    /// Half of a write, then SIGKILL.
+    Tear {
+        /// Which call.
+        at: usize,
+    },
+    /// The disk is full from this call on.
+    NoSpace {
+        /// Which call.
+        from: usize,
+    },
+    /// The disk fails from this call on.
+    IoError {
+        /// Which call.
+        from: usize,
+    },
+}
+
+/// The compiled library.
+pub struct Shim {
+    folder: TempDir,
+    library: PathBuf,
+}
+
+impl Shim {
+    /// The library, compiled once per process; says why where that cannot be.
+    pub fn get() -> Result<&'static Self, String> {
+        static SHIM: OnceLock<Result<Shim, String>> = OnceLock::new();
+        SHIM.get_or_init(Self::compile).as_ref().map_err(Clone::clone)
+    }
+
+    fn compile() -> Result<Self, String> {
+        if !cfg!(target_os = "linux") {
+            return Err("faults are injected with LD_PRELOAD, which only Linux has".into());
+        }
+        let folder = TempDir::with_prefix("switchboard-fault-").map_err(|error| error.to_string())?;
+        let (source, library) = (folder.path().join("fault.c"), folder.path().join("libfault.so"));
+        files::put(&source, SOURCE);
+        let mut cc = command("cc");
+        cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-o"]).args([&library, &source]).arg("-ldl");
+        tools::run(&mut cc)?;
+        Ok(Self { folder, library })
+    }
+
+    /// Sets a program up to meet the fault.
+    pub fn arm<'c>(&self, command: &'c mut Command, fault: Fault) -> &'c mut Command {
+        let (action, at) = match fault {
+            Fault::Kill { at } => ("kill", at),
+            Fault::Tear { at } => ("tear", at),
+            Fault::NoSpace { from } | Fault::IoError { from } => ("fail", from),
+        };
+        let error = if matches!(fault, Fault::NoSpace { .. }) {
+            rustix::io::Errno::NOSPC
+        } else {
+            rustix::io::Errno::IO
+        };
+        command
+            .env("LD_PRELOAD", &self.library)
+            .env("FAULT_ACTION", action)
+            .env("FAULT_AT", at.to_string())
+            .env("FAULT_ERRNO", error.raw_os_error().to_string())
+    }
+
+    /// How many calls a program makes that could meet a fault.
+    pub fn count(&self, command: &mut Command) -> usize {
+        let log = self.folder.path().join(format!("calls-{:?}", std::thread::current().id()));
+        command.env("LD_PRELOAD", &self.library).env("FAULT_LOG", &log);
+        tools::run(command).unwrap();
+        let calls = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        calls.lines().count()
+    }
+
+    /// Sets a program up to meet the fault only while `flag` exists.
+    pub fn arm_while<'c>(&self, command: &'c mut Command, fault: Fault, flag: &Path) -> &'c mut Command {
+        self.arm(command, fault).env("FAULT_WHILE", flag)
+    }
+}

@@ -1,0 +1,28 @@
+//! Waiting for something that another process does, never longer than a deadline.
+
+use std::time::{Duration, Instant};
+
+/// Long enough for a loaded machine, short enough for a test that fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often to look.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Looks until there is something; panics with `what` once [`PATIENCE`] is over.
+pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, look).unwrap_or_else(|| panic!("waited {PATIENCE:?} in vain: {what}"))
+}
+
+/// Looks until there is something or the time is over.
+pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}

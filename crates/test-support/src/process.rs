@@ -1,0 +1,153 @@
+//! Processes that a test starts, watches and ends.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::poll::{self, PATIENCE};
+
+/// More lines than this unread and the process waits.
+const LINES: usize = 4096;
+
+/// Variables that a started program gets from us; whatever else is set here must not change a test.
+const KEPT: [&str; 4] = ["PATH", "TMPDIR", "SWITCHBOARD_TOOLS", "CI"];
+
+/// A program with a small, known environment that reads nothing.
+#[expect(clippy::disallowed_methods, reason = "the one place where tests start programs")]
+pub fn command(program: impl AsRef<Path>) -> Command {
+    let mut command = Command::new(program.as_ref());
+    command.env_clear().stdin(Stdio::null());
+    for name in KEPT {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command
+}
+
+/// A process that runs beside the test and is ended with this value.
+pub struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    errors: Arc<Mutex<String>>,
+    ended: Option<ExitStatus>,
+}
+
+impl Running {
+    /// Starts a program whose output is read along.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (out, lines) = sync_channel(LINES);
+        let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        thread::spawn(move || {
+            let mut stdout = BufReader::new(stdout);
+            let mut line = String::new();
+            // A last line that was cut off by a kill is no line.
+            while stdout.read_line(&mut line).is_ok() && line.ends_with('\n') {
+                line.pop();
+                if out.send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+        let errors = Arc::new(Mutex::new(String::new()));
+        let heard = errors.clone();
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(read @ 1..) = stderr.read(&mut piece) {
+                heard.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
+            }
+        });
+        Self { child, lines, errors, ended: None }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of its stdout; panics where none comes.
+    pub fn line(&self) -> String {
+        self.line_within(PATIENCE).unwrap_or_else(|| panic!("no line came; stderr: {}", self.errors()))
+    }
+
+    /// The next line of its stdout, if one comes in time.
+    pub fn line_within(&self, limit: Duration) -> Option<String> {
+        self.lines.recv_timeout(limit).ok()
+    }
+
+    /// All lines until a moment, or until it ends; true where it had ended.
+    pub fn lines_until(&self, moment: Instant, lines: &mut Vec<String>) -> bool {
+        loop {
+            match self.lines.recv_timeout(moment.saturating_duration_since(Instant::now())) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// What it said on stderr so far.
+    pub fn errors(&self) -> String {
+        self.errors.lock().unwrap().clone()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.ended = self.ended.or(self.child.try_wait().unwrap());
+        self.ended.is_none()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Asks it to end and waits until it has.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.ended = Some(self.child.wait().unwrap());
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        poll::until(&format!("the end of process {}; stderr: {}", self.id(), self.errors()), || {
+            (!self.is_running()).then_some(())
+        });
+        self.ended.unwrap()
+    }
+
+    /// Waits until it has ended by itself, and returns what it had still to say on stdout.
+    pub fn wait_for_rest(&mut self, limit: Duration) -> (ExitStatus, Vec<String>) {
+        let mut lines = Vec::new();
+        assert!(
+            self.lines_until(Instant::now() + limit, &mut lines),
+            "process {} still runs after {limit:?}; stderr: {}",
+            self.id(),
+            self.errors()
+        );
+        (self.wait(), lines)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.is_running() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}

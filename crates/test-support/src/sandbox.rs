@@ -1,0 +1,218 @@
+//! A folder of its own for each test, and the binary run in it.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Running, command};
+use crate::redact::Redactor;
+use crate::{files, poll};
+
+/// A temporary folder, perhaps with a workspace in it, and the binary under test.
+pub struct Sandbox {
+    _folder: TempDir,
+    binary: PathBuf,
+    path: PathBuf,
+    home: PathBuf,
+    redactor: Mutex<Redactor>,
+}
+
+/// What a run of the binary left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ran {
+    /// The exit code; none where a signal ended it.
+    pub code: Option<i32>,
+    /// Everything on stdout.
+    pub stdout: String,
+    /// Everything on stderr.
+    pub stderr: String,
+}
+
+impl Sandbox {
+    /// An empty folder.
+    pub fn bare(binary: impl Into<PathBuf>) -> Self {
+        Self::within(binary, TempDir::with_prefix("switchboard-it-").unwrap())
+    }
+
+    /// An empty folder below `parent`.
+    pub fn below(binary: impl Into<PathBuf>, parent: &Path) -> Self {
+        Self::within(binary, TempDir::with_prefix_in("switchboard-it-", parent).unwrap())
+    }
+
+    fn within(binary: impl Into<PathBuf>, folder: TempDir) -> Self {
+        let root = folder.path().canonicalize().unwrap();
+        let (path, home) = (root.join("project"), root.join("home"));
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::create_dir_all(&home).unwrap();
+        let words = [(path.to_str().unwrap(), "project"), (root.to_str().unwrap(), "sandbox")];
+        let redactor = Mutex::new(Redactor::new(&words));
+        Self { _folder: folder, binary: binary.into(), path, home, redactor }
+    }
+
+    /// A folder with a workspace and these agents.
+    pub fn with_agents(binary: impl Into<PathBuf>, agents: &[&str]) -> Self {
+        let sandbox = Self::bare(binary);
+        sandbox.ok([&["init"], agents].concat());
+        sandbox
+    }
+
+    /// Another folder with all that this one holds.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let copy = Self::bare(&self.binary);
+        files::copy_tree(&self.path, &copy.path);
+        copy
+    }
+
+    /// The folder that holds `.switchboard/`.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path below `.switchboard/`.
+    pub fn file(&self, below: &str) -> PathBuf {
+        self.path.join(".switchboard").join(below)
+    }
+
+    /// The binary, in the folder, with a home of its own and nobody's name set.
+    pub fn command<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = command(&self.binary);
+        command.current_dir(&self.path).env("HOME", &self.home);
+        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        command
+    }
+
+    /// Runs the binary to its end.
+    pub fn run<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+        Ran::of(&mut self.command(args))
+    }
+
+    /// Runs the binary as an agent.
+    pub fn run_as<S: AsRef<str>>(&self, agent: &str, args: impl IntoIterator<Item = S>) -> Ran {
+        Ran::of(self.command(args).env("SWITCHBOARD_AGENT_NAME", agent))
+    }
+
+    /// Runs the binary, which must succeed, and returns its stdout without the last newline.
+    pub fn ok<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        self.run(args).ok()
+    }
+
+    /// Runs the binary with `--json`; every line of its stdout.
+    pub fn json<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Vec<Value> {
+        let ran = Ran::of(self.command(args).arg("--json"));
+        ran.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Sends a message, which must succeed; returns its native id.
+    pub fn send(&self, from: &str, to: &str, text: &str) -> String {
+        self.run_as(from, ["send", to, text]).ok()
+    }
+
+    /// Starts the binary beside the test.
+    pub fn start<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Running {
+        Running::start(&mut self.command(args))
+    }
+
+    /// Starts `serve` and waits until it says that it serves.
+    pub fn serve(&self) -> Running {
+        let serve = self.start(["serve"]);
+        let line = serve.line();
+        assert!(line.starts_with("Serving "), "{line}");
+        serve
+    }
+
+    /// Drops two files for `codex`, one after the other, and waits until they are taken in.
+    ///
+    /// The first look of `serve` is part of its start; the second shows that it has started.
+    pub fn take_in_two(&self) {
+        for number in 1..=2 {
+            let id = format!("msg_176300000000{number}_start");
+            self.drop_file(&id, "claude", "codex", &id);
+            let receipt = self.file(&format!("outbox/claude/{id}.receipt.json"));
+            poll::until("a dropped file to be taken in", || receipt.exists().then_some(()));
+        }
+    }
+
+    /// What a run left behind, as a snapshot can hold it.
+    pub fn shown(&self, ran: &Ran) -> String {
+        let code = ran.code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
+        let mut text = format!("exit {code}\n");
+        for (name, content) in [("stdout", &ran.stdout), ("stderr", &ran.stderr)] {
+            if !content.is_empty() {
+                writeln!(text, "--- {name}\n{}", content.trim_end_matches('\n')).unwrap();
+            }
+        }
+        self.redact(&text)
+    }
+
+    /// Runs the binary and returns what a snapshot can hold.
+    pub fn show<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        self.shown(&self.run(args))
+    }
+
+    /// Runs the binary as an agent and returns what a snapshot can hold.
+    pub fn show_as<S: AsRef<str>>(&self, agent: &str, args: impl IntoIterator<Item = S>) -> String {
+        self.shown(&self.run_as(agent, args))
+    }
+
+    /// A text without what is of this run only.
+    pub fn redact(&self, text: &str) -> String {
+        self.redactor.lock().unwrap().redact(text)
+    }
+
+    /// Puts a message file into a mailbox, as another program would.
+    pub fn drop_file(&self, id: &str, sender: &str, recipient: &str, payload: &str) -> PathBuf {
+        let path = self.file(&format!("inbox/{recipient}/{id}.json"));
+        files::put_by_rename(&path, message_file(id, sender, recipient, payload, None));
+        path
+    }
+}
+
+/// A message file as another program writes it.
+pub fn message_file(
+    id: &str,
+    sender: &str,
+    recipient: &str,
+    payload: &str,
+    created_at: Option<&str>,
+) -> String {
+    let mut file = serde_json::json!({
+        "id": id, "action": "delegate_task", "sender": sender, "recipient": recipient, "payload": payload,
+    });
+    if let Some(at) = created_at {
+        file["createdAt"] = at.into();
+    }
+    serde_json::to_string_pretty(&file).unwrap()
+}
+
+impl Ran {
+    /// Runs a command to its end.
+    pub fn of(command: &mut Command) -> Self {
+        Self::with_input(command, b"")
+    }
+
+    /// Runs a command to its end; it reads `input`.
+    pub fn with_input(command: &mut Command, input: &[u8]) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let output = std::thread::scope(|scope| {
+            // A program that does not read its input closes it, which is its right.
+            scope.spawn(move || drop(stdin.write_all(input)));
+            child.wait_with_output().unwrap()
+        });
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+
+    /// The stdout of a run that must have succeeded, without the last newline.
+    pub fn ok(&self) -> String {
+        assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self.stdout.trim_end_matches('\n').to_owned()
+    }
+}
