@@ -4,13 +4,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::sync::atomic::AtomicUsize;
 
-use switchboard_core::{Awareness, ResolveError};
+use switchboard_core::{AgentRecord, Awareness, Heartbeat, ResolveError, Route};
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::files::FileError;
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, soon};
-use crate::{Part, Registration};
+use crate::{MailboxQuery, Part, Registration};
 
 fn role(agent: &str, role: &str, team: Option<&str>) -> Registration {
     let (role, team) = (Some(role.to_owned()), team.map(name));

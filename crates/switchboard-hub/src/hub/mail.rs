@@ -1,0 +1,188 @@
+//! Reading mail and history, and what is done to mail after it was delivered.
+
+use jiff::Timestamp;
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
+
+use super::Hub;
+use crate::error::HubError;
+use crate::reads::{self, Mail, MailboxQuery, Page, Waiting};
+use crate::store::rows::Stored;
+use crate::store::search;
+use crate::submit::{self, Draft, Prepared};
+use crate::{directory, maintenance, outbox};
+
+impl Hub {
+    /// The message of this id.
+    pub async fn message(&self, id: MessageId) -> Result<Option<Stored>, HubError> {
+        self.read(move |db| reads::message(db, id)).await
+    }
+
+    /// A message with what its sender may be told.
+    pub async fn receipt(&self, id: MessageId) -> Result<Option<(Stored, Receipt)>, HubError> {
+        self.read(move |db| reads::receipt(db, id)).await
+    }
+
+    /// The messages that a protocol (or any, for `None`) calls by this id: scope and message, newest first.
+    pub async fn by_native(
+        &self,
+        door: Option<Door>,
+        id: &str,
+    ) -> Result<Vec<(String, MessageId)>, HubError> {
+        let id = id.to_owned();
+        self.read(move |db| reads::by_native(db, door, &id)).await
+    }
+
+    /// A page of an agent's mailbox.
+    pub async fn mailbox(&self, query: MailboxQuery) -> Result<Page<Mail>, HubError> {
+        let now = self.now();
+        self.read(move |db| {
+            let agent = directory::canonical(db, &query.agent)?;
+            reads::mailbox(db, &MailboxQuery { agent, ..query }, now)
+        })
+        .await
+    }
+
+    /// How many messages wait for an agent; counting stops at `most`.
+    pub async fn unread(&self, agent: AgentId, most: usize) -> Result<usize, HubError> {
+        let now = self.now();
+        self.read(move |db| reads::unread(db, &directory::canonical(db, &agent)?, most, now)).await
+    }
+
+    /// Everything that must have a file in an agent's mailbox folder.
+    pub async fn waiting(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
+        self.read(move |db| reads::waiting(db, &directory::canonical(db, &agent)?)).await
+    }
+
+    /// A page of the journal after a cursor, in order of acceptance.
+    pub async fn journal(&self, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
+        self.read(move |db| reads::journal(db, after, limit)).await
+    }
+
+    /// The last messages of the journal, oldest first.
+    pub async fn newest(&self, count: usize) -> Result<Page<Stored>, HubError> {
+        self.read(move |db| reads::newest(db, count)).await
+    }
+
+    /// The conversation a message belongs to.
+    pub async fn thread(&self, root: MessageId, limit: usize) -> Result<Page<Stored>, HubError> {
+        self.read(move |db| reads::thread(db, root, limit)).await
+    }
+
+    /// The answers to a message.
+    pub async fn replies(&self, id: MessageId, limit: usize) -> Result<Page<Stored>, HubError> {
+        self.read(move |db| reads::replies(db, id, limit)).await
+    }
+
+    /// The newest messages that hold all of the words, older than `before`.
+    pub async fn search(
+        &self,
+        words: &str,
+        before: Option<i64>,
+        limit: usize,
+    ) -> Result<Page<Stored>, HubError> {
+        if self.read(search::is_behind).await? {
+            while self.write(search::catch_up).await? {}
+        }
+        let words = words.to_owned();
+        self.read(move |db| reads::search(db, &words, before, limit)).await
+    }
+
+    /// Notes that an agent was shown these messages; returns those for which that is new.
+    pub async fn mark_seen(&self, agent: AgentId, ids: Vec<MessageId>) -> Result<Vec<Delivery>, HubError> {
+        self.write(move |tx| {
+            let agent = tx.directory.value.canonical(&agent);
+            maintenance::advance(tx, &agent, &ids, DeliveryState::Seen, None)
+        })
+        .await
+    }
+
+    /// Notes that an agent is done with a message; nothing is returned where that is old news.
+    pub async fn acknowledge(
+        &self,
+        agent: AgentId,
+        id: MessageId,
+        note: Option<String>,
+    ) -> Result<Option<Delivery>, HubError> {
+        self.write(move |tx| {
+            let agent = tx.directory.value.canonical(&agent);
+            let delivery = maintenance::delivery_to(tx.db, id, &agent)?;
+            if delivery.is_none() {
+                return Err(HubError::NotTheRecipient { id, agent });
+            }
+            Ok(maintenance::advance(tx, &agent, &[id], DeliveryState::Acknowledged, note)?.pop())
+        })
+        .await
+    }
+
+    /// Ends the waiting messages of one kind from one sender to one recipient that came before
+    /// `newer`; returns them.
+    pub async fn supersede(&self, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
+        self.write(move |tx| maintenance::supersede(tx, newer)).await
+    }
+
+    /// Ends deliveries whose message lost its use; returns them.
+    pub async fn expire_due(&self) -> Result<Vec<Delivery>, HubError> {
+        self.write(|tx| outbox::expire_due(tx, usize::MAX)).await
+    }
+
+    /// Returns once no delivery of this message waits for a door that is open in this process.
+    pub async fn settled(&self, id: MessageId) -> Result<Receipt, HubError> {
+        let mut changes = self.changes();
+        loop {
+            let found = self.receipt(id).await?;
+            let Some((_, receipt)) = found else {
+                return Err(HubError::UnknownMessage { id: id.to_string() });
+            };
+            let waits = |d: &Delivery| {
+                matches!(d.state, DeliveryState::Queued | DeliveryState::InFlight)
+                    && self.inner.doors.is_open(d.route.door())
+            };
+            if !receipt.deliveries.iter().any(waits) {
+                return Ok(receipt);
+            }
+            changes.next().await;
+        }
+    }
+
+    /// What a door noted under a topic.
+    pub async fn notes(&self, door: Door, topic: &'static str) -> Result<Vec<(String, String)>, HubError> {
+        self.read(move |db| maintenance::notes(db, door, topic)).await
+    }
+
+    /// Notes something for the next run; `None` forgets it.
+    pub async fn note(
+        &self,
+        door: Door,
+        topic: &'static str,
+        key: String,
+        value: Option<String>,
+    ) -> Result<(), HubError> {
+        self.write(move |tx| maintenance::note(tx, door, topic, &key, value.as_deref())).await
+    }
+
+    /// Removes from the journal what everybody was done with before `before`; returns how many.
+    pub async fn prune(&self, before: Timestamp) -> Result<usize, HubError> {
+        self.write(move |tx| maintenance::prune(tx, before)).await
+    }
+
+    /// Looks the whole database over. Takes time in proportion to its size.
+    pub async fn health(&self) -> Result<maintenance::Health, HubError> {
+        self.read(maintenance::health).await
+    }
+
+    /// Whether the database is new, so that doors should read back what their files hold.
+    pub async fn needs_rebuild(&self) -> Result<bool, HubError> {
+        self.read(|db| maintenance::rebuilt(db).map(|rebuilt| !rebuilt)).await
+    }
+
+    /// Notes that the doors have read back what their files hold.
+    pub async fn rebuilt(&self) -> Result<(), HubError> {
+        self.write(maintenance::set_rebuilt).await
+    }
+
+    /// Puts a message back whose row is damaged, provided `draft` has the content its checksum tells of.
+    pub async fn restore_damaged(&self, draft: Draft) -> Result<bool, HubError> {
+        let prepared = Prepared::new(draft, usize::MAX, usize::MAX)?;
+        self.write(move |tx| submit::restore(tx, prepared)).await
+    }
+}

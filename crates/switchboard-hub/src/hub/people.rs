@@ -1,0 +1,82 @@
+//! Who is known, and who is awake.
+
+use std::sync::Arc;
+
+use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
+
+use super::Hub;
+use crate::directory::{self, Registration};
+use crate::error::HubError;
+use crate::events::HubEvent;
+
+impl Hub {
+    /// Registers an agent, or adds to what is known of it.
+    pub async fn register(&self, new: Registration) -> Result<AgentRecord, HubError> {
+        self.write(move |tx| directory::register(tx, new)).await
+    }
+
+    /// Removes an agent; its mail stays. False where it was not known.
+    pub async fn deregister(&self, name: Name) -> Result<bool, HubError> {
+        self.inner.presence.forget(&AgentId::local(name.clone()));
+        self.write(move |tx| directory::deregister(tx, &name)).await
+    }
+
+    /// Takes away one way to reach an agent.
+    pub async fn remove_route(&self, name: Name, route: Route) -> Result<(), HubError> {
+        self.write(move |tx| directory::remove_route(tx, &name, &route)).await
+    }
+
+    /// Gives an agent another name; the old one goes on leading to it.
+    pub async fn rename(&self, from: Name, to: Name) -> Result<AgentRecord, HubError> {
+        self.write(move |tx| directory::rename(tx, &from, &to)).await
+    }
+
+    /// Makes a team, or changes its title.
+    pub async fn create_team(
+        &self,
+        id: Name,
+        title: Option<String>,
+        composite: bool,
+    ) -> Result<TeamRecord, HubError> {
+        self.write(move |tx| directory::create_team(tx, id, title, composite)).await
+    }
+
+    /// Puts an agent into a team, or out of any.
+    pub async fn assign(&self, agent: Name, team: Option<Name>) -> Result<AgentRecord, HubError> {
+        self.write(move |tx| directory::assign(tx, &agent, team.as_ref())).await
+    }
+
+    /// Everyone who is known, as of now.
+    pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
+        let hub = self.clone();
+        self.read(move |db| {
+            let mut cached = hub.inner.directory.lock();
+            cached.refresh(db)?;
+            Ok(cached.value.clone())
+        })
+        .await
+    }
+
+    /// Notes a sign of life of an agent.
+    pub fn announce(&self, agent: AgentId, status: &str, message: Option<&str>) {
+        let beat = Heartbeat {
+            agent: agent.clone(),
+            at: self.now(),
+            status: status.to_owned(),
+            message: message.map(str::to_owned),
+        };
+        self.hear(beat);
+    }
+
+    /// Takes over a sign of life that was given elsewhere, at the time it was given.
+    pub fn hear(&self, beat: Heartbeat) {
+        let agent = beat.agent.clone();
+        self.inner.presence.hear(beat);
+        self.inner.events.send(HubEvent::Presence(Box::new(self.presence(&agent))));
+    }
+
+    /// Whether an agent is awake, as far as this process has heard.
+    pub fn presence(&self, agent: &AgentId) -> Presence {
+        self.inner.presence.of(agent, self.now(), self.inner.config.presence)
+    }
+}
