@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn a_figure_is_one_flat_object() {
-        let figure = Figure::new("mailbox", "accepted_1", 1234.56, "1/s", 7).beside("sqlite", 2000.0);
-        let expected = r#"{"bench":"mailbox","metric":"accepted_1","value":1234.56,"unit":"1/s","baseline":"sqlite","baseline_value":2000.0,"ratio":0.61728,"n":7}"#;
+        let figure = Figure::new("mailbox", "accepted_1", 1500.0, "1/s", 7).beside("sqlite", 2000.0);
+        let expected = r#"{"bench":"mailbox","metric":"accepted_1","value":1500.0,"unit":"1/s","baseline":"sqlite","baseline_value":2000.0,"ratio":0.75,"n":7}"#;
         assert_eq!(serde_json::to_string(&figure).unwrap(), expected);
         assert_eq!(rounded(1234.56).to_bits(), 1235.0_f64.to_bits());
     }

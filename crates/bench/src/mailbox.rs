@@ -44,9 +44,9 @@ const FULL: Extent = Extent {
 const QUICK: Extent = Extent {
     rounds: 3,
     warm_up: Duration::from_millis(100),
-    length: Duration::from_millis(400),
+    length: Duration::from_millis(300),
     fsyncs: 50,
-    wakes: (40, 8),
+    wakes: (40, 5),
 };
 
 /// One number per round, and how many measurements they stand for.

@@ -1,11 +1,23 @@
 //! What a long-running hub does every minute: expired mail to the archive, old things out.
 
 use jiff::{SignedDuration, Timestamp};
+use switchboard_core::{Door, MessageId};
+use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 
 use crate::error::WorkspaceError;
+use crate::receipts;
 use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
+
+/// Under this topic the hub remembers up to which message every receipt is there.
+const RECEIPTS: &str = "receipts";
+
+/// How many messages are looked at before that is noted.
+const PAGE: usize = 500;
+
+/// How old a message is before a missing receipt counts as forgotten.
+const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 impl Workspace {
     /// Archives what has expired and removes what is older than the retention settings allow.
@@ -16,6 +28,7 @@ impl Workspace {
                 tracing::warn!(error = %error, "an expired message could not be put away");
             }
         }
+        self.complete_receipts().await?;
         // What the hub let expire by itself, and whatever the stamps of the folders did not show.
         self.sweep_all().await?;
         let (now, keep) = (self.hub().now(), self.config().retention);
@@ -45,6 +58,53 @@ impl Workspace {
                         dir.clear_stale_temps(now)?;
                     }
                 }
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Workspace {
+    /// Writes receipts that a process did not get to: it was killed, or the disk was full.
+    ///
+    /// Goes through the journal once, a page at a time and behind the present, so that no message is
+    /// looked at twice and nobody is overtaken who is about to write the receipt himself.
+    async fn complete_receipts(&self) -> Result<(), WorkspaceError> {
+        let notes = self.hub().notes(Door::Workspace, RECEIPTS).await?;
+        let mut cursor: i64 = notes.first().and_then(|(_, seq)| seq.parse().ok()).unwrap_or(0);
+        let settled = self.hub().now().saturating_sub(SETTLED).map_err(|_| WorkspaceError::Closed)?;
+        loop {
+            let page = match self.hub().journal(cursor, PAGE).await {
+                Err(HubError::CursorExpired { oldest, .. }) => {
+                    cursor = oldest - 1;
+                    continue;
+                }
+                page => page?,
+            };
+            let first = cursor;
+            for stored in page.items.iter().take_while(|stored| stored.accepted_at < settled) {
+                self.write_first_receipt(stored.message.id).await?;
+                cursor = stored.seq;
+            }
+            if cursor > first {
+                self.hub()
+                    .note(Door::Workspace, RECEIPTS, "seq".to_owned(), Some(cursor.to_string()))
+                    .await?;
+            }
+            if !page.more || cursor == first {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes a message's receipt if it has none and something can be said.
+    async fn write_first_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
+        let Some((stored, receipt)) = self.hub().receipt(id).await? else { return Ok(()) };
+        let (tree, now) = (self.tree().clone(), self.hub().now());
+        blocking(move || {
+            if !receipts::is_written(&tree, &stored.message)? {
+                receipts::write(&tree, &stored.message, &receipt, now)?;
             }
             Ok(())
         })

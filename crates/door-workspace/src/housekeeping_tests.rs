@@ -21,6 +21,23 @@ async fn without_settings_everything_is_kept() {
 }
 
 #[tokio::test]
+async fn f1_a_receipt_that_a_killed_process_did_not_write_is_written_once() {
+    let t = workspace(Retention::default()).await;
+    let id = t.send(letter("claude", "codex", "told late")).await;
+    let receipt = format!("outbox/claude/{}.receipt.json", ids::to_native(id));
+    let remove = || std::fs::remove_file(t.path(&receipt)).unwrap();
+    remove();
+    t.workspace.keep_house().await.unwrap();
+    assert!(!t.path(&receipt).exists(), "whoever took it in may be about to write it");
+    t.clock.advance(SignedDuration::from_mins(1));
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(t.json(&receipt)["status"], "delivered");
+    remove();
+    t.workspace.keep_house().await.unwrap();
+    assert!(!t.path(&receipt).exists(), "what was once there and is gone is not our business");
+}
+
+#[tokio::test]
 async fn only_what_is_older_than_the_settings_is_removed() {
     let retention = Retention { archive: Some(DAY), receipts: Some(DAY * 3), journal: None };
     let t = workspace(retention).await;

@@ -46,6 +46,15 @@ pub(crate) fn write(
     Ok(())
 }
 
+/// Whether the sender has been told the first outcome.
+pub(crate) fn is_written(tree: &Tree, message: &Message) -> Result<bool, FileError> {
+    let name = format!("{}.receipt.json", ids::native_of(message));
+    match tree.folder(Section::Outbox, message.from.name.as_str())? {
+        Some(folder) => Ok(folder.stat(&name)?.is_some()),
+        None => Ok(false),
+    }
+}
+
 /// The file for what became true after the first outcome.
 pub(crate) fn later_name(native: &str, status: &str) -> String {
     format!("{native}.{status}.receipt.json")

@@ -18,6 +18,10 @@ use crate::workspace::{Workspace, blocking};
 /// How long to gather file events before looking: one message makes several.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// For how many times its own length a look is followed by none: however large the mailboxes are, looking
+/// at them takes a tenth of one core at most. The files of our own deliveries are hints as well.
+const REST: u32 = 9;
+
 /// How soon to look again at files that may still be being written.
 const SETTLING: Duration = Duration::from_millis(200);
 
@@ -61,6 +65,7 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let mut house = Instant::now();
     let mut is_compared = false;
     loop {
+        let began = Instant::now();
         // A disk that fails now may be well again at the next look, and nobody would be there to take it.
         let looked = if is_compared { Ok(()) } else { after_power_failure(workspace).await };
         is_compared = looked.is_ok();
@@ -80,8 +85,9 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
                 tracing::warn!(error = %error, "housekeeping failed");
             }
         }
+        let rested = Instant::now() + began.elapsed() * REST;
         if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
         }
     }
 }
@@ -101,13 +107,22 @@ async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError
     Ok(())
 }
 
+/// Whether an event says that a mailbox may have changed. Our own reading makes events too, and so do files
+/// that are still being written under another name.
+fn is_hint(event: &notify::Event) -> bool {
+    let is_temp = |path: &std::path::PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_hub::files::is_temp)
+    };
+    let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
+    event.need_rescan() || (!event.kind.is_access() && !only_temps)
+}
+
 /// Rings on whatever happens below the mailboxes. Overflow is a hint like any other.
 fn watch(workspace: &Workspace, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let rings = hints.clone();
     let hint = move |event: notify::Result<notify::Event>| {
-        // Our own reading makes events too; only changes and overflow say something.
-        if event.map_or(true, |event| !event.kind.is_access() || event.need_rescan()) {
+        if event.map_or(true, |event| is_hint(&event)) {
             rings.notify_one();
         }
     };

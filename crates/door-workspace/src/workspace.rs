@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Door, Heartbeat, Kind, Message,
-    MessageId, Name, NativeId, TeamRecord,
+    Address, AgentId, AgentRecord, Delivery, DeliveryState, Door, Heartbeat, Kind, Message, MessageId, Name,
+    NativeId, TeamRecord,
 };
 use switchboard_hub::files::{Dir, FileError, Moved};
 use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError, Registration};
@@ -125,15 +125,14 @@ impl Workspace {
 
     /// Takes a letter in. It is on disk when this returns `Ok`; [`Hub::settled`] tells when it arrived.
     pub async fn send(&self, letter: Letter) -> Result<Accepted, WorkspaceError> {
-        let directory = self.hub.directory().await?;
         let id = self.hub.next_id();
         let sent_at = self.hub.now();
         let native = NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
         let metadata = dispatch_metadata(&letter, sent_at, &native.id);
         let draft = Draft {
             id,
-            from: directory.canonical(&letter.from),
-            to: canonical_address(letter.to, &directory),
+            from: letter.from,
+            to: letter.to,
             kind: letter.kind,
             body: letter.body,
             in_reply_to: letter.in_reply_to,
@@ -439,14 +438,6 @@ impl Workspace {
     /// Lets go of the hub.
     pub async fn close(&self) {
         self.hub.shut_down().await;
-    }
-}
-
-/// A team or an agent in the spelling the directory knows.
-fn canonical_address(to: Address, directory: &Directory) -> Address {
-    match to {
-        Address::Agent(agent) => Address::Agent(directory.canonical(&agent)),
-        other => other,
     }
 }
 

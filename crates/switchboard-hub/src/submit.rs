@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Delivery, DeliveryState, Hop, Kind, LoopLimits, Message, MessageId, NativeId, Origin,
-    Planned, Recent, Route, Stop, check_loops, plan,
+    Address, AgentId, Delivery, DeliveryState, Directory, Hop, Kind, LoopLimits, Message, MessageId,
+    NativeId, Origin, Planned, Recent, Route, Stop, check_loops, plan,
 };
 
 use crate::directory::HUB_NAME;
@@ -108,11 +108,14 @@ impl Prepared {
 
 /// Journals a message and queues its deliveries.
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, digest, allow_unregistered, restored } = prepared;
+    let Prepared { mut message, mut digest, allow_unregistered, restored } = prepared;
+    let directory = tx.directory.value.clone();
+    if use_known_names(&mut message, &directory) {
+        digest = rows::digest(&message);
+    }
     if let Some(accepted) = already_there(tx, &message, &digest)? {
         return Ok(accepted);
     }
-    let directory = tx.directory.value.clone();
     let (planned, stopped) = if let Some(had) = restored {
         join_thread(tx, &mut message)?;
         (had.into_iter().map(read_back).collect(), None)
@@ -136,6 +139,22 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         tell_the_person(tx, &message, stop)?;
     }
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
+}
+
+/// Puts the names that the directory knows in place of aliases and other spellings; says whether that
+/// changed anything.
+fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
+    let mut changed = false;
+    let mut know = |agent: &mut AgentId| {
+        let known = directory.canonical(agent);
+        changed |= known.to_string() != agent.to_string();
+        *agent = known;
+    };
+    know(&mut message.from);
+    if let Address::Agent(agent) = &mut message.to {
+        know(agent);
+    }
+    changed
 }
 
 /// A delivery that was made before the database was lost.

@@ -63,9 +63,9 @@ fn resolve(file: ConfigFile) -> Settings {
     let workspace = file.workspace.unwrap_or_default();
     let retention = workspace.retention.unwrap_or_default();
     settings.workspace.retention = door_workspace::Retention {
-        archive: days(retention.archive_days),
-        receipts: days(retention.receipt_days),
-        journal: days(retention.journal_days),
+        archive: days(retention.archive),
+        receipts: days(retention.receipts),
+        journal: days(retention.journal),
     };
     let millis = std::time::Duration::from_millis;
     settings.workspace.settle = workspace.settle_ms.map_or(settings.workspace.settle, millis);

@@ -134,10 +134,7 @@ impl From<ResolveError> for Failure {
                 let failure = Self::new("unknown_recipient", Exit::NotFound, message);
                 failure.hint(match (near.is_empty(), known.is_empty()) {
                     (false, _) => format!("did you mean {}?", or_list(&near)),
-                    (true, false) => format!(
-                        "known agents: {}; for one that only reads files, add --allow-unregistered",
-                        some_of(&known)
-                    ),
+                    (true, false) => format!("known agents: {}", some_of(&known)),
                     (true, true) => format!("register it with `switchboard agents register \"{agent}\"`"),
                 })
             }

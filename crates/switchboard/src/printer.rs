@@ -25,6 +25,7 @@ impl Printer {
     }
 
     /// One line of data as text. A reader that went away (`| head`) ends the program quietly.
+    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
     pub(crate) fn line(self, text: impl Display) {
         let mut out = anstream::stdout().lock();
         if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {

@@ -1,5 +1,7 @@
 //! Messages and receipts as people and programs see them.
 
+use std::fmt::Write;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -129,7 +131,7 @@ pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: b
         door_workspace::native_of(message),
     );
     if let Some(parent) = message.in_reply_to {
-        text.push_str(&format!("{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent)));
+        let _ = write!(text, "{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent));
     }
     let body = plain(&message.body);
     let shown: String = if full { body.clone() } else { body.chars().take(BODY_SHOWN).collect() };
@@ -139,7 +141,7 @@ pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: b
     }
     let left = body.chars().count() - shown.chars().count();
     if left > 0 {
-        text.push_str(&format!("\n    {dim}… {left} more characters; --full shows them{dim:#}"));
+        let _ = write!(text, "\n    {dim}… {left} more characters; --full shows them{dim:#}");
     }
     text
 }

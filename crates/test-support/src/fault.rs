@@ -1,10 +1,10 @@
 //! Faults on purpose: a library that stands between a program and its file calls (Linux only).
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::process::command;
 use crate::{files, tools};
@@ -39,28 +39,30 @@ pub enum Fault {
 
 /// The compiled library.
 pub struct Shim {
-    folder: TempDir,
     library: PathBuf,
 }
 
 impl Shim {
-    /// The library, compiled once per process; says why where that cannot be.
-    pub fn get() -> Result<&'static Self, String> {
-        static SHIM: OnceLock<Result<Shim, String>> = OnceLock::new();
-        SHIM.get_or_init(Self::compile).as_ref().map_err(Clone::clone)
-    }
-
-    fn compile() -> Result<Self, String> {
+    /// The library, compiled into `folder` unless it is there from an earlier run; says why where that
+    /// cannot be.
+    pub fn get(folder: &Path) -> Result<Self, String> {
         if !cfg!(target_os = "linux") {
             return Err("faults are injected with LD_PRELOAD, which only Linux has".into());
         }
-        let folder = TempDir::with_prefix("switchboard-fault-").map_err(|error| error.to_string())?;
-        let (source, library) = (folder.path().join("fault.c"), folder.path().join("libfault.so"));
-        files::put(&source, SOURCE);
-        let mut cc = command("cc");
-        cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-o"]).args([&library, &source]).arg("-ldl");
-        tools::run(&mut cc)?;
-        Ok(Self { folder, library })
+        let mut hasher = DefaultHasher::new();
+        SOURCE.hash(&mut hasher);
+        let library = folder.join(format!("libfault-{:016x}.so", hasher.finish()));
+        if !library.exists() {
+            // Made elsewhere and moved there whole: other tests may do the same right now.
+            let making = TempDir::with_prefix_in("fault-", folder).map_err(|error| error.to_string())?;
+            let (source, made) = (making.path().join("fault.c"), making.path().join("libfault.so"));
+            files::put(&source, SOURCE);
+            let mut cc = command("cc");
+            cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-o"]).args([&made, &source]).arg("-ldl");
+            tools::run(&mut cc)?;
+            files::rename(&made, &library);
+        }
+        Ok(Self { library })
     }
 
     /// Sets a program up to meet the fault.
@@ -84,12 +86,10 @@ impl Shim {
 
     /// How many calls a program makes that could meet a fault.
     pub fn count(&self, command: &mut Command) -> usize {
-        let log = self.folder.path().join(format!("calls-{:?}", std::thread::current().id()));
-        command.env("LD_PRELOAD", &self.library).env("FAULT_LOG", &log);
+        let log = NamedTempFile::new().unwrap();
+        command.env("LD_PRELOAD", &self.library).env("FAULT_LOG", log.path());
         tools::run(command).unwrap();
-        let calls = std::fs::read_to_string(&log).unwrap();
-        std::fs::remove_file(&log).unwrap();
-        calls.lines().count()
+        std::fs::read_to_string(log.path()).unwrap().lines().count()
     }
 
     /// Sets a program up to meet the fault only while `flag` exists.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -31,11 +31,18 @@ pub fn command(program: impl AsRef<Path>) -> Command {
     command
 }
 
+/// What a program said on stderr to a person, without what it logged on the way.
+pub fn without_log(text: &str) -> String {
+    let is_log = |line: &&str| line.starts_with(" WARN ") || line.starts_with("ERROR ");
+    text.lines().filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n")
+}
+
 /// A process that runs beside the test and is ended with this value.
 pub struct Running {
     child: Child,
     lines: Receiver<String>,
     errors: Arc<Mutex<String>>,
+    listener: Option<JoinHandle<()>>,
     ended: Option<ExitStatus>,
 }
 
@@ -58,13 +65,13 @@ impl Running {
         });
         let errors = Arc::new(Mutex::new(String::new()));
         let heard = errors.clone();
-        thread::spawn(move || {
+        let listener = thread::spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(read @ 1..) = stderr.read(&mut piece) {
                 heard.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
             }
         });
-        Self { child, lines, errors, ended: None }
+        Self { child, lines, errors, listener: Some(listener), ended: None }
     }
 
     /// Its id.
@@ -127,6 +134,10 @@ impl Running {
         poll::until(&format!("the end of process {}; stderr: {}", self.id(), self.errors()), || {
             (!self.is_running()).then_some(())
         });
+        // It has said its last word; now everything it said is heard.
+        if let Some(listener) = self.listener.take() {
+            listener.join().unwrap();
+        }
         self.ended.unwrap()
     }
 

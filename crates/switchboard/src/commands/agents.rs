@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use door_workspace::Workspace;
 use serde_json::json;
-use switchboard_core::{AgentId, AgentRecord, Door, Name};
+use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::Registration;
 
 use crate::context::Context;
@@ -169,7 +169,7 @@ async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRec
         return Ok(());
     }
     let presence = workspace.hub().presence(&record.id);
-    let mut doors: Vec<&str> = record.routes.iter().map(|route| route.door()).map(Door::as_str).collect();
+    let mut doors: Vec<&str> = record.routes.iter().map(Route::door).map(Door::as_str).collect();
     doors.sort_unstable();
     doors.dedup();
     context.printer.object(&json!({

@@ -26,7 +26,8 @@ pub(crate) struct Doctor {
 /// One thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Check {
-    check: &'static str,
+    #[serde(rename = "check")]
+    subject: &'static str,
     status: Status,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,8 +44,8 @@ enum Status {
 }
 
 impl Check {
-    fn new(check: &'static str, status: Status, message: impl Into<String>) -> Self {
-        Self { check, status, message: message.into(), hint: None }
+    fn new(subject: &'static str, status: Status, message: impl Into<String>) -> Self {
+        Self { subject, status, message: message.into(), hint: None }
     }
 
     fn hint(self, hint: impl Into<String>) -> Self {
@@ -87,7 +88,7 @@ fn print(context: &Context, check: &Check) {
         Status::Warn => "warn ",
         Status::Fail => "FAIL ",
     };
-    context.printer.line(format_args!("{mark} {}: {}", check.check, crate::show::plain(&check.message)));
+    context.printer.line(format_args!("{mark} {}: {}", check.subject, crate::show::plain(&check.message)));
     if let Some(hint) = &check.hint {
         context.printer.line(format_args!("      hint: {hint}"));
     }

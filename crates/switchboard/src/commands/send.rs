@@ -90,7 +90,16 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         allow_unregistered: args.allow_unregistered,
         ..Letter::new(from.clone(), to, kind, body)
     };
-    let accepted = workspace.send(letter).await?;
+    let accepted = workspace.send(letter).await.map_err(|error| {
+        let failure = Failure::from(error);
+        let hint = failure.hint.clone().unwrap_or_default();
+        match failure.code {
+            "unknown_recipient" => {
+                failure.hint(format!("{hint}; for one that only reads files, add --allow-unregistered"))
+            }
+            _ => failure,
+        }
+    })?;
     // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
     let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
     drop(settled);

@@ -41,14 +41,12 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     };
     let hub = workspace.hub();
     let mut changes = hub.changes();
-    let mut last = 0;
-    match &args.since {
-        Some(id) => last = seq_of(&workspace, workspace.find(id).await?).await?,
-        None => {
-            let page = hub.newest(args.limit).await?;
-            last = show_page(&workspace, &context, &args, &page).await?.max(last);
-        }
-    }
+    let mut last = if let Some(id) = &args.since {
+        seq_of(&workspace, workspace.find(id).await?).await?
+    } else {
+        let page = hub.newest(args.limit).await?;
+        show_page(&workspace, &context, &args, &page).await?
+    };
     loop {
         let page = hub.journal(last, STEP).await?;
         last = show_page(&workspace, &context, &args, &page).await?.max(last);

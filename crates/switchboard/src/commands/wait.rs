@@ -35,19 +35,18 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
         None => 0,
     };
     let arrived = arrival(&open, &owner, after);
-    let mail = match args.timeout {
-        None => arrived.await?,
-        Some(seconds) => match tokio::time::timeout(seconds_from(seconds)?, arrived).await {
-            Ok(mail) => mail?,
-            Err(_) => {
-                open.close().await;
-                return Err(Failure::temporary(
-                    "timeout",
-                    format!("no message for {owner} within {seconds} s"),
-                )
-                .hint("wait again, or look at everything with `switchboard inbox`"));
-            }
-        },
+    let limit = args.timeout.map(seconds_from).transpose()?;
+    let arrived = async {
+        match limit {
+            None => arrived.await.map(Some),
+            Some(limit) => tokio::time::timeout(limit, arrived).await.ok().transpose(),
+        }
+    };
+    let Some(mail) = arrived.await? else {
+        open.close().await;
+        let seconds = args.timeout.unwrap_or_default();
+        return Err(Failure::temporary("timeout", format!("no message for {owner} within {seconds} s"))
+            .hint("wait again, or look at everything with `switchboard inbox`"));
     };
     for mail in &mail {
         if context.printer.is_json() {

@@ -26,12 +26,15 @@ pub(super) struct WorkspaceSection {
     pub(super) rescan_ms: Option<u64>,
 }
 
+/// Each in days.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(super) struct RetentionSection {
-    pub(super) archive_days: Option<u32>,
-    pub(super) receipt_days: Option<u32>,
-    pub(super) journal_days: Option<u32>,
+    #[serde(rename = "archiveDays")]
+    pub(super) archive: Option<u32>,
+    #[serde(rename = "receiptDays")]
+    pub(super) receipts: Option<u32>,
+    #[serde(rename = "journalDays")]
+    pub(super) journal: Option<u32>,
 }
 
 /// A key nobody knows, and those that are known in its place.

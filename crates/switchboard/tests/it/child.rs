@@ -120,7 +120,6 @@ fn child() {
         Role::DropInPlace => drop_files(&folder, &name, count, |path, file| files::put_in_pieces(path, file)),
         Role::FillDisk => runtime.block_on(crate::disk_full::inside(&folder)),
     }
-    // Further tests would be none of this child's business, but there are none: it runs alone.
     say("done");
 }
 

@@ -121,7 +121,7 @@ fn are_renamed_with_their_mail() {
     exit 5
     --- stderr
     error: no agent is named 'nobody'
-    hint: known agents: claude, Codex 2; for one that only reads files, add --allow-unregistered
+    hint: known agents: claude, Codex 2
     ");
 }
 

@@ -1,7 +1,7 @@
 //! `switchboard doctor`
 
 use insta::assert_snapshot;
-use test_support::process::command;
+use test_support::process::{command, without_log};
 use test_support::{Ran, Sandbox, files, tools};
 
 use crate::workspace;
@@ -18,8 +18,7 @@ fn look(sandbox: &Sandbox) -> Ran {
 /// Runs `doctor --fix`; what it logs on the way is left out.
 fn fix(sandbox: &Sandbox) -> String {
     let mut ran = sandbox.run(["doctor", "--fix"]);
-    let is_log = |line: &&str| line.starts_with(" WARN ") || line.starts_with("ERROR ");
-    ran.stderr = ran.stderr.lines().filter(|line| !is_log(line)).collect::<Vec<_>>().join("\n");
+    ran.stderr = without_log(&ran.stderr);
     sandbox.shown(&ran)
 }
 

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use rustix::process::Signal;
+use test_support::process::without_log;
 use test_support::{files, poll};
 
 use crate::workspace;
@@ -134,7 +135,7 @@ fn a_workspace_that_is_moved_away_ends_it_with_an_error() {
     sandbox.take_in_two();
     files::rename(sandbox.file(""), sandbox.path().join("elsewhere"));
     assert_eq!(serve.wait().code(), Some(1));
-    assert_snapshot!(sandbox.redact(&serve.errors()), @"
+    assert_snapshot!(sandbox.redact(&without_log(&serve.errors())), @"
     error: [project]/.switchboard was moved or replaced while in use
     hint: start again in the folder where the workspace is now
     ");

@@ -1,5 +1,6 @@
 //! The same, at every single file call of one `send`, and with a disk that is full or fails from there on.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,8 +16,8 @@ const WORKERS: usize = 16;
 const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
 
 /// The shim, or nothing where it cannot be had, with the reason printed.
-fn shim(test: &str) -> Option<&'static Shim> {
-    Shim::get().map_err(|reason| tools::skip(test, &reason)).ok()
+fn shim(test: &str) -> Option<Shim> {
+    Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR"))).map_err(|reason| tools::skip(test, &reason)).ok()
 }
 
 /// One workspace to copy, and how many file calls a `send` in it makes.
@@ -38,12 +39,12 @@ fn send(shim: &Shim, template: &Sandbox, fault: Fault) -> (Sandbox, Ran) {
 
 fn killed(fault: impl Fn(usize) -> Fault, test: &str) {
     let Some(shim) = shim(test) else { return };
-    let (template, calls) = template(shim);
+    let (template, calls) = template(&shim);
     let mut kills = 0;
     let mut present = 0;
     // Threads may make a call more or less in another order, so go on until one survives.
     for at in 1..=calls + 10 {
-        let (sandbox, ran) = send(shim, &template, fault(at));
+        let (sandbox, ran) = send(&shim, &template, fault(at));
         let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
         for name in files::message_files(&sandbox.file("inbox/codex")) {
             assert!(files::whole_json(&sandbox.file("inbox/codex").join(name)).is_some());
@@ -123,7 +124,7 @@ fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
 
 fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
     let Some(shim) = shim(test) else { return };
-    let (template, calls) = template(shim);
+    let (template, calls) = template(&shim);
     // A sender that was accepted waits for its mailbox for some seconds, so many of them wait at once.
     let next = AtomicUsize::new(1);
     let worker = || {
@@ -133,7 +134,7 @@ fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
             if from > calls {
                 return ends;
             }
-            ends.push(fails(shim, &template, fault(from), words));
+            ends.push(fails(&shim, &template, fault(from), words));
         }
     };
     let ends: Vec<End> = std::thread::scope(|scope| {
