@@ -26,6 +26,8 @@ pub(crate) enum At {
     Everything,
     /// Delivery alone, as in `switchboard send`.
     Deliveries,
+    /// Nothing: another process is to deliver. What is sent is in the journal and waits.
+    Nothing,
 }
 
 /// What a round came to.
@@ -41,14 +43,20 @@ impl Serving {
         Tree::make(folder)?;
         let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
         workspace.register(Registration::mailbox(Name::parse(READER)?)).await?;
-        let outbound = workspace.hub().open_door(Door::Workspace).await?;
+        let outbound = match at {
+            At::Nothing => None,
+            At::Everything | At::Deliveries => Some(workspace.hub().open_door(Door::Workspace).await?),
+        };
         let (stop, working) = (CancellationToken::new(), workspace.clone());
         let stopped = stop.clone();
         let door = tokio::spawn(async move {
-            match at {
+            match (outbound, at) {
                 // An error ends the door; the count of delivered messages will show it.
-                At::Everything => drop(door_workspace::run(working, outbound, stopped).await),
-                At::Deliveries => door_workspace::run_deliveries(&working, outbound).await,
+                (Some(outbound), At::Everything) => {
+                    drop(door_workspace::run(working, outbound, stopped).await);
+                }
+                (Some(outbound), _) => door_workspace::run_deliveries(&working, outbound).await,
+                (None, _) => {}
             }
         });
         Ok(Self { workspace, door, stop })
@@ -73,6 +81,15 @@ impl Serving {
         }
     }
 
+    async fn drive(&self, load: Load) -> anyhow::Result<Round> {
+        let (workspace, body) = (self.workspace.clone(), body());
+        load.drive(move |number| {
+            let (workspace, body) = (workspace.clone(), body.clone());
+            async move { send(&workspace, number, body).await }
+        })
+        .await
+    }
+
     /// How many files the mailbox has.
     pub(crate) fn files(&self) -> anyhow::Result<usize> {
         let mailbox = self.workspace.tree().folder(Section::Inbox, READER)?;
@@ -90,22 +107,27 @@ impl Serving {
     }
 }
 
-/// One round in an empty folder.
-pub(crate) async fn round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
+/// One round in an empty folder, with the door at work.
+pub(crate) async fn serving_round(folder: &Path, load: Load) -> anyhow::Result<Sent> {
     let serving = Serving::make(folder, At::Everything).await?;
-    let (workspace, body) = (serving.workspace.clone(), body());
     let began = Instant::now();
-    let send = move |number| {
-        let (workspace, body) = (workspace.clone(), body.clone());
-        async move { send(&workspace, number, body).await }
-    };
-    let round = load.drive(send).await?;
+    let round = serving.drive(load).await?;
     serving.delivered(round.all).await?;
     let until_delivered = began.elapsed();
     let files = serving.files()?;
     ensure!(files == round.all, "{files} files for {} messages", round.all);
     serving.close().await?;
     Ok(Sent { round, until_delivered })
+}
+
+/// One round in an empty folder that comes to an end in the journal.
+pub(crate) async fn journal_round(folder: &Path, load: Load) -> anyhow::Result<Round> {
+    let serving = Serving::make(folder, At::Nothing).await?;
+    let round = serving.drive(load).await?;
+    let health = serving.workspace.hub().health().await?;
+    ensure!(health.messages == round.all as u64, "{} of {} messages", health.messages, round.all);
+    serving.close().await?;
+    Ok(round)
 }
 
 /// Sends one message and waits until it is accepted.

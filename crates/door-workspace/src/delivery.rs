@@ -10,7 +10,7 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::receipts;
 use crate::translate::{replaces_earlier, to_file};
-use crate::tree::{Section, Tree};
+use crate::tree::{Folders, Section};
 use crate::wire::MessageFile;
 use crate::workspace::Workspace;
 
@@ -52,22 +52,23 @@ async fn deliver(workspace: &Workspace, handoffs: Vec<Handoff>) {
     let tree = workspace.tree().clone();
     let now = workspace.hub().now();
     let written = tokio::task::spawn_blocking(move || {
-        let write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
+        let mut folders = Folders::new(&tree);
+        let mut write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
             let outcome = match reply_to {
-                Ok(reply_to) => put(&tree, &handoff, reply_to),
+                Ok(reply_to) => put(&mut folders, &handoff, reply_to),
                 Err(error) => Outcome::Unreachable { reason: error.to_string() },
             };
             if outcome == Outcome::Delivered
                 && let Some(receipt) =
                     receipts::of_one(&handoff.message, &handoff.delivery, DeliveryState::Delivered)
-                && let Err(error) = receipts::write(&tree, &handoff.message, &receipt, now)
+                && let Err(error) = receipts::write(&mut folders, &handoff.message, &receipt, now)
             {
                 // The message is where it belongs; a missing receipt must not have it sent again.
                 tracing::warn!(error = %error, "a receipt could not be written");
             }
             (handoff, outcome)
         };
-        letters.into_iter().map(write).collect::<Vec<_>>()
+        letters.into_iter().map(&mut write).collect::<Vec<_>>()
     });
     // A panic in there drops the handoffs, which reports them as unreachable.
     let Ok(written) = written.await else { return };
@@ -98,14 +99,20 @@ async fn after(workspace: &Workspace, message: &Message, state: DeliveryState) {
 }
 
 /// Puts one message into its mailbox.
-fn put(tree: &Tree, handoff: &Handoff, reply_to: Option<String>) -> Outcome {
+fn put(folders: &mut Folders<'_>, handoff: &Handoff, reply_to: Option<String>) -> Outcome {
     let agent = match &handoff.delivery.route {
         Route::Mailbox { agent } => agent,
         other => return Outcome::Refused { reason: format!("the workspace door has no way '{other}'") },
     };
     let recipient = AgentId::local(agent.clone());
+    if handoff.delivery.attempts > 1
+        && folders.is_archived(agent, &ids::file_name(&ids::native_of(&handoff.message)))
+    {
+        // An attempt whose report was lost had come this far, and its reader is done with it.
+        return Outcome::Delivered;
+    }
     let file = to_file(&handoff.message, &recipient, reply_to);
-    let result = tree.make_folder(Section::Inbox, agent).and_then(|mailbox| place(&mailbox, &file));
+    let result = folders.make(Section::Inbox, agent).and_then(|mailbox| place(&mailbox, &file));
     match result {
         Ok(()) => Outcome::Delivered,
         Err(error) => Outcome::Unreachable { reason: describe(&error) },

@@ -7,7 +7,7 @@ use switchboard_hub::files::FileError;
 
 use crate::error::WorkspaceError;
 use crate::receipts;
-use crate::tree::{Section, Tree};
+use crate::tree::{Folders, Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
 /// Under this topic the hub remembers up to which message every receipt is there.
@@ -104,7 +104,7 @@ impl Workspace {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         blocking(move || {
             if !receipts::is_written(&tree, &stored.message)? {
-                receipts::write(&tree, &stored.message, &receipt, now)?;
+                receipts::write(&mut Folders::new(&tree), &stored.message, &receipt, now)?;
             }
             Ok(())
         })

@@ -214,18 +214,21 @@ impl Workspace {
         let listed = mailbox.dir.clone();
         // The listing comes first: what is delivered after it is not missing, and what was archived
         // before it is known to be.
-        let mut names: HashSet<String> = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
+        let names: HashSet<String> = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
+        // What is on its way is read before what waits: what arrives in between is in one of the two.
+        let coming = self.hub().on_the_way(mailbox.agent.clone()).await?;
         let waiting = if is_own { self.hub().waiting(mailbox.agent.clone()).await? } else { Vec::new() };
         let waiting: HashMap<String, MessageId> =
             waiting.iter().map(|waiting| (ids::file_of(waiting), waiting.id)).collect();
         let expected: HashSet<String> = waiting.keys().cloned().collect();
-        let (listed, before) = (mailbox.dir.clone(), names.clone());
-        let listing = blocking(move || {
-            let mut listing = mailbox::look(&listed, &expected, limit)?;
-            listing.missing.retain(|name| !before.contains(name));
-            Ok(listing)
+        let listed = mailbox.dir.clone();
+        let (names, listing) = blocking(move || {
+            let coming: HashSet<String> = coming.iter().map(ids::file_of).collect();
+            let listing = mailbox::look(&listed, &names, &expected, &coming, limit)?;
+            Ok((names, listing))
         })
         .await?;
+        let mut names = names;
         let by_content = care == Care::Content || listing.present.len() <= COMPARE;
         let present = listing.present.iter().filter(|_| by_content).map(|name| (name, true));
         let mut swept = Swept::default();

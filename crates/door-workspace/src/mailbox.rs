@@ -46,20 +46,33 @@ pub(crate) struct Listing {
 
 /// Looks at a mailbox, where `expected` should be.
 ///
+/// `names` is what was listed before `expected` was read. `on_the_way` may be there and need not be.
+///
 /// A listing is no snapshot: a file made during it may be missing while a later one of the same sender
 /// is there. So after a listing with new files the folder is listed again, and of each sender only
 /// what comes up to its last file of the first listing is taken.
-pub(crate) fn look(mailbox: &Dir, expected: &HashSet<String>, limit: u64) -> Result<Listing, FileError> {
-    let first: HashSet<String> = messages(mailbox)?;
-    let missing = expected.difference(&first).cloned().collect();
-    let present = expected.intersection(&first).cloned().collect();
+pub(crate) fn look(
+    mailbox: &Dir,
+    names: &HashSet<String>,
+    expected: &HashSet<String>,
+    on_the_way: &HashSet<String>,
+    limit: u64,
+) -> Result<Listing, FileError> {
+    let (present, mut missing): (Vec<_>, Vec<_>) =
+        expected.iter().cloned().partition(|name| names.contains(name));
+    // What was delivered since the listing is not missing.
+    missing.retain(|name| !matches!(mailbox.stat(name), Ok(Some(_))));
     let mut listing = Listing { missing, present, ..Listing::default() };
-    if first.difference(expected).next().is_none() {
+    let is_new = |name: &&String| {
+        ids::of_file(name).is_some() && !expected.contains(*name) && !on_the_way.contains(*name)
+    };
+    let first: HashSet<&String> = names.iter().filter(is_new).collect();
+    if first.is_empty() {
         return Ok(listing);
     }
-    let second = messages(mailbox)?;
+    let second = mailbox.names()?;
     let mut files: Vec<NewFile> = Vec::new();
-    for name in second.difference(expected) {
+    for name in second.iter().filter(is_new) {
         files.extend(read(mailbox, name, limit));
     }
     files.sort_by(|a, b| a.order.cmp(&b.order));
@@ -79,10 +92,6 @@ impl NewFile {
     fn sender(&self) -> String {
         self.content.as_ref().map_or_else(|_| String::new(), |file| file.sender.to_ascii_lowercase())
     }
-}
-
-fn messages(mailbox: &Dir) -> Result<HashSet<String>, FileError> {
-    Ok(mailbox.names()?.into_iter().filter(|name| ids::of_file(name).is_some()).collect())
 }
 
 /// Reads one file; none where it has gone in the meantime.

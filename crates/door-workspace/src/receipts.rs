@@ -10,14 +10,14 @@ use switchboard_hub::files::{Durability, FileError};
 
 use crate::ids;
 use crate::translate::{is_foreign, iso};
-use crate::tree::{Section, Tree};
+use crate::tree::{Folders, Section, Tree};
 use crate::wire::{ReceiptFile, pretty};
 
 /// Writes what the sender may be told now; nothing while a recipient may still get the message.
 ///
 /// A file that belongs to another user names a sender nobody vouches for: its receipts go nowhere.
 pub(crate) fn write(
-    tree: &Tree,
+    folders: &mut Folders<'_>,
     message: &Message,
     receipt: &Receipt,
     now: Timestamp,
@@ -35,7 +35,7 @@ pub(crate) fn write(
         processed_at: iso(now),
         error: error(receipt),
     };
-    let folder = tree.make_folder(Section::Outbox, &message.from.name)?;
+    let folder = folders.make(Section::Outbox, &message.from.name)?;
     let bytes = pretty(&file);
     let first = format!("{native}.receipt.json");
     if matches!(status, "delivered" | "failed") || folder.stat(&first)?.is_none() {

@@ -1,5 +1,6 @@
 //! The `.switchboard/` folder: where everything is.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use switchboard_core::Name;
@@ -24,7 +25,7 @@ pub struct Tree {
 }
 
 /// One of the folders that hold a folder per agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Section {
     /// What waits for an agent.
     Inbox,
@@ -108,5 +109,34 @@ impl Tree {
             Some(section) => Ok(section.names()?.into_iter().filter(|name| !name.starts_with('.')).collect()),
             None => Ok(Vec::new()),
         }
+    }
+}
+
+/// Agents' folders, each made and opened once for all the files that are put there in one go.
+pub(crate) struct Folders<'t> {
+    tree: &'t Tree,
+    open: HashMap<(Section, Name), Dir>,
+}
+
+impl<'t> Folders<'t> {
+    pub(crate) fn new(tree: &'t Tree) -> Self {
+        Self { tree, open: HashMap::new() }
+    }
+
+    /// An agent's folder in a section, made where it is missing.
+    pub(crate) fn make(&mut self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+        let key = (section, agent.clone());
+        if let Some(folder) = self.open.get(&key) {
+            return Ok(folder.clone());
+        }
+        let folder = self.tree.make_folder(section, agent)?;
+        self.open.insert(key, folder.clone());
+        Ok(folder)
+    }
+
+    /// Whether an agent's archive has a file of this name.
+    pub(crate) fn is_archived(&self, agent: &Name, name: &str) -> bool {
+        let archive = self.tree.folder(Section::Archive, agent.as_str()).ok().flatten();
+        archive.is_some_and(|archive| matches!(archive.stat(name), Ok(Some(_))))
     }
 }

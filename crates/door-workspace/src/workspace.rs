@@ -19,7 +19,7 @@ use crate::ids;
 use crate::receipts;
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, group_address, iso, to_draft};
-use crate::tree::{Section, Tree};
+use crate::tree::{Folders, Section, Tree};
 use crate::wire::{SupersededFile, pretty};
 
 /// An open workspace: its folder and its hub. Clones are handles on the same one.
@@ -241,7 +241,7 @@ impl Workspace {
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
         let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
         let (tree, now) = (self.tree.clone(), self.hub.now());
-        blocking(move || Ok(receipts::write(&tree, &stored.message, &receipt, now)?)).await
+        blocking(move || Ok(receipts::write(&mut Folders::new(&tree), &stored.message, &receipt, now)?)).await
     }
 
     /// What the message that this one answers is called in this protocol.

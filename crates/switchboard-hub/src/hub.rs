@@ -196,7 +196,9 @@ impl Hub {
     pub async fn submit(&self, draft: Draft) -> Result<Accepted, HubError> {
         let config = &self.inner.config;
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?;
-        self.write(move |tx| submit::submit(tx, prepared)).await
+        let answer = self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await?.result().await;
+        self.note_damage(&answer);
+        answer
     }
 
     /// Takes many messages in, in this order, with few waits for the disk. Each has its own answer.

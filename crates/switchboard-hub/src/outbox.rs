@@ -184,7 +184,8 @@ impl Handoff {
     async fn queue_report(mut self, outcome: Outcome) -> Result<Pending<Option<DeliveryState>>, HubError> {
         let claim = self.claim.take().ok_or(HubError::Closed)?;
         let Claim { id, fence, ref writer, .. } = claim;
-        writer.queue(move |tx| settle(tx, id, fence, &outcome)).await
+        // Forgotten in a power failure, the delivery is made again and finds what it made before.
+        writer.queue_repeatable(move |tx| settle(tx, id, fence, &outcome)).await
     }
 }
 

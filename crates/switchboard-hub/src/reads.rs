@@ -192,10 +192,14 @@ pub(crate) fn unread(
 
 /// Everything that must have a file in an agent's mailbox folder, without the bodies.
 pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
-    let mut statement = db.prepare_cached(&format!(
+    let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_waiting \
          JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3)"
-    ))?;
+    );
+    waiting_rows(db, &sql, agent)
+}
+
+fn waiting_rows(db: &Connection, sql: &str, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
     let read = |row: &Row<'_>| -> rusqlite::Result<Waiting> {
         let door = Door::from_name(&row.get::<_, String>(1)?).unwrap_or(Door::Workspace);
         Ok(Waiting {
@@ -203,6 +207,7 @@ pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, 
             native: NativeId { door, scope: row.get(2)?, id: row.get(3)? },
         })
     };
+    let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([agent.to_string()])?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
@@ -212,6 +217,16 @@ pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, 
         }
     }
     Ok(waiting)
+}
+
+/// What is on its way to an agent's mailbox folder: its file may be there already, and need not be.
+pub(crate) fn on_the_way(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
+    let sql = format!(
+        "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_due \
+         JOIN messages m ON m.seq = d.id / {SPREAD} \
+         WHERE d.door = 'workspace' AND d.state IN (0, 1, 6) AND d.agent = ?1"
+    );
+    waiting_rows(db, &sql, agent)
 }
 
 /// A page of the journal, in order of acceptance, after a cursor.

@@ -107,31 +107,41 @@ impl Prepared {
 }
 
 /// Journals a message and queues its deliveries.
+///
+/// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
     let Prepared { mut message, mut digest, allow_unregistered, restored } = prepared;
     let directory = tx.directory.value.clone();
     if use_known_names(&mut message, &directory) {
         digest = rows::digest(&message);
     }
-    if let Some(accepted) = already_there(tx, &message, &digest)? {
-        return Ok(accepted);
-    }
-    let (planned, stopped) = if let Some(had) = restored {
-        join_thread(tx, &mut message)?;
-        (had.into_iter().map(read_back).collect(), None)
-    } else {
-        let planned = plan(&message, &directory, allow_unregistered)?.deliveries;
-        join_thread(tx, &mut message)?;
-        let stopped = stop(tx, &message, &planned)?;
-        let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
-        (planned.into_iter().map(|planned| (planned, refused.clone())).collect::<Vec<_>>(), stopped)
+    let planned: Vec<_> = match restored {
+        Some(had) => had.into_iter().map(read_back).collect(),
+        None => match plan(&message, &directory, allow_unregistered) {
+            Ok(plan) => plan.deliveries.into_iter().map(|planned| (planned, None)).collect(),
+            // Accepted once is accepted, also when its recipient has gone since.
+            Err(error) => return already_there(tx, &message, &digest)?.ok_or(error.into()),
+        },
     };
-    let seq = rows::insert_message(tx.db, &message, tx.now, &digest)?;
-    bind(tx, &message.origin.native, seq)?;
+    join_thread(tx, &mut message)?;
+    let stopped = stop(tx, &message, &planned)?;
+    let seq = tx.next_seq()?;
+    if !bind(tx, &message.origin.native, seq)? {
+        return known(tx, &message, &digest);
+    }
+    match rows::insert_message(tx.db, seq, &message, tx.now, &digest) {
+        Err(error) if is_taken(&error) => {
+            // The same message under another native id.
+            unbind(tx, &message.origin.native, seq)?;
+            return known(tx, &message, &digest);
+        }
+        inserted => inserted?,
+    }
     let message = Arc::new(message);
     let mut deliveries = Vec::with_capacity(planned.len());
     for (number, (planned, decided)) in planned.into_iter().enumerate() {
-        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided)?);
+        let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
+        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided.or(refused))?);
     }
     if let Some(stop) = &stopped {
         let (id, from, reason) = (message.id, message.from.clone(), stop.to_string());
@@ -147,7 +157,7 @@ fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
     let mut changed = false;
     let mut know = |agent: &mut AgentId| {
         let known = directory.canonical(agent);
-        changed |= known.to_string() != agent.to_string();
+        changed |= known.name.as_str() != agent.name.as_str();
         *agent = known;
     };
     know(&mut message.from);
@@ -157,34 +167,46 @@ fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
     changed
 }
 
+/// A planned delivery, and how it ended, where that is known from the start.
+type Decided = (Planned, Option<(DeliveryState, String)>);
+
 /// A delivery that was made before the database was lost.
-fn read_back((agent, state): (AgentId, DeliveryState)) -> (Planned, Option<(DeliveryState, String)>) {
+fn read_back((agent, state): (AgentId, DeliveryState)) -> Decided {
     let route = Route::Mailbox { agent: agent.name.clone() };
     (Planned { agent, route, in_place: true }, Some((state, "read back from files".to_owned())))
 }
 
-/// The earlier answer, where this native id (or this very id) was accepted before.
+/// The earlier answer to a message whose native id, or whose id, was accepted before.
 fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<Option<Accepted>, HubError> {
     let native = &message.origin.native;
-    let by_native = tx
-        .db
-        .prepare_cached("SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3")?
-        .query_row(params![native.door.as_str(), native.id, native.scope], |row| row.get::<_, i64>(0))
-        .optional()?;
     let found = tx
         .db
-        .prepare_cached("SELECT seq, id, digest FROM messages WHERE seq = ?1 OR id = ?2 LIMIT 1")?
-        .query_row(params![by_native, message.id.as_bytes()], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, [u8; 16]>(1)?, row.get::<_, [u8; 32]>(2)?))
-        })
+        .prepare_cached(
+            "SELECT seq, id, digest FROM messages WHERE id = ?4 OR seq = \
+             (SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3) ORDER BY id = ?4 LIMIT 1",
+        )?
+        .query_row(
+            params![native.door.as_str(), native.id, native.scope, message.id.as_bytes()],
+            |row| Ok((row.get(0)?, MessageId::from_bytes(row.get(1)?), row.get::<_, [u8; 32]>(2)?)),
+        )
         .optional()?;
     let Some((seq, id, first)) = found else { return Ok(None) };
-    let id = MessageId::from_bytes(id);
     if &first != digest {
         return Err(HubError::Conflict { native_id: native.id.clone(), first: id });
     }
     let deliveries = crate::reads::deliveries(tx.db, seq, id)?;
     Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
+}
+
+/// The earlier answer to a message that is known to have one.
+fn known(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<Accepted, HubError> {
+    let id = || message.origin.native.id.clone();
+    already_there(tx, message, digest)?.ok_or_else(|| HubError::DamagedMessage { id: id() })
+}
+
+/// Whether a row was refused because its id is in use.
+fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
 /// Puts a reply into its conversation, and notes the chain of agents that led to it.
@@ -220,7 +242,7 @@ fn thread_of(tx: &Work<'_>, id: MessageId) -> Result<Option<MessageId>, HubError
 }
 
 /// Whether a rule against storms stops this message.
-fn stop(tx: &Work<'_>, message: &Message, planned: &[Planned]) -> Result<Option<Stop>, HubError> {
+fn stop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Option<Stop>, HubError> {
     if message.in_reply_to.is_none() {
         return Ok(None);
     }
@@ -234,7 +256,10 @@ fn stop(tx: &Work<'_>, message: &Message, planned: &[Planned]) -> Result<Option<
         }
     }
     let message = &message;
-    for planned in planned {
+    for (planned, decided) in planned {
+        if decided.is_some() {
+            continue;
+        }
         let recent = Recent { pair_replies: pair_replies(tx, &message.from, &planned.agent)? };
         if let Err(stop) = check_loops(message, &planned.agent, recent, tx.config.loops) {
             return Ok(Some(stop));
@@ -266,10 +291,18 @@ fn names_of(tx: &Work<'_>, agent: &AgentId) -> String {
     rows::json(&names)
 }
 
-/// Records what a protocol calls a message; the first one to use an id keeps it.
-pub(crate) fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
-    tx.db
+/// Records what a protocol calls a message; false where the id is in use.
+fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
+    let bound = tx
+        .db
         .prepare_cached("INSERT OR IGNORE INTO native_ids (door, id, scope, seq) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
+    Ok(bound > 0)
+}
+
+fn unbind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
+    tx.db
+        .prepare_cached("DELETE FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3 AND seq = ?4")?
         .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
     Ok(())
 }
@@ -312,7 +345,8 @@ fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<
     };
     let digest = rows::digest(&notice);
     let planned = plan(&notice, &tx.directory.value.clone(), false)?;
-    let seq = rows::insert_message(tx.db, &notice, tx.now, &digest)?;
+    let seq = tx.next_seq()?;
+    rows::insert_message(tx.db, seq, &notice, tx.now, &digest)?;
     bind(tx, &notice.origin.native, seq)?;
     let notice = Arc::new(notice);
     for (number, planned) in planned.deliveries.into_iter().enumerate() {

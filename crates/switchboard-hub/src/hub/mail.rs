@@ -53,6 +53,11 @@ impl Hub {
         self.read(move |db| reads::waiting(db, &directory::canonical(db, &agent)?)).await
     }
 
+    /// What is on its way to an agent's mailbox folder.
+    pub async fn on_the_way(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
+        self.read(move |db| reads::on_the_way(db, &directory::canonical(db, &agent)?)).await
+    }
+
     /// A page of the journal after a cursor, in order of acceptance.
     pub async fn journal(&self, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
         self.read(move |db| reads::journal(db, after, limit)).await

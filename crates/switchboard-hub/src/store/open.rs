@@ -105,6 +105,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, HubError> {
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Checked on every page read, so that damage is noticed as damage.
     connection.pragma_update(None, "cell_size_check", true)?;
+    // Without it SQLite plans a prepared statement anew whenever a bound value changes.
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }

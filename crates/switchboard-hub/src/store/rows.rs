@@ -183,13 +183,15 @@ impl Stored {
 /// Writes a message as a row; `digest` is the checksum made by [`digest`].
 pub(crate) fn insert_message(
     connection: &rusqlite::Connection,
+    seq: i64,
     message: &Message,
     accepted_at: Timestamp,
     digest: &[u8; 32],
-) -> rusqlite::Result<i64> {
+) -> rusqlite::Result<()> {
     let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
     let seal = seal(message, accepted_at, digest);
-    let values: [&dyn ToSql; 20] = [
+    let values: [&dyn ToSql; 21] = [
+        &seq,
         message.id.as_bytes(),
         &message.from.to_string(),
         &message.to.to_string(),
@@ -213,13 +215,12 @@ pub(crate) fn insert_message(
     ];
     connection
         .prepare_cached(
-            // Above everything that was ever given out: `floor` is what a recovery could not take over.
             "INSERT INTO messages (seq, id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
              accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest, seal) \
-             VALUES (1 + max(coalesce((SELECT max(seq) FROM messages), 0), \
-             coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0)), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
         )?
-        .insert(values)
+        .execute(values)?;
+    Ok(())
 }
 
 /// A route, or a list of hops, as the journal writes it. Neither can fail to serialise.

@@ -40,12 +40,31 @@ enum Command {
 
 /// Work for the writer: run inside the transaction, told how that ended.
 trait Job: Send {
+    /// Whether the submitter is told "on disk" and must be able to rely on it.
+    fn must_last(&self) -> bool;
     fn run(&mut self, tx: &mut Work<'_>);
     fn finish(self: Box<Self>, failure: Option<HubError>);
 }
 
+/// What has to be undone when a job fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undo {
+    /// Whatever it had written by then. Every page it touches is copied first.
+    Writes,
+    /// Nothing: it fails before it writes, or because the database itself does.
+    Nothing,
+}
+
+/// How a job wants to be treated.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    must_last: bool,
+    undo: Undo,
+}
+
 /// A job whose submitter waits for its result.
 struct Awaited<T, F> {
+    terms: Terms,
     work: Option<F>,
     result: Option<Result<T, HubError>>,
     reply: oneshot::Sender<Result<T, HubError>>,
@@ -56,8 +75,16 @@ where
     T: Send,
     F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send,
 {
+    fn must_last(&self) -> bool {
+        self.terms.must_last
+    }
+
     fn run(&mut self, tx: &mut Work<'_>) {
-        self.result = self.work.take().map(|work| savepoint(tx, work));
+        let undo = self.terms.undo;
+        self.result = self.work.take().map(|work| match undo {
+            Undo::Writes => savepoint(tx, work),
+            Undo::Nothing => bare(tx, work),
+        });
     }
 
     fn finish(self: Box<Self>, failure: Option<HubError>) {
@@ -89,9 +116,29 @@ pub(crate) struct Work<'t> {
     pub(crate) now: Timestamp,
     /// The doors for which older deliveries wait: what comes now must not overtake them.
     pub(crate) waiting: Vec<Door>,
+    /// The number of the next message, once somebody has asked.
+    next_seq: Option<i64>,
     pub(crate) after: After,
     /// Why SQLite gave up the whole transaction, where it did.
     lost: Option<Arc<rusqlite::Error>>,
+}
+
+impl Work<'_> {
+    /// A number above everything that was ever given out. `floor` is what a recovery could not take over.
+    pub(crate) fn next_seq(&mut self) -> rusqlite::Result<i64> {
+        let seq = match self.next_seq {
+            Some(seq) => seq,
+            None => self
+                .db
+                .prepare_cached(
+                    "SELECT 1 + max(coalesce((SELECT max(seq) FROM messages), 0), \
+                     coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0))",
+                )?
+                .query_row([], |row| row.get(0))?,
+        };
+        self.next_seq = Some(seq + 1);
+        Ok(seq)
+    }
 }
 
 /// What happens once the transaction is on disk, and not before.
@@ -151,17 +198,37 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
     {
-        self.queue(work).await?.result().await
+        self.enqueue(work, Terms { must_last: true, undo: Undo::Writes }).await?.result().await
     }
 
-    /// Queues `work`. Work queued one after the other is done in that order, and much of it at once.
+    /// Queues `work` that needs no undoing. What is queued one after the other is done in that order, and
+    /// much of it at once.
     pub(crate) async fn queue<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
     {
+        self.enqueue(work, Terms { must_last: true, undo: Undo::Nothing }).await
+    }
+
+    /// Queues `work` that needs no undoing, and whose loss in a power failure would only have it done
+    /// again: it does not wait for the disk by itself, so that nobody else waits for it either. A crash
+    /// of the process loses nothing.
+    pub(crate) async fn queue_repeatable<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
+    {
+        self.enqueue(work, Terms { must_last: false, undo: Undo::Nothing }).await
+    }
+
+    async fn enqueue<T, F>(&self, work: F, terms: Terms) -> Result<Pending<T>, HubError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Work<'_>) -> Result<T, HubError> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let job = Box::new(Awaited { work: Some(work), result: None, reply });
+        let job = Box::new(Awaited { terms, work: Some(work), result: None, reply });
         self.jobs.send(Command::Run(job)).await.map_err(|_| HubError::Closed)?;
         Ok(Pending { answer })
     }
@@ -173,7 +240,8 @@ impl Writer {
         F: FnOnce(&mut Work<'_>) -> Result<(), HubError> + Send + 'static,
     {
         let (reply, _) = oneshot::channel();
-        let job = Box::new(Awaited { work: Some(work), result: None, reply });
+        let terms = Terms { must_last: false, undo: Undo::Writes };
+        let job = Box::new(Awaited { terms, work: Some(work), result: None, reply });
         let _ = self.jobs.try_send(Command::Run(job));
     }
 
@@ -181,6 +249,23 @@ impl Writer {
     pub(crate) async fn stop(&self) {
         let _ = self.jobs.send(Command::Stop).await;
     }
+}
+
+/// Runs one job that leaves nothing behind when it fails. Should the database fail, all is lost.
+fn bare<T>(
+    tx: &mut Work<'_>,
+    work: impl FnOnce(&mut Work<'_>) -> Result<T, HubError>,
+) -> Result<T, HubError> {
+    if let Some(lost) = &tx.lost {
+        return Err(lost.clone().into());
+    }
+    let result = work(tx);
+    if let Err(HubError::Store { source } | HubError::NoSpace { source }) = &result
+        && matches!(**source, rusqlite::Error::SqliteFailure(..))
+    {
+        tx.lost = Some(source.clone());
+    }
+    result
 }
 
 /// Runs one job so that its failure undoes only its own changes.
@@ -257,6 +342,11 @@ fn transaction(
     setup: &Setup,
 ) -> Result<After, Arc<rusqlite::Error>> {
     let changes = connection.total_changes();
+    // FULL waits for the disk at the commit, NORMAL leaves that to the next one that does.
+    let must_last = jobs.iter().any(|job| job.must_last());
+    connection
+        .prepare_cached(if must_last { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?
+        .execute([])?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     directory.refresh(&transaction)?;
     let mut tx = Work {
@@ -266,6 +356,7 @@ fn transaction(
         doors: &setup.doors,
         now: setup.config.clock.now(),
         waiting: Vec::new(),
+        next_seq: None,
         after: After::default(),
         lost: None,
     };
