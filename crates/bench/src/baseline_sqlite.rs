@@ -54,6 +54,7 @@ fn open(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
     connection.execute_batch(
         "CREATE TABLE messages (seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, body BLOB NOT NULL)",
     )?;

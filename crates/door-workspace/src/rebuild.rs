@@ -127,7 +127,7 @@ async fn draft(
     let to = remains.group.clone().unwrap_or(draft.to);
     let native =
         if ours { switchboard_core::NativeId { scope: String::new(), ..draft.native } } else { draft.native };
-    Ok(Some(Draft { from, to, native, ..draft }))
+    Ok(Some(Draft { from, to, native, native_is_id: ours, ..draft }))
 }
 
 fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {

@@ -85,6 +85,7 @@ pub(crate) fn to_draft(
         sent_at,
         expires_at,
         metadata,
+        native_is_id: false,
         native: NativeId { door: Door::Workspace, scope: mailbox.to_string(), id: file.id },
         verified: false,
         route: Some(Route::Mailbox { agent: mailbox }),

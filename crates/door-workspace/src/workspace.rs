@@ -140,6 +140,7 @@ impl Workspace {
             expires_at: letter.expires_at.or_else(|| dispatch_expiry(&metadata, sent_at)),
             metadata,
             native,
+            native_is_id: true,
             verified: true,
             route: None,
             signed: None,

@@ -103,6 +103,11 @@ impl Name {
         &self.0
     }
 
+    /// The bytes by which names are compared: lower case.
+    fn lower(&self) -> impl Iterator<Item = u8> {
+        self.0.bytes().map(|byte| byte.to_ascii_lowercase())
+    }
+
     /// The spelling used to compare: lower case.
     pub fn key(&self) -> String {
         self.0.to_ascii_lowercase()
@@ -134,13 +139,16 @@ impl Eq for Name {}
 
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.key().hash(state);
+        for byte in self.lower() {
+            state.write_u8(byte);
+        }
+        state.write_u8(0xff);
     }
 }
 
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        self.lower().cmp(other.lower())
     }
 }
 

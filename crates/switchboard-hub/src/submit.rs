@@ -40,6 +40,8 @@ pub struct Draft {
     pub metadata: Map<String, Value>,
     /// What its protocol calls it. The same native id again is a no-op with the same answer.
     pub native: NativeId,
+    /// Whether the native id is the id in another spelling. Then the index of ids serves for both.
+    pub native_is_id: bool,
     /// Whether the door could establish that `from` really wrote it.
     pub verified: bool,
     /// The route it came in by.
@@ -72,6 +74,7 @@ pub struct Accepted {
 pub(crate) struct Prepared {
     message: Message,
     digest: [u8; 32],
+    native_is_id: bool,
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
 }
@@ -102,7 +105,8 @@ impl Prepared {
             signed: draft.signed,
         };
         let digest = rows::digest(&message);
-        Ok(Self { message, digest, allow_unregistered: draft.allow_unregistered, restored: draft.restored })
+        let Draft { native_is_id, allow_unregistered, restored, .. } = draft;
+        Ok(Self { message, digest, native_is_id, allow_unregistered, restored })
     }
 }
 
@@ -110,7 +114,7 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, mut digest, allow_unregistered, restored } = prepared;
+    let Prepared { mut message, mut digest, native_is_id, allow_unregistered, restored } = prepared;
     let directory = tx.directory.value.clone();
     if use_known_names(&mut message, &directory) {
         digest = rows::digest(&message);
@@ -126,7 +130,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     join_thread(tx, &mut message)?;
     let stopped = stop(tx, &message, &planned)?;
     let seq = tx.next_seq()?;
-    if !bind(tx, &message.origin.native, seq)? {
+    if !native_is_id && !bind(tx, &message.origin.native, seq)? {
         return known(tx, &message, &digest);
     }
     match rows::insert_message(tx.db, seq, &message, tx.now, &digest) {

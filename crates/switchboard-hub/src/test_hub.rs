@@ -127,6 +127,7 @@ pub(crate) fn draft(hub: &Hub, from: &str, to: &str, body: &str) -> Draft {
         expires_at: None,
         metadata: Map::new(),
         native: NativeId { door: Door::Workspace, scope: to.to_owned(), id: id.to_string() },
+        native_is_id: false,
         verified: false,
         route: None,
         signed: None,

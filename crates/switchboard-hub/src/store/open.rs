@@ -21,6 +21,8 @@ const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
 pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, HubError> {
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     migrate(&mut connection, path)?;
+    // The indexes of a large journal fit into 16 MiB, so that a message is appended without reading.
+    connection.pragma_update(None, "cache_size", -16_384)?;
     Ok(connection)
 }
 
