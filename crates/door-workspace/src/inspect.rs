@@ -1,6 +1,6 @@
 //! A look at the workspace's files that changes nothing: what `switchboard doctor` reports.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use switchboard_core::{AgentId, Name};
 use switchboard_hub::files::{self, Dir};
@@ -77,11 +77,11 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
             }
         };
         let waiting = workspace.hub().waiting(agent.clone()).await?;
-        let names: HashSet<String> = match dir.clone() {
+        let names: BTreeSet<String> = match dir.clone() {
             Some(dir) => blocking(move || Ok(dir.names()?)).await?.into_iter().collect(),
-            None => HashSet::new(),
+            None => BTreeSet::new(),
         };
-        let expected: HashSet<String> = waiting.iter().map(ids::file_of).collect();
+        let expected: BTreeSet<String> = waiting.iter().map(ids::file_of).collect();
         for missing in expected.difference(&names) {
             findings.push(Finding::MissingFile { path: format!("{folder}/{missing}") });
         }

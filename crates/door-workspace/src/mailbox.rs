@@ -62,6 +62,7 @@ pub(crate) fn look(
         expected.iter().cloned().partition(|name| names.contains(name));
     // What was delivered since the listing is not missing.
     missing.retain(|name| !matches!(mailbox.stat(name), Ok(Some(_))));
+    missing.sort_unstable();
     let mut listing = Listing { missing, present, ..Listing::default() };
     let is_new = |name: &&String| {
         ids::of_file(name).is_some() && !expected.contains(*name) && !on_the_way.contains(*name)

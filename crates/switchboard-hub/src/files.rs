@@ -5,18 +5,23 @@
 //! symbolic link is followed, and no pipe or device is waited on. Everything is built on calls that
 //! also hold on NFS.
 
+mod error;
+mod stamp;
+
 use std::fs::{File, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+pub use self::error::FileError;
+pub use self::stamp::{Contents, DirStamp, FileStamp};
 use crate::{owner, platform};
 
 /// How a name begins while its file is still being written.
@@ -67,98 +72,6 @@ pub enum Moved {
     AlreadyThere,
     /// There was no file to move, or someone else has moved it meanwhile.
     SourceMissing,
-}
-
-/// A file's content with the stamp that the file had before it was read.
-///
-/// A file that changes during or after the reading shows another stamp.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Contents {
-    /// What the file holds.
-    pub bytes: Vec<u8>,
-    /// Which file it was.
-    pub stamp: FileStamp,
-}
-
-/// What tells one state of a file from another without reading it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FileStamp {
-    /// The file's number in its file system.
-    pub inode: u64,
-    /// Its length in bytes.
-    pub len: u64,
-    /// When its content last changed, in nanoseconds since 1970.
-    pub mtime_ns: i128,
-    /// The user that it belongs to.
-    pub uid: u32,
-    /// Whether it is a regular file, rather than a directory, link, pipe, socket or device.
-    pub is_regular: bool,
-}
-
-/// What tells one state of a directory from another without listing it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct DirStamp {
-    /// The directory's number in its file system.
-    pub inode: u64,
-    /// When a name in it last changed, in nanoseconds since 1970.
-    pub mtime_ns: i128,
-    /// When it or its attributes last changed, in nanoseconds since 1970; nobody can set this back.
-    pub ctime_ns: i128,
-}
-
-/// Why a file or directory could not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// The name is empty, a path, or one that every directory has.
-    #[error("`{}` is not a file name", .name.escape_debug())]
-    BadName {
-        /// The name as given.
-        name: String,
-    },
-    /// Something else is where a directory should be.
-    #[error("{} is not a directory but a {found}", .path.display())]
-    NotADirectory {
-        /// Where it is.
-        path: PathBuf,
-        /// What is there instead.
-        found: &'static str,
-    },
-    /// Something else is where a regular file should be.
-    #[error("{} is not a file but a {found}", .path.display())]
-    NotAFile {
-        /// Where it is.
-        path: PathBuf,
-        /// What is there instead.
-        found: &'static str,
-    },
-    /// The file holds more than the reader wants.
-    #[error("{} has {size} bytes, more than the {limit} allowed", .path.display())]
-    TooLarge {
-        /// Where it is.
-        path: PathBuf,
-        /// Its size, as far as it was seen.
-        size: u64,
-        /// What the reader allows.
-        limit: u64,
-    },
-    /// The operating system refused.
-    #[error("cannot {action} {}", .path.display())]
-    Io {
-        /// What was tried, as a verb.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl FileError {
-    /// Whether the disk, or the user's share of it, is full: the same call can succeed later.
-    pub fn is_no_space(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
-    }
 }
 
 impl Dir {
@@ -462,28 +375,6 @@ impl Dir {
     }
 }
 
-impl FileStamp {
-    fn of(stat: &Stat) -> Self {
-        Self {
-            inode: stat.st_ino,
-            len: u64::try_from(stat.st_size).unwrap_or_default(),
-            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-            uid: stat.st_uid,
-            is_regular: kind(stat).is_file(),
-        }
-    }
-}
-
-impl DirStamp {
-    fn of(stat: &Stat) -> Self {
-        Self {
-            inode: stat.st_ino,
-            mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
-            ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-}
-
 /// Whether a name is that of a file in the making, which nobody but its writer should look at.
 pub fn is_temp(name: &str) -> bool {
     name.starts_with(TEMP_PREFIX)
@@ -587,11 +478,6 @@ fn kind_name(kind: FileType) -> &'static str {
         FileType::CharacterDevice | FileType::BlockDevice => "device",
         FileType::Unknown => "thing of unknown kind",
     }
-}
-
-/// One number for a file time, whose parts differ in width between systems.
-fn nanoseconds(seconds: impl Into<i128>, nanoseconds: impl Into<i128>) -> i128 {
-    seconds.into() * 1_000_000_000 + nanoseconds.into()
 }
 
 #[cfg(test)]

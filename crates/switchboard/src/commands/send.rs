@@ -94,7 +94,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         let failure = Failure::from(error);
         let hint = failure.hint.clone().unwrap_or_default();
         match failure.code {
-            "unknown_recipient" => {
+            "unknown_recipient" if hint.starts_with("known") => {
                 failure.hint(format!("{hint}; for one that only reads files, add --allow-unregistered"))
             }
             _ => failure,
