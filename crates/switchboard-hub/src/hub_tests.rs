@@ -356,6 +356,7 @@ async fn presence_follows_the_heartbeats_and_the_clock() {
     assert_eq!(hub.hub.presence(&a).awareness, Awareness::Stale);
     hub.clock.advance(seconds(900));
     assert_eq!(hub.hub.presence(&a).awareness, Awareness::Offline);
+    assert!(hub.hub.journal(0, 10).await.unwrap().items.is_empty(), "presence never touches the journal");
 }
 
 #[tokio::test]
