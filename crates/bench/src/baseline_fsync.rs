@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 /// A page of SQLite, and of most file systems.
 const PAGE: usize = 4096;
 
-/// Overwrites one page and waits for it, `count` times. Nothing but the page changes: the file has its
-/// size and its blocks from the start.
+/// Overwrites one page and waits for it with fsync, `count` times. The file has its size and its blocks
+/// from the start, so this is the least that an fsync of written data costs.
 pub(crate) fn samples(folder: &Path, count: usize) -> anyhow::Result<Vec<Duration>> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(folder.join("page"))?;
     file.write_all_at(&[0; PAGE], 0)?;
@@ -19,7 +19,7 @@ pub(crate) fn samples(folder: &Path, count: usize) -> anyhow::Result<Vec<Duratio
         let page = [fastrand::u8(..); PAGE];
         let began = Instant::now();
         file.write_all_at(&page, 0)?;
-        file.sync_data()?;
+        file.sync_all()?;
         samples.push(began.elapsed());
     }
     Ok(samples)

@@ -18,7 +18,7 @@ use crate::{baseline_files, baseline_fsync, baseline_sqlite, ours, wake};
 const BENCH: &str = "mailbox";
 const SQLITE: &str = "sqlite_full_group_commit";
 const FILES: &str = "write_fsync_rename_fsync_dir";
-const FSYNC: &str = "fdatasync_4k";
+const FSYNC: &str = "fsync_4k";
 
 /// How many senders there are at once.
 const SENDERS: [usize; 3] = [1, 8, 64];

@@ -133,7 +133,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     if !native_is_id && !bind(tx, &message.origin.native, seq)? {
         return known(tx, &message, &digest);
     }
-    match rows::insert_message(tx.db, seq, &message, tx.now, &digest) {
+    match tx.inserts.message(seq, &message, tx.now, &digest) {
         Err(error) if is_taken(&error) => {
             // The same message under another native id.
             unbind(tx, &message.origin.native, seq)?;
@@ -160,9 +160,12 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
 fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
     let mut changed = false;
     let mut know = |agent: &mut AgentId| {
-        let known = directory.canonical(agent);
-        changed |= known.name.as_str() != agent.name.as_str();
-        *agent = known;
+        if let Some(known) = directory.agent(agent)
+            && known.id.name.as_str() != agent.name.as_str()
+        {
+            *agent = known.id.clone();
+            changed = true;
+        }
     };
     know(&mut message.from);
     if let Address::Agent(agent) = &mut message.to {
@@ -350,7 +353,7 @@ fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<
     let digest = rows::digest(&notice);
     let planned = plan(&notice, &tx.directory.value.clone(), false)?;
     let seq = tx.next_seq()?;
-    rows::insert_message(tx.db, seq, &notice, tx.now, &digest)?;
+    tx.inserts.message(seq, &notice, tx.now, &digest)?;
     bind(tx, &notice.origin.native, seq)?;
     let notice = Arc::new(notice);
     for (number, planned) in planned.deliveries.into_iter().enumerate() {

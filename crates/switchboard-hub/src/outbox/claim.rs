@@ -10,9 +10,7 @@ use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Plann
 use super::hand_over;
 use super::state::set_aside;
 use crate::error::HubError;
-use crate::store::rows::{
-    self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored, state_number,
-};
+use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::store::writer::Work;
 
 /// Writes one planned delivery, and hands it over where its door is open here and has a place.
@@ -65,31 +63,7 @@ pub(crate) fn enqueue(
         DeliveryState::Seen => delivery.milestones.seen = Some(tx.now),
         DeliveryState::Queued | DeliveryState::Failed { .. } => {}
     }
-    let micros = |time: Option<Timestamp>| time.map(Timestamp::as_microsecond);
-    tx.db
-        .prepare_cached(
-            "INSERT INTO deliveries (id, agent, door, route, state, attempts, fence, due_at, expires_at, owner, \
-             note, queued_at, in_flight_at, delivered_at, seen_at, acknowledged_at, ended_at) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-        )?
-        .execute(params![
-            id.0,
-            delivery.agent.to_string(),
-            door.as_str(),
-            rows::json(&delivery.route),
-            state_number(state),
-            delivery.attempts,
-            due.as_microsecond(),
-            micros(message.expires_at),
-            owner.as_deref(),
-            delivery.note,
-            tx.now.as_microsecond(),
-            micros(delivery.milestones.in_flight),
-            micros(delivery.milestones.delivered),
-            micros(delivery.milestones.seen),
-            micros(delivery.milestones.acknowledged),
-            micros(delivery.milestones.ended),
-        ])?;
+    tx.inserts.delivery(&delivery, tx.now, due, message.expires_at, owner.as_deref())?;
     if let Some(place) = place {
         hand_over(tx, place, message.clone(), seq, delivery.clone(), 1);
     }

@@ -1,12 +1,14 @@
 //! Rows of the database as nouns of the core, and back.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
-use rusqlite::{Row, ToSql};
+use rusqlite::{CachedStatement, Connection, Row, ToSql, params};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use switchboard_core::{
-    AgentId, Delivery, DeliveryId, DeliveryState, Door, Hop, Kind, Message, MessageId, Milestones, NativeId,
-    Origin, Route,
+    Address, AgentId, Delivery, DeliveryId, DeliveryState, Door, Hop, Kind, Message, MessageId, Milestones,
+    NativeId, Origin, Route,
 };
 
 use crate::clock::from_micros;
@@ -180,47 +182,106 @@ impl Stored {
     }
 }
 
-/// Writes a message as a row; `digest` is the checksum made by [`digest`].
-pub(crate) fn insert_message(
-    connection: &rusqlite::Connection,
-    seq: i64,
-    message: &Message,
-    accepted_at: Timestamp,
-    digest: &[u8; 32],
-) -> rusqlite::Result<()> {
-    let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
-    let seal = seal(message, accepted_at, digest);
-    let values: [&dyn ToSql; 21] = [
-        &seq,
-        message.id.as_bytes(),
-        &message.from.to_string(),
-        &message.to.to_string(),
-        &message.kind.as_str(),
-        &message.body,
-        &message.in_reply_to.as_ref().map(MessageId::as_bytes),
-        message.thread.as_bytes(),
-        &message.sent_at.as_microsecond(),
-        &accepted_at.as_microsecond(),
-        &message.expires_at.map(Timestamp::as_microsecond),
-        &metadata_text(&message.metadata),
-        &message.origin.native.door.as_str(),
-        &message.origin.native.scope,
-        &message.origin.native.id,
-        &message.origin.verified,
-        &message.origin.route.as_ref().map(json),
-        &via,
-        &message.signed,
-        digest,
-        &seal,
-    ];
-    connection
-        .prepare_cached(
+/// The two inserts that every message takes, prepared once per transaction.
+pub(crate) struct Inserts<'t> {
+    message: CachedStatement<'t>,
+    delivery: CachedStatement<'t>,
+}
+
+impl<'t> Inserts<'t> {
+    pub(crate) fn prepare(connection: &'t Connection) -> rusqlite::Result<Self> {
+        let message = connection.prepare_cached(
             "INSERT INTO messages (seq, id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
              accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest, seal) \
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
-        )?
-        .execute(values)?;
-    Ok(())
+        )?;
+        let delivery = connection.prepare_cached(
+            "INSERT INTO deliveries (id, agent, door, route, state, attempts, fence, due_at, expires_at, owner, \
+             note, queued_at, in_flight_at, delivered_at, seen_at, acknowledged_at, ended_at) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+        )?;
+        Ok(Self { message, delivery })
+    }
+
+    /// Writes a message as a row; `digest` is the checksum made by [`digest`].
+    pub(crate) fn message(
+        &mut self,
+        seq: i64,
+        message: &Message,
+        accepted_at: Timestamp,
+        digest: &[u8; 32],
+    ) -> rusqlite::Result<()> {
+        let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
+        let recipient = match &message.to {
+            Address::Agent(agent) => agent_text(agent),
+            other => other.to_string().into(),
+        };
+        let values: [&dyn ToSql; 21] = [
+            &seq,
+            message.id.as_bytes(),
+            &agent_text(&message.from),
+            &recipient,
+            &message.kind.as_str(),
+            &message.body,
+            &message.in_reply_to.as_ref().map(MessageId::as_bytes),
+            message.thread.as_bytes(),
+            &message.sent_at.as_microsecond(),
+            &accepted_at.as_microsecond(),
+            &message.expires_at.map(Timestamp::as_microsecond),
+            &metadata_text(&message.metadata),
+            &message.origin.native.door.as_str(),
+            &message.origin.native.scope,
+            &message.origin.native.id,
+            &message.origin.verified,
+            &message.origin.route.as_ref().map(json),
+            &via,
+            &message.signed,
+            digest,
+            &seal(message, accepted_at, digest),
+        ];
+        self.message.execute(values)?;
+        Ok(())
+    }
+
+    /// Writes a delivery as a row.
+    pub(crate) fn delivery(
+        &mut self,
+        delivery: &Delivery,
+        queued_at: Timestamp,
+        due_at: Timestamp,
+        expires_at: Option<Timestamp>,
+        owner: Option<&str>,
+    ) -> rusqlite::Result<()> {
+        let micros = |time: Option<Timestamp>| time.map(Timestamp::as_microsecond);
+        let Milestones { in_flight, delivered, seen, acknowledged, ended, .. } = delivery.milestones;
+        self.delivery.execute(params![
+            delivery.id.0,
+            agent_text(&delivery.agent),
+            delivery.route.door().as_str(),
+            json(&delivery.route),
+            state_number(delivery.state),
+            delivery.attempts,
+            due_at.as_microsecond(),
+            micros(expires_at),
+            owner,
+            delivery.note,
+            queued_at.as_microsecond(),
+            micros(in_flight),
+            micros(delivered),
+            micros(seen),
+            micros(acknowledged),
+            micros(ended),
+        ])?;
+        Ok(())
+    }
+}
+
+/// An agent's id as the journal writes it, without a copy for the agents of this hub.
+fn agent_text(agent: &AgentId) -> Cow<'_, str> {
+    match &agent.realm {
+        None => agent.name.as_str().into(),
+        Some(_) => agent.to_string().into(),
+    }
 }
 
 /// A route, or a list of hops, as the journal writes it. Neither can fail to serialise.

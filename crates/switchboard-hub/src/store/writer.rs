@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use switchboard_core::{Directory, Door};
 use tokio::sync::{mpsc, oneshot};
 
@@ -18,6 +18,7 @@ use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
 use crate::store::open::open_for_writing;
 use crate::store::recover;
+use crate::store::rows::Inserts;
 
 /// Most jobs that wait for the writer. A submitter beyond that waits for a place: it has not been told
 /// anything yet, so nothing is lost, and memory stays bounded.
@@ -110,6 +111,7 @@ impl<T> Pending<T> {
 /// What a job sees: the open transaction, and a place for what must happen after it is on disk.
 pub(crate) struct Work<'t> {
     pub(crate) db: &'t Connection,
+    pub(crate) inserts: Inserts<'t>,
     pub(crate) config: &'t HubConfig,
     pub(crate) directory: &'t mut CachedDirectory,
     pub(crate) doors: &'t Doors,
@@ -299,6 +301,8 @@ fn savepoint<T>(
 
 fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup) {
     let mut directory = CachedDirectory::default();
+    // Whether the connection waits for the disk at a commit, once that was set.
+    let mut waits = None;
     let mut stopping = false;
     while !stopping && let Some(Command::Run(first)) = queue.blocking_recv() {
         let mut jobs = vec![first];
@@ -309,34 +313,41 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
                 Err(_) => break,
             }
         }
-        let failure = match transaction(&mut connection, &mut directory, &mut jobs, setup) {
-            Ok(after) => {
-                after.happen(setup);
-                None
-            }
+        let done = transaction(&connection, &mut waits, &mut directory, &mut jobs, setup);
+        let failure = match &done {
+            Ok(_) => None,
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
-                if is_suspicious(&error) {
+                if is_suspicious(error) {
                     recover::suspect(&setup.folder);
                 }
-                directory = CachedDirectory::default();
+                (directory, waits) = (CachedDirectory::default(), None);
+                // Lets go of the lock; SQLite may have done so itself.
+                if !connection.is_autocommit() {
+                    let _ = connection.execute_batch("ROLLBACK");
+                }
                 // After a failed write or fsync the old connection's idea of the file is not to be trusted.
                 match open_for_writing(&setup.path) {
                     Ok(fresh) => connection = fresh,
                     Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
                 }
-                Some(error)
+                Some(error.clone())
             }
         };
+        // The submitters first: what they send next comes in while everybody else is told.
         for job in jobs {
             job.finish(failure.clone().map(HubError::from));
+        }
+        if let Ok(after) = done {
+            after.happen(setup);
         }
     }
 }
 
 /// Runs the jobs in one transaction; what they leave to be done is returned once it is on disk.
 fn transaction(
-    connection: &mut Connection,
+    connection: &Connection,
+    waits: &mut Option<bool>,
     directory: &mut CachedDirectory,
     jobs: &mut [Box<dyn Job>],
     setup: &Setup,
@@ -344,13 +355,16 @@ fn transaction(
     let changes = connection.total_changes();
     // FULL waits for the disk at the commit, NORMAL leaves that to the next one that does.
     let must_last = jobs.iter().any(|job| job.must_last());
-    connection
-        .prepare_cached(if must_last { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?
-        .execute([])?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    directory.refresh(&transaction)?;
+    if *waits != Some(must_last) {
+        connection.pragma_update(None, "synchronous", if must_last { "FULL" } else { "NORMAL" })?;
+        *waits = Some(must_last);
+    }
+    // Where this fails on the way, `run` rolls back.
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    directory.refresh(connection)?;
     let mut tx = Work {
-        db: &transaction,
+        db: connection,
+        inserts: Inserts::prepare(connection)?,
         config: &setup.config,
         directory,
         doors: &setup.doors,
@@ -370,13 +384,14 @@ fn transaction(
     }
     outbox::claim_due(&mut tx)?;
     let mut after = tx.after;
-    transaction.commit()?;
+    drop(tx.inserts);
+    connection.prepare_cached("COMMIT")?.execute([])?;
     after.changed = connection.total_changes() != changes;
     Ok(after)
 }
 
 impl After {
-    /// Rings first: the submitters are answered after this, so a reader never hears of a message late.
+    /// Rings, and hands over what this process is to deliver.
     fn happen(self, setup: &Setup) {
         if self.changed {
             setup.bell.ring();
