@@ -25,10 +25,14 @@ async fn found(hub: &Hub, words: &str) -> Vec<String> {
 /// Keeps the writer busy until the sender is dropped, so that what is submitted meanwhile piles up.
 fn hold_the_writer(hub: &Hub) -> std::sync::mpsc::SyncSender<()> {
     let (gate, opened) = std::sync::mpsc::sync_channel::<()>(0);
+    let (begun, held) = std::sync::mpsc::channel();
     hub.inner.writer.post(move |_| {
+        let _ = begun.send(());
         let _ = opened.recv();
         Ok(())
     });
+    // From here on everything queued waits for the next transaction, all of it together.
+    held.recv().expect("the writer has begun");
     gate
 }
 

@@ -314,11 +314,11 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
             }
         }
         let done = transaction(&connection, &mut waits, &mut directory, &mut jobs, setup);
-        let failure = match &done {
-            Ok(_) => None,
+        let (changed, failure) = match done {
+            Ok(after) => (after.happen(setup), None),
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
-                if is_suspicious(error) {
+                if is_suspicious(&error) {
                     recover::suspect(&setup.folder);
                 }
                 (directory, waits) = (CachedDirectory::default(), None);
@@ -331,15 +331,15 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
                     Ok(fresh) => connection = fresh,
                     Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
                 }
-                Some(error.clone())
+                (false, Some(error))
             }
         };
-        // The submitters first: what they send next comes in while everybody else is told.
+        // The submitters before other processes: what they send next comes in while the bell rings.
         for job in jobs {
             job.finish(failure.clone().map(HubError::from));
         }
-        if let Ok(after) = done {
-            after.happen(setup);
+        if changed {
+            setup.bell.ring();
         }
     }
 }
@@ -391,16 +391,14 @@ fn transaction(
 }
 
 impl After {
-    /// Rings, and hands over what this process is to deliver.
-    fn happen(self, setup: &Setup) {
-        if self.changed {
-            setup.bell.ring();
-        }
+    /// Tells this process; says whether the others have to be told.
+    fn happen(self, setup: &Setup) -> bool {
         for event in self.events {
             setup.events.send(event);
         }
         for ready in self.handoffs {
             ready.send();
         }
+        self.changed
     }
 }
