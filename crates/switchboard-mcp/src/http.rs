@@ -1,0 +1,131 @@
+//! MCP over HTTP, on the loopback address.
+
+mod connections;
+mod guard;
+mod guesses;
+mod problem;
+mod sessions;
+mod sse;
+mod streamable;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use axum::{Router, middleware};
+use http::StatusCode;
+use rmcp::ServerHandler;
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use self::guard::{Guard, HEALTH, MESSAGES, SSE};
+use self::problem::{Problem, json_response};
+use self::sessions::Sessions;
+use self::sse::{Sse, Streams};
+use self::streamable::Streamable;
+use crate::config::HttpConfig;
+use crate::error::McpError;
+use crate::listener::Listener;
+use crate::token::Token;
+
+/// Serves MCP, `/health` and the `extra` routes to everybody who connects to `listener`, until `shutdown`.
+///
+/// `factory` makes the handler of each session, and of each request that belongs to none; it is also asked
+/// for a handler whenever only a tool's schema is needed. So making one must be cheap and leave no trace.
+/// `health` adds what the product knows to what `/health` says. The `extra` routes stand behind the same
+/// checks as ours, and their handlers can count on a body that is JSON, whole and bounded.
+///
+/// Returns within two seconds of `shutdown`, with all connections closed.
+pub async fn serve_http<H, F>(
+    listener: Listener,
+    config: HttpConfig,
+    token: Token,
+    health: impl Fn() -> Value + Clone + Send + Sync + 'static,
+    extra: Router,
+    factory: F,
+    shutdown: CancellationToken,
+) -> Result<(), McpError>
+where
+    H: ServerHandler,
+    F: Fn() -> H + Clone + Send + Sync + 'static,
+{
+    let guard = Arc::new(Guard::new(&config, listener.port(), token.clone())?);
+    let closing = shutdown.child_token();
+    // What runs beside the connections ends with this function, also when it is dropped.
+    let _closing = closing.clone().drop_guard();
+    let places = Arc::new(Semaphore::new(config.max_sessions));
+    let sessions = Sessions::default();
+
+    let sse = Sse {
+        factory: factory.clone(),
+        streams: Streams::default(),
+        places: places.clone(),
+        max_sessions: config.max_sessions,
+        keep_alive: config.keep_alive,
+        token,
+        closing: closing.clone(),
+    };
+    let streamable = Streamable::new(&config, factory, sessions.clone(), places.clone(), closing.clone());
+    let vitals = Vitals { places, max_sessions: config.max_sessions, started: Instant::now(), health };
+    let router = Router::new()
+        .route(HEALTH, get(say_health).with_state(vitals))
+        .route("/mcp", any(streamable::serve::<H>).with_state(streamable))
+        .route(SSE, get(sse::open::<H, F>).with_state(sse.clone()))
+        .route(MESSAGES, post(sse::post::<F>).with_state(sse))
+        .merge(extra)
+        .fallback(|| async { Problem::NoSuchPath })
+        .method_not_allowed_fallback(|| async { Problem::WrongMethod { allowed: "" } })
+        .layer(middleware::from_fn_with_state(guard, guard::check));
+
+    tokio::spawn(end_idle_sessions(sessions.clone(), config.session_idle, closing.clone()));
+    connections::serve(listener.into_socket(), router, &config, closing).await;
+    sessions.end_all().await;
+    Ok(())
+}
+
+/// What `/health` is made of.
+#[derive(Clone)]
+struct Vitals<G> {
+    places: Arc<Semaphore>,
+    max_sessions: usize,
+    started: Instant,
+    health: G,
+}
+
+/// `GET /health`: says that the server runs, and how it is. Has no secrets, and waits for nobody.
+async fn say_health<G: Fn() -> Value>(State(vitals): State<Vitals<G>>) -> Response {
+    let mut said = match (vitals.health)() {
+        Value::Object(said) => said,
+        _ => Map::new(),
+    };
+    let ours = json!({
+        "status": "ok",
+        "name": "switchboard",
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "uptime": vitals.started.elapsed().as_secs(),
+        "transport": "sse",
+        "sessions": vitals.max_sessions - vitals.places.available_permits(),
+    });
+    if let Value::Object(ours) = ours {
+        said.extend(ours);
+    }
+    json_response(StatusCode::OK, Value::Object(said).to_string()).into_response()
+}
+
+/// Looks after sessions that their clients have left without a word.
+async fn end_idle_sessions(sessions: Sessions, limit: Duration, closing: CancellationToken) {
+    // Often enough that a session ends not much later than it should.
+    let mut look = interval((limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = closing.cancelled() => return,
+            _ = look.tick() => sessions.end_idle(limit).await,
+        }
+    }
+}

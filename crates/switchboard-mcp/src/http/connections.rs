@@ -1,0 +1,172 @@
+//! Accepting connections, and ending them.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::problem::Problem;
+use crate::config::HttpConfig;
+
+/// How long responses in flight may take once we are to stop. Less than the two seconds that a whole
+/// shutdown has.
+const GRACE: Duration = Duration::from_millis(1500);
+
+/// How long to wait when the system has no more sockets for us.
+const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
+
+/// Serves connections until `closing`, then ends those that are left.
+pub(super) async fn serve(
+    socket: TcpListener,
+    router: Router,
+    config: &HttpConfig,
+    closing: CancellationToken,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(config.header_time)
+        .max_header_size(config.header_limit)
+        // A request that was read while another is answered waits here; bodies pass through piece by piece.
+        .max_buf_size(config.header_limit.max(64 * 1024));
+    let places = Arc::new(Semaphore::new(config.max_connections));
+    let full = Problem::TooManyConnections { limit: config.max_connections }.into_text();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = closing.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = socket.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(OUT_OF_SOCKETS).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            // As much as fits without waiting, which on a new connection is all of it.
+            let _ = stream.try_write(full.as_bytes());
+            continue;
+        };
+        // Without this, a small event waits for the client's acknowledgement of the one before it.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "cannot switch Nagle's algorithm off");
+        }
+        let (http, router, closing) = (http.clone(), router.clone(), closing.clone());
+        let stream = Patient::new(stream, config.write_time);
+        connections.spawn(async move {
+            connection(&http, stream, router, closing).await;
+            drop(place);
+        });
+    }
+    drop(socket);
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(GRACE, all_ended).await.is_err() {
+        tracing::debug!(left = connections.len(), "closed connections with responses in flight");
+    }
+    connections.shutdown().await;
+}
+
+async fn connection(http: &http1::Builder, stream: Patient, router: Router, closing: CancellationToken) {
+    let service = service_fn(move |request| {
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// A connection whose client must read what it is sent, sooner or later.
+///
+/// A client that leaves its stream unread would hold its session, and what waits for it, for ever.
+struct Patient {
+    stream: TcpStream,
+    limit: Duration,
+    /// Runs while the client takes nothing.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Patient {
+    fn new(stream: TcpStream, limit: Duration) -> Self {
+        Self { stream, limit, stalled: None }
+    }
+
+    /// Passes on what a write came to; one that has been waiting for too long fails.
+    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let limit = self.limit;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        ready!(stalled.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.watch(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,298 @@
+//! Why a request is refused, and the one place that says it over HTTP.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
+use serde_json::json;
+
+use crate::caller::AGENT_HEADER;
+use crate::intake::Refused;
+
+/// Everything that we refuse ourselves. What a handler refuses comes back inside JSON-RPC.
+#[derive(Debug)]
+pub(super) enum Problem {
+    /// There is no `Host`, more than one, or one that cannot be read.
+    NoHost,
+    /// The request was meant for another host: DNS was bent to lead here.
+    ForeignHost,
+    /// The request comes from a page that is not ours.
+    ForeignOrigin,
+    /// A browser asks whether a foreign page may call us.
+    Preflight,
+    /// There is no token.
+    NoToken,
+    /// The token is not the right one.
+    WrongToken,
+    /// There were too many wrong tokens.
+    TooManyGuesses { wait: u64 },
+    /// The agent's name is not a name.
+    BadAgent { problem: String },
+    /// The address has a query that cannot be read.
+    BadQuery { problem: String },
+    /// The session began in another agent's name.
+    OtherAgent,
+    /// There is no such session.
+    UnknownSession,
+    /// No further session fits.
+    TooManySessions { limit: usize },
+    /// No further connection fits.
+    TooManyConnections { limit: usize },
+    /// The session has more unread messages than it may.
+    SessionBusy,
+    /// There is nothing at this path.
+    NoSuchPath,
+    /// The path takes other methods.
+    WrongMethod { allowed: &'static str },
+    /// The body is not JSON, or packed.
+    NotJson,
+    /// The body is too large.
+    TooLarge { limit: usize },
+    /// The body did not come in time.
+    TooSlow,
+    /// The body broke off.
+    BrokenBody,
+    /// A session could not be made.
+    NoSession,
+    /// The address names no session.
+    NoSessionId,
+    /// `rmcp` refused with a status and a plain sentence.
+    Refused { status: StatusCode, message: String },
+}
+
+impl Problem {
+    /// Status, code, what is wrong, what to do next.
+    fn describe(self) -> (StatusCode, &'static str, String, String) {
+        use StatusCode as S;
+
+        let (status, code, message, hint) = match self {
+            Self::NoHost => (
+                S::BAD_REQUEST,
+                "bad_host",
+                "the request has no usable Host header".to_owned(),
+                "send exactly one, such as `Host: 127.0.0.1:3100`".to_owned(),
+            ),
+            Self::ForeignHost => (
+                S::FORBIDDEN,
+                "host_not_allowed",
+                "the Host header names another host".to_owned(),
+                "connect to 127.0.0.1 or localhost, or add the host to the allowed hosts".to_owned(),
+            ),
+            Self::ForeignOrigin => (
+                S::FORBIDDEN,
+                "origin_not_allowed",
+                "requests of this Origin are not allowed".to_owned(),
+                "call from a program, or add the origin to the allowed origins".to_owned(),
+            ),
+            Self::Preflight => (
+                S::FORBIDDEN,
+                "preflight_refused",
+                "foreign pages may not call this server".to_owned(),
+                "call from a program instead of a page".to_owned(),
+            ),
+            Self::NoToken => (
+                S::UNAUTHORIZED,
+                "token_missing",
+                "the request has no token".to_owned(),
+                "send `Authorization: Bearer <token>`; the token is in .switchboard/auth_token".to_owned(),
+            ),
+            Self::WrongToken => (
+                S::UNAUTHORIZED,
+                "token_wrong",
+                "the token is not this server's".to_owned(),
+                "read .switchboard/auth_token again: a server that starts may make a new one".to_owned(),
+            ),
+            Self::TooManyGuesses { wait } => (
+                S::TOO_MANY_REQUESTS,
+                "too_many_wrong_tokens",
+                "there were too many requests with a wrong token".to_owned(),
+                format!("wait {wait} s, then read .switchboard/auth_token again"),
+            ),
+            Self::BadAgent { problem } => (
+                S::BAD_REQUEST,
+                "bad_agent",
+                format!("{AGENT_HEADER}: {problem}"),
+                "send the name that the agent is registered under".to_owned(),
+            ),
+            Self::BadQuery { problem } => (
+                S::BAD_REQUEST,
+                "bad_query",
+                format!("the query of the address cannot be read: {problem}"),
+                "give each of `sessionId`, `token` and `agent` at most once".to_owned(),
+            ),
+            Self::OtherAgent => (
+                S::FORBIDDEN,
+                "other_agent",
+                "the session began in another agent's name".to_owned(),
+                format!("send the {AGENT_HEADER} that it began with, or begin a new session"),
+            ),
+            Self::UnknownSession => (
+                S::NOT_FOUND,
+                "session_unknown",
+                "there is no such session, or it has ended".to_owned(),
+                "begin a new session".to_owned(),
+            ),
+            Self::TooManySessions { limit } => (
+                S::TOO_MANY_REQUESTS,
+                "too_many_sessions",
+                format!("there are already {limit} sessions"),
+                "end sessions that are no longer needed, or try again later".to_owned(),
+            ),
+            Self::TooManyConnections { limit } => (
+                S::SERVICE_UNAVAILABLE,
+                "too_many_connections",
+                format!("there are already {limit} connections"),
+                "close connections that are no longer needed, or try again later".to_owned(),
+            ),
+            Self::SessionBusy => (
+                S::TOO_MANY_REQUESTS,
+                "session_busy",
+                "the session has too many messages waiting".to_owned(),
+                "wait for answers on the stream, then send it again".to_owned(),
+            ),
+            Self::NoSuchPath => (
+                S::NOT_FOUND,
+                "path_unknown",
+                "there is nothing at this path".to_owned(),
+                "MCP is at /mcp; older clients use /sse; /health says how the server is".to_owned(),
+            ),
+            Self::WrongMethod { allowed } => (
+                S::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "this path does not take that method".to_owned(),
+                match allowed {
+                    "" => "see the server's documentation".to_owned(),
+                    allowed => format!("use {allowed}"),
+                },
+            ),
+            Self::NotJson => (
+                S::UNSUPPORTED_MEDIA_TYPE,
+                "not_json",
+                "the body has to be JSON, and not compressed".to_owned(),
+                "send `Content-Type: application/json` and no `Content-Encoding`".to_owned(),
+            ),
+            Self::TooLarge { limit } => (
+                S::PAYLOAD_TOO_LARGE,
+                "body_too_large",
+                format!("the body has more than {limit} bytes"),
+                "send a shorter message".to_owned(),
+            ),
+            Self::TooSlow => (
+                S::REQUEST_TIMEOUT,
+                "body_too_slow",
+                "the body did not come in time".to_owned(),
+                "send the request again, all at once".to_owned(),
+            ),
+            Self::BrokenBody => (
+                S::BAD_REQUEST,
+                "body_broken",
+                "the body broke off".to_owned(),
+                "send the request again".to_owned(),
+            ),
+            Self::NoSession => (
+                S::INTERNAL_SERVER_ERROR,
+                "no_session",
+                "a session could not be made".to_owned(),
+                "try again; the server's log says more".to_owned(),
+            ),
+            Self::NoSessionId => (
+                S::BAD_REQUEST,
+                "session_missing",
+                "the address has no `sessionId`".to_owned(),
+                "post to the address that the `endpoint` event of /sse gave".to_owned(),
+            ),
+            Self::Refused { status, message } => {
+                (status, "refused", message, "change the request as the message says".to_owned())
+            }
+        };
+        (status, code, message, hint)
+    }
+
+    /// The body that says it.
+    fn into_json(self) -> (StatusCode, String) {
+        let (status, code, message, hint) = self.describe();
+        tracing::debug!(status = status.as_u16(), code, "refused a request");
+        (status, json!({ "error": { "code": code, "message": message, "hint": hint } }).to_string())
+    }
+
+    /// The whole answer as text, for a connection that no request is read from.
+    pub(super) fn into_text(self) -> String {
+        let (status, body) = self.into_json();
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
+             connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+    }
+
+    /// Whether the connection is to be given up, because more of the same would follow on it.
+    fn ends_connection(&self) -> bool {
+        matches!(self, Self::TooManyGuesses { .. } | Self::TooLarge { .. } | Self::TooSlow | Self::BrokenBody)
+    }
+
+    /// The header that belongs to the status.
+    fn header(&self) -> Option<(http::HeaderName, HeaderValue)> {
+        match self {
+            Self::NoToken | Self::WrongToken => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"switchboard\"")))
+            }
+            Self::TooManyGuesses { wait } => Some((RETRY_AFTER, HeaderValue::from(*wait))),
+            Self::TooManySessions { .. } => Some((RETRY_AFTER, HeaderValue::from_static("60"))),
+            Self::SessionBusy => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
+            Self::WrongMethod { allowed } if !allowed.is_empty() => {
+                Some((ALLOW, HeaderValue::from_static(allowed)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (header, ends_connection) = (self.header(), self.ends_connection());
+        let (status, body) = self.into_json();
+        let mut response = json_response(status, body);
+        response.headers_mut().extend(header);
+        if ends_connection {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+impl IntoResponse for Refused {
+    /// The answer of JSON-RPC. The HTTP request itself was good where only the parameters are not.
+    fn into_response(self) -> Response {
+        let status = if self.is_about_params() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
+        json_response(status, self.to_json())
+    }
+}
+
+/// A response that was made early, so that `?` can end a route with it.
+pub(super) struct Denied(pub(super) Response);
+
+impl From<Problem> for Denied {
+    fn from(problem: Problem) -> Self {
+        Self(problem.into_response())
+    }
+}
+
+impl From<Refused> for Denied {
+    fn from(refused: Refused) -> Self {
+        Self(refused.into_response())
+    }
+}
+
+impl IntoResponse for Denied {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+/// A response with a JSON body.
+pub(super) fn json_response(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,229 @@
+//! The sessions of streamable HTTP, as the revisions up to 2025-11-25 have them.
+//!
+//! The work is `rmcp`'s: each session is one of its workers. What its own manager lacks is here: ids with 128
+//! random bits, the agent that a session belongs to, and an end for sessions that nobody uses. Its manager
+//! would end a session after a time without messages, in the middle of a call that waits; here a session
+//! is idle only while no response of it is open.
+//!
+//! Messages to a client wait in a channel of 16 per response, `rmcp`'s own number. When it is full, the
+//! session waits, and only that session; the connection is closed when the client has read nothing for
+//! `HttpConfig::write_time`.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::http::request::Parts;
+use futures_util::Stream;
+use parking_lot::Mutex;
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions, ServerJsonRpcMessage};
+use rmcp::transport::WorkerTransport;
+use rmcp::transport::streamable_http_server::SessionId;
+use rmcp::transport::streamable_http_server::session::local::{
+    EventIdParseError, LocalSessionHandle, LocalSessionWorker, SessionConfig, SessionError,
+    StreamableHttpMessageReceiver, create_local_session,
+};
+use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionManager};
+use switchboard_core::Name;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::Instant;
+
+use super::problem::Problem;
+use crate::caller::{Caller, Transport};
+use crate::token::random_hex;
+
+/// A place among the sessions that there may be. Given back when the session ends.
+pub(super) type Place = Arc<OwnedSemaphorePermit>;
+
+/// The open sessions. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sessions {
+    open: Arc<Mutex<HashMap<SessionId, Session>>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    handle: LocalSessionHandle,
+    /// The agent that the session began for. Set with the first message, like the place.
+    agent: Option<Name>,
+    place: Option<Place>,
+    /// How many responses are being streamed.
+    streams: usize,
+    /// When the last of them ended, or the last request without one came.
+    idle_since: Instant,
+}
+
+/// Why a session could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionsError {
+    #[error("the session has ended; begin a new one")]
+    Ended,
+    #[error("no id could be drawn for the session")]
+    NoId,
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error("Last-Event-ID is none of ours: {0}")]
+    EventId(#[from] EventIdParseError),
+}
+
+impl Sessions {
+    /// Whether `agent` may use the session, and whose it is.
+    ///
+    /// Who names no agent is taken for the one that the session belongs to: it knows the id.
+    pub(super) fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Option<Name>, Problem> {
+        let mut open = self.open.lock();
+        let session = open.get_mut(id).ok_or(Problem::UnknownSession)?;
+        if agent.is_some() && agent != session.agent.as_ref() {
+            return Err(Problem::OtherAgent);
+        }
+        session.idle_since = Instant::now();
+        Ok(session.agent.clone())
+    }
+
+    /// Ends the sessions without a stream that nobody has used for `limit`.
+    pub(super) async fn end_idle(&self, limit: Duration) {
+        let is_idle = |session: &Session| session.streams == 0 && session.idle_since.elapsed() >= limit;
+        let ended: Vec<_> = self.open.lock().extract_if(|_, session| is_idle(session)).collect();
+        for (_, session) in ended {
+            tracing::debug!("ended an idle session");
+            // An error says that it has ended already.
+            let _ = session.handle.close().await;
+        }
+    }
+
+    /// Ends all sessions.
+    pub(super) async fn end_all(&self) {
+        let ended: Vec<_> = self.open.lock().drain().collect();
+        for (_, session) in ended {
+            let _ = session.handle.close().await;
+        }
+    }
+
+    fn handle(&self, id: &SessionId) -> Result<LocalSessionHandle, SessionsError> {
+        self.open.lock().get(id).map(|session| session.handle.clone()).ok_or(SessionsError::Ended)
+    }
+
+    /// Makes a stream of what arrives, which counts for as long as it is open.
+    fn counted(&self, id: &SessionId, receiver: StreamableHttpMessageReceiver) -> Counted {
+        if let Some(session) = self.open.lock().get_mut(id) {
+            session.streams += 1;
+        }
+        Counted { messages: receiver.inner, sessions: self.clone(), id: id.clone() }
+    }
+}
+
+impl SessionManager for Sessions {
+    type Error = SessionsError;
+    type Transport = WorkerTransport<LocalSessionWorker>;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
+        let id: SessionId = random_hex::<16>().map_err(|_| SessionsError::NoId)?.into();
+        let mut config = SessionConfig::default();
+        config.keep_alive = None;
+        let (handle, worker) = create_local_session(id.clone(), config);
+        let session = Session { handle, agent: None, place: None, streams: 0, idle_since: Instant::now() };
+        self.open.lock().insert(id.clone(), session);
+        Ok((id, WorkerTransport::spawn(worker)))
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        mut message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, Self::Error> {
+        let (caller, place) = opener(&message);
+        let agent = caller.and_then(|caller| caller.agent);
+        let handle = match self.open.lock().get_mut(id) {
+            Some(session) => {
+                session.agent = agent.as_deref().and_then(|name| Name::parse(name).ok());
+                session.place = place;
+                session.handle.clone()
+            }
+            None => return Err(SessionsError::Ended),
+        };
+        let session = Some(id.to_string());
+        message.insert_extension(Caller { transport: Transport::StreamableHttp, session, agent });
+        Ok(handle.initialize(message).await?)
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {
+        Ok(self.open.lock().contains_key(id))
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), Self::Error> {
+        let session = self.open.lock().remove(id);
+        if let Some(session) = session {
+            let _ = session.handle.close().await;
+        }
+        Ok(())
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let handle = self.handle(id)?;
+        let receiver = handle.establish_request_wise_channel().await?;
+        let request = receiver.http_request_id;
+        let stream = self.counted(id, receiver);
+        handle.push_message(message, request).await?;
+        Ok(stream)
+    }
+
+    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        Ok(self.handle(id)?.push_message(message, None).await?)
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let receiver = self.handle(id)?.establish_common_channel().await?;
+        Ok(self.counted(id, receiver))
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
+        let receiver = self.handle(id)?.resume(last_event_id.parse()?).await?;
+        Ok(self.counted(id, receiver))
+    }
+}
+
+/// What the layer in front has put into the request that opens a session.
+fn opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<Place>) {
+    let ClientJsonRpcMessage::Request(request) = message else { return (None, None) };
+    let parts = request.request.extensions().get::<Parts>();
+    let found = |parts: &Parts| (parts.extensions.get().cloned(), parts.extensions.get().cloned());
+    parts.map_or((None, None), found)
+}
+
+/// One response of a session.
+struct Counted {
+    messages: Receiver<ServerSseMessage>,
+    sessions: Sessions,
+    id: SessionId,
+}
+
+impl Stream for Counted {
+    type Item = ServerSseMessage;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.messages.poll_recv(context)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.open.lock().get_mut(&self.id) {
+            session.streams -= 1;
+            session.idle_since = Instant::now();
+        }
+    }
+}

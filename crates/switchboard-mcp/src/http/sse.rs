@@ -1,0 +1,267 @@
+//! `/sse` and `/messages`: the HTTP+SSE transport of 2024-11-05, as the workspace protocol asks for it.
+//!
+//! A client opens a stream, learns from its first event where to post, posts messages there and reads the
+//! answers on the stream. A session lives exactly as long as its stream.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Request, State};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::serve_server_with_ct;
+use rmcp::transport::Transport as RmcpTransport;
+use rmcp::{RoleServer, ServerHandler};
+use switchboard_core::Name;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
+
+use super::guard::{Admitted, MESSAGES, SseQuery};
+use super::problem::{Denied, Problem};
+use crate::caller::{Caller, Transport};
+use crate::intake;
+use crate::token::{Token, random_hex};
+
+/// How many posted messages may wait for the handler. One more is answered with 429.
+const WAITING_IN: usize = 64;
+
+/// How many messages may wait to be read by the client. When they are that many, this session waits, and no
+/// other; a client that reads nothing for `HttpConfig::write_time` loses its connection.
+const WAITING_OUT: usize = 64;
+
+/// What the two routes share.
+#[derive(Clone)]
+pub(super) struct Sse<F> {
+    pub(super) factory: F,
+    pub(super) streams: Streams,
+    pub(super) places: Arc<Semaphore>,
+    pub(super) max_sessions: usize,
+    pub(super) keep_alive: Duration,
+    pub(super) token: Token,
+    pub(super) closing: CancellationToken,
+}
+
+/// The open streams. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Streams {
+    open: Arc<Mutex<HashMap<String, Opened>>>,
+}
+
+/// What is known of an open stream.
+#[derive(Clone)]
+struct Opened {
+    agent: Option<Name>,
+    /// To the handler.
+    messages: mpsc::Sender<ClientJsonRpcMessage>,
+    /// To the client.
+    answers: mpsc::Sender<Vec<u8>>,
+    /// Whether `rmcp` takes anything but requests already.
+    is_open: Arc<AtomicBool>,
+}
+
+/// `GET /sse`: opens a session.
+pub(super) async fn open<H, F>(
+    State(sse): State<Sse<F>>,
+    Extension(admitted): Extension<Admitted>,
+) -> Result<Response, Denied>
+where
+    H: ServerHandler,
+    F: Fn() -> H + Clone + Send + Sync + 'static,
+{
+    let place = sse
+        .places
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Problem::TooManySessions { limit: sse.max_sessions })?;
+    let id = random_hex::<16>().map_err(|_| Problem::NoSession)?;
+    let session = sse.closing.child_token();
+    let (messages, to_handler) = mpsc::channel(WAITING_IN);
+    let (answers, to_client) = mpsc::channel(WAITING_OUT);
+
+    // Clients that cannot send a header have the token in the address, and will post to the one given here.
+    let mut address = format!("{MESSAGES}?sessionId={id}");
+    if admitted.has_query_token {
+        address = format!("{address}&token={}", sse.token.reveal());
+    }
+    let endpoint = format!("event: endpoint\ndata: {address}\n\n");
+    let transport = Posted { messages: to_handler, answers: answers.clone() };
+    let opened =
+        Opened { agent: admitted.agent, messages, answers, is_open: Arc::new(AtomicBool::new(false)) };
+    sse.streams.open.lock().insert(id.clone(), opened);
+
+    let handler = (sse.factory)();
+    tokio::spawn({
+        let session = session.clone();
+        async move {
+            match serve_server_with_ct(handler, transport, session.clone()).await {
+                Ok(running) => drop(running.waiting().await),
+                Err(error) => tracing::debug!(%error, "an SSE session ended before it began"),
+            }
+            session.cancel();
+        }
+    });
+    let mut keep_alive = interval_at(Instant::now() + sse.keep_alive, sse.keep_alive);
+    keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let events = Events {
+        first: Some(endpoint),
+        answers: to_client,
+        keep_alive,
+        ended: Box::pin(session.clone().cancelled_owned()),
+        _end: End { streams: sse.streams.clone(), id, _session: session.drop_guard(), _place: place },
+    };
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    Ok((headers, Body::from_stream(events)).into_response())
+}
+
+/// `POST /messages?sessionId=…`: hands a message to a session, which answers on its stream.
+pub(super) async fn post<F>(
+    State(sse): State<Sse<F>>,
+    Extension(admitted): Extension<Admitted>,
+    request: Request,
+) -> Result<Response, Denied> {
+    let id = SseQuery::of(request.uri())?.session_id.ok_or(Problem::NoSessionId)?;
+    let opened = sse.streams.admit(&id, admitted.agent.as_ref())?;
+    let body = request.into_body().collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
+    let mut message = match intake::read(&body) {
+        Ok(message) => message,
+        // A good request with bad parameters gets its answer where all answers are.
+        Err(refused) if refused.is_about_params() => {
+            opened.answers.try_send(refused.to_json()).map_err(|_| Problem::SessionBusy)?;
+            return Ok(accepted());
+        }
+        Err(refused) => return Err(refused.into()),
+    };
+    let is_open = opened.is_open.load(Ordering::Acquire);
+    if !is_open && !intake::can_open(&message) {
+        return Ok(accepted());
+    }
+    let opens = intake::opens(&message);
+    let agent = opened.agent.map(String::from);
+    message.insert_extension(Caller { transport: Transport::Sse, session: Some(id), agent });
+    opened.messages.try_send(message).map_err(|error| match error {
+        mpsc::error::TrySendError::Full(_) => Problem::SessionBusy,
+        mpsc::error::TrySendError::Closed(_) => Problem::UnknownSession,
+    })?;
+    if opens {
+        opened.is_open.store(true, Ordering::Release);
+    }
+    Ok(accepted())
+}
+
+impl Streams {
+    fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Opened, Problem> {
+        let open = self.open.lock();
+        let opened = open.get(id).ok_or(Problem::UnknownSession)?;
+        if agent.is_some() && agent != opened.agent.as_ref() {
+            return Err(Problem::OtherAgent);
+        }
+        Ok(opened.clone())
+    }
+}
+
+fn accepted() -> Response {
+    (StatusCode::ACCEPTED, "Accepted").into_response()
+}
+
+/// What `rmcp` reads from and writes to.
+struct Posted {
+    messages: mpsc::Receiver<ClientJsonRpcMessage>,
+    answers: mpsc::Sender<Vec<u8>>,
+}
+
+/// Why an answer could not be sent.
+#[derive(Debug, thiserror::Error)]
+enum PostedError {
+    #[error("the client has closed its stream")]
+    Closed,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+impl RmcpTransport<RoleServer> for Posted {
+    type Error = PostedError;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let answers = self.answers.clone();
+        async move { answers.send(serde_json::to_vec(&message)?).await.map_err(|_| PostedError::Closed) }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+/// The body of the stream.
+struct Events {
+    first: Option<String>,
+    answers: mpsc::Receiver<Vec<u8>>,
+    keep_alive: Interval,
+    ended: Pin<Box<WaitForCancellationFutureOwned>>,
+    _end: End,
+}
+
+impl Stream for Events {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first.into())));
+        }
+        match self.answers.poll_recv(context) {
+            Poll::Ready(Some(json)) => {
+                self.keep_alive.reset();
+                return Poll::Ready(Some(Ok(event(&json))));
+            }
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => {}
+        }
+        if self.ended.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        ready!(self.keep_alive.poll_tick(context));
+        Poll::Ready(Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+    }
+}
+
+/// One message as an event. JSON as we write it has no line ends, so it is one line of data.
+fn event(json: &[u8]) -> Bytes {
+    [b"event: message\ndata: ".as_slice(), json, b"\n\n"].concat().into()
+}
+
+/// Ends the session with its stream: forgets it, stops its calls, gives its place back.
+struct End {
+    streams: Streams,
+    id: String,
+    _session: DropGuard,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.streams.open.lock().remove(&self.id);
+    }
+}

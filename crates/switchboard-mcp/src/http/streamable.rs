@@ -1,0 +1,190 @@
+//! `/mcp`: streamable HTTP in every revision, with and without sessions.
+//!
+//! `rmcp` serves it. In front of it stands what it leaves to others or answers in a way that does not help: who
+//! may use a session, how many there may be, and answers for what is no message.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use http::header::{ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::BodyExt;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::guard::Admitted;
+use super::problem::{Denied, Problem};
+use super::sessions::{Place, Sessions};
+use crate::caller::{Caller, Transport};
+use crate::config::HttpConfig;
+use crate::intake::{self, Refused};
+
+const SESSION: &str = "mcp-session-id";
+const VERSION: &str = "mcp-protocol-version";
+
+/// The longest refusal of `rmcp`'s that is passed on.
+const REFUSAL_LIMIT: usize = 4096;
+
+/// What the route needs.
+pub(super) struct Streamable<H> {
+    service: StreamableHttpService<H, Sessions>,
+    sessions: Sessions,
+    places: Arc<Semaphore>,
+    max_sessions: usize,
+}
+
+impl<H> Clone for Streamable<H> {
+    fn clone(&self) -> Self {
+        Self {
+            service: self.service.clone(),
+            sessions: self.sessions.clone(),
+            places: self.places.clone(),
+            max_sessions: self.max_sessions,
+        }
+    }
+}
+
+impl<H: ServerHandler> Streamable<H> {
+    pub(super) fn new(
+        config: &HttpConfig,
+        factory: impl Fn() -> H + Send + Sync + 'static,
+        sessions: Sessions,
+        places: Arc<Semaphore>,
+        closing: CancellationToken,
+    ) -> Self {
+        // The guard has looked at Host, Origin and size; asking again would only answer differently.
+        let rmcp = StreamableHttpServerConfig::default()
+            .disable_allowed_hosts()
+            .disable_allowed_origins()
+            .with_sse_keep_alive(Some(config.keep_alive))
+            .with_max_request_body_bytes(config.body_limit)
+            .with_cancellation_token(closing);
+        let service = StreamableHttpService::new(move || Ok(factory()), Arc::new(sessions.clone()), rmcp);
+        Self { service, sessions, places, max_sessions: config.max_sessions }
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response, Denied> {
+        let (mut parts, body) = request.into_parts();
+        let agent = parts.extensions.get::<Admitted>().and_then(|admitted| admitted.agent.clone());
+        let body = body.collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
+        let message = match parts.method {
+            Method::POST => {
+                let message = intake::read(&body)?;
+                check_version(&message, &parts.headers)?;
+                Some(message)
+            }
+            _ => None,
+        };
+
+        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
+        let caller = if intake::is_stateless(message.as_ref(), text(VERSION)) {
+            Caller { transport: Transport::Stateless, session: None, agent: agent.map(String::from) }
+        } else if let Some(id) = text(SESSION).map(str::to_owned) {
+            let agent = self.sessions.admit(&id, agent.as_ref())?;
+            let agent = agent.map(String::from);
+            Caller { transport: Transport::StreamableHttp, session: Some(id), agent }
+        } else {
+            let transport = match &message {
+                Some(message) if is_initialize(message) => {
+                    parts.extensions.insert(self.place()?);
+                    Transport::StreamableHttp
+                }
+                Some(message) if !is_discover(message) => return Err(no_session(message).into()),
+                _ => Transport::Stateless,
+            };
+            Caller { transport, session: None, agent: agent.map(String::from) }
+        };
+        parts.extensions.insert(caller);
+        let ends = parts.method == Method::DELETE;
+        let request = Request::from_parts(parts, Body::from(body));
+        let mut response = self.service.handle(request).await.map(Body::new);
+        // The session has ended when this is said. "Accepted", as `rmcp` has it, some clients take for a failure.
+        if ends && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        Ok(response)
+    }
+
+    fn place(&self) -> Result<Place, Problem> {
+        match self.places.clone().try_acquire_owned() {
+            Ok(place) => Ok(Arc::new(place)),
+            Err(_) => Err(Problem::TooManySessions { limit: self.max_sessions }),
+        }
+    }
+}
+
+/// Serves one request.
+pub(super) async fn serve<H: ServerHandler>(
+    State(streamable): State<Streamable<H>>,
+    request: Request,
+) -> Response {
+    match streamable.answer(request).await {
+        Ok(response) => with_hint(response).await,
+        Err(denied) => denied.into_response(),
+    }
+}
+
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::InitializeRequest(_)))
+}
+
+/// Whether this is the request that asks what there is, before any session.
+fn is_discover(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
+/// Refuses a version that nobody knows, with the list of those that are. Where the message names a version
+/// itself, `rmcp` compares the two.
+fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<(), Refused> {
+    let names_one = match message {
+        ClientJsonRpcMessage::Request(request) => {
+            matches!(request.request, ClientRequest::InitializeRequest(_))
+                || request.request.get_meta().protocol_version().is_some()
+        }
+        _ => false,
+    };
+    let Some(version) = headers.get(VERSION).filter(|_| !names_one) else { return Ok(()) };
+    let version = String::from_utf8_lossy(version.as_bytes());
+    if ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version) {
+        return Ok(());
+    }
+    let requested = serde_json::from_value(version.into()).unwrap_or(ProtocolVersion::LATEST);
+    Err(Refused::of(
+        message,
+        ErrorData::unsupported_protocol_version(requested, ProtocolVersion::KNOWN_VERSIONS),
+    ))
+}
+
+fn no_session(message: &ClientJsonRpcMessage) -> Refused {
+    let problem = "the request belongs to no session; send `initialize` first and then its Mcp-Session-Id, \
+                   or name 2026-07-28 in the MCP-Protocol-Version header and in `_meta`";
+    Refused::of(message, ErrorData::invalid_request(problem, None))
+}
+
+/// Brings a refusal of `rmcp`'s that is a plain sentence into the form of all others.
+async fn with_hint(response: Response) -> Response {
+    let status = response.status();
+    let is_json = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if is_json || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let message = match axum::body::to_bytes(body, REFUSAL_LIMIT).await {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => status.to_string(),
+    };
+    let mut response = Problem::Refused { status, message }.into_response();
+    let allowed = parts.headers.get(ALLOW).map(|methods| (ALLOW, methods.clone()));
+    response.headers_mut().extend(allowed);
+    response
+}

@@ -1,0 +1,6 @@
+//! Raw bytes over real sockets, and `rmcp`'s own client.
+
+mod faults;
+mod limits;
+mod rig;
+mod sessions;

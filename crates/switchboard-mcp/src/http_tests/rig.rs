@@ -1,0 +1,342 @@
+//! A server to test, and clients that send exactly what a test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ProgressNotificationParam, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http};
+
+/// Long enough for a busy machine; nothing waits for it to pass.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What handlers tell the tests.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// How many handlers there are.
+    pub(super) handlers: AtomicUsize,
+    /// A call of `wait` has begun.
+    pub(super) waiting: Notify,
+    /// A call of `wait` was cancelled.
+    pub(super) cancelled: Notify,
+    /// A handler was dropped.
+    pub(super) dropped: Notify,
+}
+
+/// A handler whose tools show what the transport does.
+pub(super) struct Shown(Arc<Record>);
+
+impl Shown {
+    fn new(record: Arc<Record>) -> Self {
+        record.handlers.fetch_add(1, Ordering::SeqCst);
+        Self(record)
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.0.handlers.fetch_sub(1, Ordering::SeqCst);
+        self.0.dropped.notify_waiters();
+    }
+}
+
+impl ServerHandler for Shown {
+    fn get_info(&self) -> ServerConfig {
+        serde_json::from_value(json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": { "tools": {} },
+            "serverInfo": { "name": "shown", "version": "1" },
+        }))
+        .unwrap()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let said = match request.name.as_ref() {
+            "whoami" => {
+                let caller = Caller::of(&context);
+                let transport = format!("{:?}", caller.transport);
+                json!({"transport": transport, "session": caller.session.is_some(), "agent": caller.agent})
+                    .to_string()
+            }
+            "wait" => {
+                self.0.waiting.notify_one();
+                context.ct.cancelled().await;
+                self.0.cancelled.notify_one();
+                "cancelled".to_owned()
+            }
+            // More than any buffer on the way holds.
+            "flood" => {
+                let token = context.meta.get_progress_token().unwrap();
+                for step in 0..1_000_u32 {
+                    let progress = ProgressNotificationParam::new(token.clone(), f64::from(step))
+                        .with_message("x".repeat(64 * 1024));
+                    if context.peer.notify_progress(progress).await.is_err() {
+                        break;
+                    }
+                }
+                "flooded".to_owned()
+            }
+            other => other.to_owned(),
+        };
+        Ok(CallToolResult::success(vec![ContentBlock::text(said)]).into())
+    }
+}
+
+/// A server on a port of its own.
+pub(super) struct Rig {
+    pub(super) port: u16,
+    pub(super) token: Token,
+    pub(super) record: Arc<Record>,
+    pub(super) shutdown: CancellationToken,
+    pub(super) served: JoinHandle<Result<(), McpError>>,
+}
+
+impl Rig {
+    pub(super) async fn start() -> Self {
+        Self::with(HttpConfig::default()).await
+    }
+
+    pub(super) async fn with(config: HttpConfig) -> Self {
+        let listener = Listener::bind(PortChoice::Exactly(0)).await.unwrap();
+        let (port, token) = (listener.port(), Token::generate().unwrap());
+        let (record, shutdown) = (Arc::new(Record::default()), CancellationToken::new());
+        let extra = Router::new().route("/extra", axum::routing::get(|| async { "extra" }));
+        let factory = {
+            let record = record.clone();
+            move || Shown::new(record.clone())
+        };
+        let health = || json!({"workspace": "w", "status": "not ours to say"});
+        let served = tokio::spawn(serve_http(
+            listener,
+            config,
+            token.clone(),
+            health,
+            extra,
+            factory,
+            shutdown.clone(),
+        ));
+        Self { port, token, record, shutdown, served }
+    }
+
+    /// A request as a good client sends it, with the given headers added.
+    pub(super) fn request(&self, line: &str, headers: &[&str], body: &str) -> String {
+        let (port, token, length) = (self.port, self.token.reveal(), body.len());
+        let mut head =
+            format!("{line} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n");
+        if line.starts_with("POST") {
+            head = format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n");
+            head += "Accept: application/json, text/event-stream\r\n";
+        }
+        for header in headers {
+            head = head + header + "\r\n";
+        }
+        let body = if line.starts_with("POST") { body } else { "" };
+        format!("{head}\r\n{body}")
+    }
+
+    /// Sends bytes and reads the answer to them.
+    pub(super) async fn send(&self, bytes: impl AsRef<[u8]>) -> Reply {
+        let mut stream = self.connect(bytes).await;
+        stream.reply().await
+    }
+
+    pub(super) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Reply {
+        self.send(self.request(line, headers, body)).await
+    }
+
+    /// Sends bytes and leaves the answer to be read.
+    pub(super) async fn connect(&self, bytes: impl AsRef<[u8]>) -> Conversation {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        stream.write_all(bytes.as_ref()).await.unwrap();
+        Conversation { stream, heard: Vec::new() }
+    }
+
+    /// Opens a session over `/mcp` and gives its id.
+    pub(super) async fn session(&self, headers: &[&str]) -> String {
+        let reply = self.ask("POST /mcp", headers, &initialize("2025-11-25")).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.header("mcp-session-id").unwrap()
+    }
+
+    /// Calls a tool in a session over `/mcp`.
+    pub(super) async fn call(&self, session: &str, tool: &str, headers: &[&str]) -> Reply {
+        let session = format!("Mcp-Session-Id: {session}");
+        let headers: Vec<_> = headers.iter().copied().chain([session.as_str()]).collect();
+        self.ask("POST /mcp", &headers, &call(1, tool)).await
+    }
+
+    /// Opens a session over `/sse` and gives the address to post to.
+    pub(super) async fn sse(&self, query: &str, headers: &[&str]) -> (Conversation, String) {
+        let mut stream = self.connect(self.request(&format!("GET /sse{query}"), headers, "")).await;
+        let heard = stream.hear_until("\n\n").await;
+        let (_, data) = heard.split_once("event: endpoint\ndata: ").unwrap_or_else(|| panic!("{heard}"));
+        (stream, data.lines().next().unwrap().to_owned())
+    }
+
+    /// Waits until there are no more than `count` handlers.
+    pub(super) async fn handlers_left(&self, count: usize) {
+        let wait = async {
+            loop {
+                // From here on no drop goes unnoticed.
+                let dropped = self.record.dropped.notified();
+                if self.record.handlers.load(Ordering::SeqCst) <= count {
+                    return;
+                }
+                dropped.await;
+            }
+        };
+        timeout(PATIENCE, wait).await.expect("handlers end with their sessions");
+    }
+
+    pub(super) async fn health(&self) -> Value {
+        let request = format!("GET /health HTTP/1.1\r\nHost: localhost:{}\r\n\r\n", self.port);
+        self.send(request).await.json()
+    }
+}
+
+/// A connection, and what came over it.
+pub(super) struct Conversation {
+    pub(super) stream: TcpStream,
+    heard: Vec<u8>,
+}
+
+impl Conversation {
+    /// Reads until something was said, and gives all that was.
+    pub(super) async fn hear_until(&mut self, what: &str) -> String {
+        let wait = async {
+            loop {
+                let heard = String::from_utf8_lossy(&self.heard).into_owned();
+                if heard.contains(what) {
+                    return heard;
+                }
+                assert_ne!(self.hear_some().await, 0, "closed after: {heard}");
+            }
+        };
+        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("nobody said {what:?}"))
+    }
+
+    /// Reads to the end of the connection, and gives how many bytes came.
+    pub(super) async fn hear_end(&mut self) -> usize {
+        timeout(PATIENCE, async { while self.hear_some().await > 0 {} }).await.expect("an end");
+        self.heard.len()
+    }
+
+    async fn hear_some(&mut self) -> usize {
+        let mut piece = vec![0; 64 * 1024];
+        // A connection that is reset has ended as well.
+        let length = self.stream.read(&mut piece).await.unwrap_or(0);
+        self.heard.extend_from_slice(&piece[..length]);
+        length
+    }
+
+    /// One whole answer, by its length or its last chunk.
+    async fn reply(&mut self) -> Reply {
+        let head = self.hear_until("\r\n\r\n").await;
+        let (head, _) = head.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let reply = Reply { status, head: head.to_owned(), body: String::new() };
+        match reply.header("content-length").map(|length| length.parse::<usize>().unwrap()) {
+            Some(length) => {
+                while self.heard.len() < head.len() + 4 + length {
+                    assert_ne!(self.hear_some().await, 0, "{head}");
+                }
+            }
+            None if head.contains("transfer-encoding: chunked") => drop(self.hear_until("0\r\n\r\n").await),
+            None => {}
+        }
+        let body = String::from_utf8_lossy(&self.heard[head.len() + 4..]).into_owned();
+        Reply { body, ..reply }
+    }
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> Option<String> {
+        let mut lines = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
+        lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
+    }
+
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The status, and the code of our refusal or of JSON-RPC.
+    pub(super) fn problem(&self) -> (u16, Value) {
+        let json = self.json();
+        assert!(json["error"]["message"].is_string(), "{json}");
+        assert!(json["jsonrpc"] == "2.0" || json["error"]["hint"].is_string(), "{json}");
+        (self.status, json["error"]["code"].clone())
+    }
+
+    /// The last message of an event stream.
+    pub(super) fn event(&self) -> Value {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        serde_json::from_str(data.unwrap_or_else(|| panic!("{self:?}"))).unwrap()
+    }
+
+    /// What a tool said.
+    pub(super) fn said(&self) -> String {
+        let event = self.event();
+        event["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{event}")).to_owned()
+    }
+}
+
+pub(super) fn initialize(version: &str) -> String {
+    let client = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+    json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).to_string()
+}
+
+pub(super) fn call(id: u32, tool: &str) -> String {
+    let params = json!({"name": tool, "_meta": {"progressToken": id}});
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+}
+
+/// A call as 2026-07-28 has it, without the headers that belong to it.
+pub(super) fn modern_call(version: &str, tool: &str) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"name": tool, "_meta": meta});
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+}
+
+/// The headers that belong to it.
+pub(super) fn modern_headers(tool: &str) -> [String; 3] {
+    [
+        "MCP-Protocol-Version: 2026-07-28".to_owned(),
+        "Mcp-Method: tools/call".to_owned(),
+        format!("Mcp-Name: {tool}"),
+    ]
+}
+
+/// The headers of a list, as a request takes them.
+pub(super) fn listed(headers: &[String]) -> Vec<&str> {
+    headers.iter().map(String::as_str).collect()
+}

@@ -1,0 +1,219 @@
+//! From bytes to a message of MCP, or to the answer that says why they are none.
+//!
+//! `rmcp` drops what it cannot read, answers it without its id, or takes it for a method that it does not
+//! know. Here such bytes get the answer that JSON-RPC 2.0 (section 5.1) asks for, whichever way they came, and
+//! `rmcp` is given messages only.
+
+use std::fmt::Display;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CompleteRequestParams, CustomRequest,
+    GetMeta, GetPromptRequestParams, InitializeRequestParams, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, SubscribeRequestParams, SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+/// Bytes that are no message, with the answer to them.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// The id as its sender wrote it, where one could be found.
+    id: Option<Box<RawValue>>,
+    /// What is wrong.
+    error: ErrorData,
+}
+
+/// What every message of JSON-RPC has, each part still as it was written.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "as_written")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_written")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_written")]
+    method: Option<&'a RawValue>,
+}
+
+impl Refused {
+    /// The answer as one JSON object.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Answer<'a> {
+            jsonrpc: &'static str,
+            id: Option<&'a RawValue>,
+            error: &'a ErrorData,
+        }
+        let answer = Answer { jsonrpc: "2.0", id: self.id.as_deref(), error: &self.error };
+        // An error of ours always serializes; should it not, an empty answer says no less than a crash.
+        serde_json::to_vec(&answer).unwrap_or_default()
+    }
+
+    /// Whether the message was understood up to its parameters, so that over HTTP it was a good request.
+    pub(crate) fn is_about_params(&self) -> bool {
+        self.error.code == rmcp::model::ErrorCode::INVALID_PARAMS
+    }
+
+    /// A message that is too long to be read.
+    pub(crate) fn too_long(limit: usize) -> Self {
+        Self::invalid(None, format!("a message has at most {limit} bytes; send a shorter one"))
+    }
+
+    /// The refusal of a good message for which now is not the time.
+    pub(crate) fn of(message: &ClientJsonRpcMessage, error: ErrorData) -> Self {
+        let id = match message {
+            ClientJsonRpcMessage::Request(request) => serde_json::value::to_raw_value(&request.id).ok(),
+            _ => None,
+        };
+        Self { id, error }
+    }
+
+    fn invalid(id: Option<&RawValue>, problem: impl Display) -> Self {
+        Self { id: id.map(ToOwned::to_owned), error: ErrorData::invalid_request(problem.to_string(), None) }
+    }
+}
+
+/// Reads one message.
+pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refused> {
+    let envelope = envelope(bytes)?;
+    let id = envelope.id.filter(|id| is_id(id.get()));
+    if envelope.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
+        return Err(Refused::invalid(envelope.id, r#"`jsonrpc` has to be "2.0""#));
+    }
+    // An answer of the client's may lack an id: that is how it says that it could not read ours.
+    if envelope.method.is_some() && envelope.id.is_some() && id.is_none() {
+        let problem =
+            "`id` has to be a string or a whole number of at most 64 bits, written without a fraction";
+        return Err(Refused::invalid(envelope.id, problem));
+    }
+    let message: ClientJsonRpcMessage = serde_json::from_slice(bytes).map_err(|error| {
+        Refused::invalid(envelope.id, format!("this is no request, notification or answer: {error}"))
+    })?;
+    // A method that is known, and still nobody's: its parameters did not fit.
+    if let ClientJsonRpcMessage::Request(request) = &message
+        && let ClientRequest::CustomRequest(custom) = &request.request
+    {
+        let version = request.request.get_meta().protocol_version();
+        let is_modern = version.is_some_and(|version| !version.has_initialize());
+        if let Some(problem) = misfit(custom, is_modern) {
+            return Err(Refused::of(&message, ErrorData::invalid_params(problem, None)));
+        }
+    }
+    Ok(message)
+}
+
+/// Whether a message belongs to no session: every request of 2026-07-28 stands for itself.
+///
+/// `named` is the version that the transport was told beside the message. The rule is the one by which
+/// `rmcp` decides.
+pub(crate) fn is_stateless(message: Option<&ClientJsonRpcMessage>, named: Option<&str>) -> bool {
+    let request = match message {
+        Some(ClientJsonRpcMessage::Request(request)) => Some(&request.request),
+        _ => None,
+    };
+    if matches!(request, Some(ClientRequest::InitializeRequest(_))) {
+        return false;
+    }
+    let modern = ProtocolVersion::V_2026_07_28;
+    let meta = request.map(GetMeta::get_meta);
+    let is_whole = meta.is_some_and(|meta| meta.missing_required_keys(&modern).is_empty());
+    match meta.and_then(rmcp::model::RequestMetaObject::protocol_version) {
+        Some(version) => is_whole || !version.has_initialize(),
+        None => is_whole || named.is_some_and(|version| version >= modern.as_str()),
+    }
+}
+
+/// Whether a message can be the first that `rmcp` is given: it ends a session that begins otherwise.
+pub(crate) fn can_open(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(_))
+}
+
+/// Whether what follows this message may be anything: the session has begun, in one era or the other.
+pub(crate) fn opens(message: &ClientJsonRpcMessage) -> bool {
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::InitializeRequest(_) => true,
+        // Only a look: both eras are still possible after it.
+        ClientRequest::DiscoverRequest(_) => false,
+        request => {
+            let meta = request.get_meta();
+            meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty()
+                && meta
+                    .protocol_version()
+                    .is_some_and(|version| ProtocolVersion::KNOWN_VERSIONS.contains(&version))
+        }
+    }
+}
+
+/// Whether an id comes back exactly as it was written: a string, or an integer in its shortest form.
+fn is_id(written: &str) -> bool {
+    written.starts_with('"') && serde_json::from_str::<String>(written).is_ok()
+        || written.parse::<i64>().is_ok_and(|number| number.to_string() == written)
+}
+
+fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refused> {
+    let failed = |error: serde_json::Error| match error.classify() {
+        Category::Data => Refused::invalid(None, format!("this is no JSON-RPC message: {error}")),
+        Category::Syntax | Category::Eof | Category::Io => Refused {
+            id: None,
+            error: ErrorData::parse_error(format!("this is not one JSON object: {error}"), None),
+        },
+    };
+    match bytes.trim_ascii_start().first() {
+        // An array would pass for an object whose fields stand in order.
+        Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
+            Ok(_) => Err(Refused::invalid(None, "batches are not supported; send each message on its own")),
+            Err(error) => Err(failed(error)),
+        },
+        _ => serde_json::from_slice(bytes).map_err(failed),
+    }
+}
+
+/// The methods that 2026-07-28 no longer has.
+const REMOVED: [&str; 5] =
+    ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
+
+/// What is wrong with the parameters of a method that MCP knows; `None` for a method that it does not know.
+fn misfit(request: &CustomRequest, is_modern: bool) -> Option<String> {
+    let params = request.params.as_ref();
+    if is_modern && REMOVED.contains(&request.method.as_str()) {
+        return None;
+    }
+    let problem = match request.method.as_str() {
+        "initialize" => why_not::<InitializeRequestParams>(params),
+        "tools/call" => why_not::<CallToolRequestParams>(params),
+        "prompts/get" => why_not::<GetPromptRequestParams>(params),
+        "resources/read" => why_not::<ReadResourceRequestParams>(params),
+        "resources/subscribe" => why_not::<SubscribeRequestParams>(params),
+        "resources/unsubscribe" => why_not::<UnsubscribeRequestParams>(params),
+        "subscriptions/listen" => why_not::<SubscriptionsListenRequestParams>(params),
+        "completion/complete" => why_not::<CompleteRequestParams>(params),
+        "logging/setLevel" => "`level` has to be one of the levels of syslog, such as \"info\"".to_owned(),
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+            why_not::<PaginatedRequestParams>(params)
+        }
+        "ping" | "server/discover" => "expected an object".to_owned(),
+        _ => return None,
+    };
+    Some(format!("the params of `{}` do not fit: {problem}", request.method))
+}
+
+fn why_not<T: DeserializeOwned>(params: Option<&Value>) -> String {
+    match serde_json::from_value::<T>(params.cloned().unwrap_or_default()) {
+        Err(error) => error.to_string(),
+        Ok(_) => "they have a field that does not belong there".to_owned(),
+    }
+}
+
+/// Keeps a value as it was written, and tells `null` from nothing at all.
+fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

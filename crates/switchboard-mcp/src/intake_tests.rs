@@ -1,0 +1,122 @@
+use serde_json::json;
+
+use super::*;
+
+/// The answer to bytes that are no message.
+fn refusal(bytes: impl AsRef<[u8]>) -> Value {
+    let refused = read(bytes.as_ref()).expect_err("these bytes are no message");
+    serde_json::from_slice(&refused.to_json()).unwrap()
+}
+
+fn code_and_id(bytes: impl AsRef<[u8]>) -> (i64, Value) {
+    let answer = refusal(bytes);
+    (answer["error"]["code"].as_i64().unwrap(), answer["id"].clone())
+}
+
+fn ping(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)
+}
+
+#[test]
+fn m8_an_id_comes_back_exactly_or_the_request_is_refused_with_it() {
+    let long = format!("\"{}\"", "x".repeat(1 << 20));
+    for id in ["1", "0", "-7", "9007199254740993", "9223372036854775807", r#""a""#, r#""""#, &long] {
+        let message = read(ping(id).as_bytes()).unwrap();
+        let ClientJsonRpcMessage::Request(request) = message else { panic!("{id} is a request's") };
+        assert_eq!(serde_json::to_string(&request.id).unwrap(), id);
+    }
+    for id in ["null", "1.0", "1.5", "1e2", "-0", "9223372036854775808", "true", "[1]", r#"{"a":1}"#] {
+        let answer = read(ping(id).as_bytes()).unwrap_err().to_json();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(
+            answer.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600"#)),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn m9_what_is_not_json_is_a_parse_error_without_id() {
+    let two = ping("1") + &ping("2");
+    for bytes in ["{", "nonsense", r#"{"jsonrpc":"2.0","id":1,"#, &two, "\u{1}"] {
+        assert_eq!(code_and_id(bytes), (-32700, Value::Null), "{bytes}");
+    }
+    assert_eq!(code_and_id(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}"), (-32700, Value::Null));
+}
+
+#[test]
+fn m9_a_batch_is_refused_with_the_way_out() {
+    let answer = refusal(format!(" [{},{}]", ping("1"), ping("2")));
+    let expected = json!({"jsonrpc": "2.0", "id": null, "error": {
+        "code": -32600, "message": "batches are not supported; send each message on its own",
+    }});
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn json_that_is_no_message_is_an_invalid_request_with_its_id() {
+    assert_eq!(code_and_id("7"), (-32600, Value::Null));
+    assert_eq!(code_and_id("{}"), (-32600, Value::Null));
+    assert_eq!(code_and_id(r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#), (-32600, json!(3)));
+    assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":3}"#), (-32600, json!(3)));
+    assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":3,"method":7}"#), (-32600, json!(3)));
+    assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#), (-32600, Value::Null));
+}
+
+#[test]
+fn json_nested_beyond_reason_is_refused() {
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"x","params":{{"a":{}}}}}"#, "[".repeat(100_000));
+    assert_eq!(code_and_id(&deep), (-32700, Value::Null));
+    let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+    let deep = format!(r#"{{"jsonrpc":"2.0","id":4,"method":"x","params":{{"a":{deep}}}}}"#);
+    assert_eq!(code_and_id(&deep), (-32600, json!(4)));
+}
+
+#[test]
+fn m12_wrong_params_of_a_known_method_are_named() {
+    let answer = refusal(r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"arguments":{}}}"#);
+    let expected = json!({"jsonrpc": "2.0", "id": 5, "error": {
+        "code": -32602, "message": "the params of `tools/call` do not fit: missing field `name`",
+    }});
+    assert_eq!(answer, expected);
+    for method in ["initialize", "resources/read", "prompts/get", "completion/complete"] {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"x":1}}}}"#);
+        assert_eq!(code_and_id(request), (-32602, json!(5)), "{method}");
+    }
+}
+
+#[test]
+fn a_method_of_nobody_is_left_to_the_handler() {
+    assert!(read(br#"{"jsonrpc":"2.0","id":5,"method":"acme/thing","params":{"x":1}}"#).is_ok());
+}
+
+#[test]
+fn an_error_without_id_is_taken_and_never_answered() {
+    let message = read(br#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}"#).unwrap();
+    assert!(matches!(message, ClientJsonRpcMessage::Error(_)));
+}
+
+#[test]
+fn m11_the_era_is_told_by_the_request_itself() {
+    let request = |method: &str, meta: Value| {
+        let params = json!({"_meta": meta, "name": "t"});
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        read(&serde_json::to_vec(&request).unwrap()).unwrap()
+    };
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    let modern = request("tools/call", json!({version: "2026-07-28", capabilities: {}}));
+    let half = request("tools/call", json!({version: "2026-07-28"}));
+    let plain = request("tools/call", json!({}));
+    assert!(is_stateless(Some(&modern), Some("2026-07-28")));
+    assert!(is_stateless(Some(&half), None));
+    assert!(is_stateless(Some(&plain), Some("2026-07-28")));
+    assert!(!is_stateless(Some(&plain), Some("2025-11-25")));
+    assert!(!is_stateless(Some(&plain), None));
+    assert!(!is_stateless(None, None));
+
+    assert!(opens(&modern));
+    assert!(!opens(&half));
+    assert!(!opens(&plain));
+    assert!(!opens(&request("server/discover", json!({version: "2026-07-28", capabilities: {}}))));
+}

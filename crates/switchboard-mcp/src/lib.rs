@@ -1,0 +1,32 @@
+//! MCP sessions: stdio, streamable HTTP and the older HTTP+SSE, on one kind of handler.
+//!
+//! The crate ends MCP transports. [`serve_stdio`] serves the program at the other end of our pipes,
+//! [`serve_http`] everybody who reaches the [`Listener`] and knows the [`Token`]. Both speak every revision
+//! that `rmcp` knows, from 2024-11-05 to 2026-07-28, and both put an `rmcp::ServerHandler` behind it; who is at
+//! the other end is told to that handler as a [`Caller`].
+//!
+//! What arrives is checked here before `rmcp` sees it, so that bad bytes get an answer and never end a
+//! session: see `intake.rs` for what a message has to be, `http/guard.rs` for what a request has to be.
+//!
+//! It knows nothing of mailboxes or messages of Switchboard: what the tools do is the handler's business.
+
+mod caller;
+mod config;
+mod error;
+mod http;
+#[cfg(test)]
+mod http_tests;
+mod intake;
+mod listener;
+mod server_info;
+mod stdio;
+mod token;
+
+pub use caller::{AGENT_HEADER, Caller, Transport};
+pub use config::{HttpConfig, PortChoice};
+pub use error::McpError;
+pub use http::serve_http;
+pub use listener::Listener;
+pub use server_info::ServerInfo;
+pub use stdio::serve_stdio;
+pub use token::{Token, read_token, write_token};

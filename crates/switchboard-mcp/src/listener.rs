@@ -1,0 +1,61 @@
+//! The socket that HTTP clients connect to.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use tokio::net::TcpListener;
+
+use crate::config::PortChoice;
+use crate::error::McpError;
+
+/// The ports that clients of the workspace protocol look at when they know no better.
+const FIRST_PORT: u16 = 3100;
+const LAST_PORT: u16 = 3104;
+
+/// A socket bound to the loopback address, and to nothing else.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    port: u16,
+}
+
+impl Listener {
+    /// Takes a port on 127.0.0.1.
+    pub async fn bind(choice: PortChoice) -> Result<Self, McpError> {
+        match choice {
+            PortChoice::Exactly(port) => {
+                Self::bind_one(port).await.map_err(|source| McpError::Bind { port, source })
+            }
+            PortChoice::Default => {
+                for port in FIRST_PORT..=LAST_PORT {
+                    match Self::bind_one(port).await {
+                        Ok(listener) => return Ok(listener),
+                        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                        Err(source) => return Err(McpError::Bind { port, source }),
+                    }
+                }
+                Err(McpError::NoFreePort { first: FIRST_PORT, last: LAST_PORT })
+            }
+        }
+    }
+
+    /// The port that clients connect to.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The socket itself.
+    pub(crate) fn into_socket(self) -> TcpListener {
+        self.socket
+    }
+
+    async fn bind_one(port: u16) -> io::Result<Self> {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        let port = socket.local_addr()?.port();
+        Ok(Self { socket, port })
+    }
+}
+
+#[cfg(test)]
+#[path = "listener_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+//! MCP over the standard streams, for the program that started us.
+//!
+//! stdout belongs to the protocol: one object a line, written here and nowhere else. The server ends with the
+//! program that it serves, and within two seconds: when stdin ends, when nobody reads stdout any more, and
+//! when the parent process is gone although someone else still holds the pipe.
+
+mod lines;
+mod parent;
+mod streams;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::serve_server_with_ct;
+use rmcp::transport::Transport;
+use rmcp::{RoleServer, ServerHandler};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use self::lines::{Line, Lines};
+use crate::error::McpError;
+use crate::intake::{self, Refused};
+
+/// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
+const LINE_LIMIT: usize = 16 * 1024 * 1024;
+
+/// How many messages may wait for `rmcp` to take them. When they are that many, no more are read, and the
+/// client's pipe fills up.
+const WAITING: usize = 64;
+
+/// How long calls in flight may go on once the client has said that it wants no more, or we are to stop.
+/// A client kills what has not ended after two seconds or so.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves the program at the other end of our standard streams until it has enough, or until `shutdown`.
+///
+/// On return calls may still be running, whose answers nobody waits for: the caller ends the process.
+pub async fn serve_stdio<H: ServerHandler>(handler: H, shutdown: CancellationToken) -> Result<(), McpError> {
+    let input = streams::input()?;
+    let output = streams::output()?;
+    serve(handler, input, output, parent::gone(), shutdown).await;
+    Ok(())
+}
+
+async fn serve<H, R, W>(
+    handler: H,
+    input: R,
+    output: W,
+    parent_gone: impl Future<Output = ()>,
+    shutdown: CancellationToken,
+) where
+    H: ServerHandler,
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let output = Output::new(output);
+    let (sender, messages) = mpsc::channel(WAITING);
+    let input_ended = CancellationToken::new();
+    let reader = tokio::spawn(read(input, output.clone(), sender, input_ended.clone()));
+
+    let session = shutdown.child_token();
+    let transport = Lined { output: output.clone(), messages };
+    let work = async {
+        match serve_server_with_ct(handler, transport, session.clone()).await {
+            Ok(running) => drop(running.waiting().await),
+            Err(error) => tracing::debug!(%error, "the session ended before it began"),
+        }
+    };
+    let enough = async {
+        tokio::select! {
+            () = input_ended.cancelled() => {}
+            () = shutdown.cancelled() => {}
+        }
+        sleep(GRACE).await;
+    };
+    tokio::select! {
+        () = work => tracing::debug!("the session is over"),
+        () = enough => tracing::debug!("calls in flight were given up"),
+        () = output.is_broken.cancelled() => tracing::debug!("nobody reads stdout any more"),
+        () = parent_gone => tracing::debug!("the parent process is gone"),
+    }
+    session.cancel();
+    reader.abort();
+}
+
+/// Hands on every message of the input, and answers what is none.
+async fn read<R, W>(
+    input: R,
+    output: Output<W>,
+    messages: mpsc::Sender<ClientJsonRpcMessage>,
+    ended: CancellationToken,
+) where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    let ended = ended.drop_guard();
+    let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
+    let mut is_open = false;
+    loop {
+        let message = match lines.next().await {
+            Ok(Some(Line::Whole(bytes))) => intake::read(&bytes),
+            Ok(Some(Line::TooLong)) => Err(Refused::too_long(LINE_LIMIT)),
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read stdin");
+                break;
+            }
+        };
+        match message {
+            Err(refused) => {
+                if output.write(refused.to_json()).await.is_err() {
+                    return;
+                }
+            }
+            // `rmcp` takes nothing but requests before the session has begun, and would end here.
+            Ok(message) if !is_open && !intake::can_open(&message) => {
+                tracing::debug!("skipped a message that came before the session began");
+            }
+            Ok(message) => {
+                is_open |= intake::opens(&message);
+                if let ClientJsonRpcMessage::Request(_) = message {
+                    output.unanswered.send_modify(|count| *count += 1);
+                }
+                if messages.send(message).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    drop(ended);
+    // Once `rmcp` knows of the end, a call that still has something to say before its answer gets stuck.
+    let mut unanswered = output.unanswered.subscribe();
+    let _ = unanswered.wait_for(|count| *count == 0).await;
+}
+
+/// The one way to stdout.
+struct Output<W> {
+    stream: Arc<Mutex<W>>,
+    is_broken: CancellationToken,
+    /// How many requests were handed on and not yet answered.
+    unanswered: watch::Sender<usize>,
+}
+
+impl<W> Clone for Output<W> {
+    fn clone(&self) -> Self {
+        Self {
+            stream: self.stream.clone(),
+            is_broken: self.is_broken.clone(),
+            unanswered: self.unanswered.clone(),
+        }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Output<W> {
+    fn new(stream: W) -> Self {
+        Self {
+            stream: Arc::new(Mutex::new(stream)),
+            is_broken: CancellationToken::new(),
+            unanswered: watch::Sender::new(0),
+        }
+    }
+
+    /// Writes one object as one line.
+    async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
+        line.push(b'\n');
+        let mut stream = self.stream.lock().await;
+        let written = match stream.write_all(&line).await {
+            Ok(()) => stream.flush().await,
+            Err(error) => Err(error),
+        };
+        written.inspect_err(|_| self.is_broken.cancel())
+    }
+}
+
+/// What `rmcp` reads from and writes to.
+struct Lined<W> {
+    output: Output<W>,
+    messages: mpsc::Receiver<ClientJsonRpcMessage>,
+}
+
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lined<W> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let output = self.output.clone();
+        async move {
+            let is_answer =
+                matches!(message, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_));
+            let written = output.write(serde_json::to_vec(&message)?).await;
+            if is_answer {
+                output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        self.messages.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "stdio_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! Lines of bounded length from a stream of bytes.
+
+use std::io;
+
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
+
+/// One line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The bytes of it.
+    Whole(Vec<u8>),
+    /// It was longer than allowed and has been skipped up to its end.
+    TooLong,
+}
+
+/// Reads lines, none of them longer than `limit` bytes. Never holds more than that.
+pub(super) struct Lines<R> {
+    input: R,
+    limit: usize,
+    is_first: bool,
+}
+
+impl<R: AsyncBufRead + Unpin> Lines<R> {
+    pub(super) fn new(input: R, limit: usize) -> Self {
+        Self { input, limit, is_first: true }
+    }
+
+    /// The next line that is not blank; `None` at the end.
+    ///
+    /// What follows the last line end counts as a line as well: a script that pipes one message in may
+    /// leave it out. Not to be cancelled: a line that was begun would be lost.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+        loop {
+            let Some(line) = self.next_as_it_is().await? else { return Ok(None) };
+            let Line::Whole(mut bytes) = line else { return Ok(Some(line)) };
+            // Some editors and shells begin a file with a byte order mark.
+            if std::mem::take(&mut self.is_first) && bytes.starts_with(b"\xef\xbb\xbf") {
+                bytes.drain(..3);
+            }
+            if bytes.last() == Some(&b'\r') {
+                bytes.pop();
+            }
+            if !bytes.trim_ascii().is_empty() {
+                return Ok(Some(Line::Whole(bytes)));
+            }
+        }
+    }
+
+    async fn next_as_it_is(&mut self) -> io::Result<Option<Line>> {
+        let mut line = Vec::new();
+        let mut is_too_long = false;
+        loop {
+            let available = self.input.fill_buf().await?;
+            if available.is_empty() {
+                return Ok(match is_too_long {
+                    true => Some(Line::TooLong),
+                    false if line.is_empty() => None,
+                    false => Some(Line::Whole(line)),
+                });
+            }
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let part = &available[..end.unwrap_or(available.len())];
+            if is_too_long || line.len() + part.len() > self.limit {
+                is_too_long = true;
+                line = Vec::new();
+            } else {
+                line.extend_from_slice(part);
+            }
+            let taken = part.len() + usize::from(end.is_some());
+            self.input.consume(taken);
+            if end.is_some() {
+                return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "lines_tests.rs"]
+mod tests;

@@ -1,0 +1,336 @@
+//! Real processes: the example server on pipes, sockets and files.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use switchboard_hub::files::Dir;
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+/// Long enough for a busy machine; nothing here waits for it to pass.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a server has to end within, and what a busy machine adds to it.
+const END: Duration = Duration::from_millis(2000 + 500);
+
+/// The example server, which is built together with the tests.
+fn server() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    let path = path.join("examples/conformance_server");
+    assert!(path.exists(), "{} is missing: run the tests with their examples", path.display());
+    path
+}
+
+/// A server on pipes, and what it says.
+struct Piped {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Piped {
+    fn start() -> Self {
+        Self::spawn(Spawn::new(server()).args(["--stdio"]))
+    }
+
+    fn spawn(spawn: Spawn) -> Self {
+        let mut child = spawn.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = child.take_stdin();
+        let output = BufReader::new(child.take_stdout().unwrap()).lines();
+        Self { child, input, output }
+    }
+
+    async fn open() -> Self {
+        let mut server = Self::start();
+        server.say(&initialize("2025-11-25")).await;
+        assert_eq!(server.hear().await["result"]["protocolVersion"], "2025-11-25");
+        server.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        server
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).await.unwrap();
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.write(format!("{line}\n").as_bytes()).await;
+    }
+
+    async fn hear_line(&mut self) -> Option<String> {
+        timeout(PATIENCE, self.output.next_line()).await.expect("the server says something in time").unwrap()
+    }
+
+    async fn hear(&mut self) -> Value {
+        let line = self.hear_line().await.expect("the server is still there");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Asks and hears the answer to exactly that.
+    async fn ping(&mut self, id: u32) {
+        self.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        assert_eq!(self.hear().await, json!({"jsonrpc": "2.0", "id": id, "result": {}}));
+    }
+
+    /// Waits for the end of everything the server says, which is its own end, and says how long it took.
+    async fn hear_end(&mut self) -> Duration {
+        let started = Instant::now();
+        while self.hear_line().await.is_some() {}
+        started.elapsed()
+    }
+}
+
+fn initialize(version: &str) -> String {
+    let client = json!({"name": "test", "version": "1"});
+    let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+    json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params}).to_string()
+}
+
+fn call(id: u32, tool: &str) -> String {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool}}).to_string()
+}
+
+#[tokio::test]
+async fn m8_ids_come_back_as_they_were_written() {
+    let mut server = Piped::open().await;
+    let long = format!("\"{}\"", "x".repeat(1 << 20));
+    for id in [r#""a b""#, "9007199254740993", "-1", &long] {
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        let answer = server.hear_line().await.unwrap();
+        assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+    }
+    for id in ["null", "1.5", "18446744073709551616"] {
+        server.say(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#)).await;
+        let answer = server.hear_line().await.unwrap();
+        assert!(
+            answer.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600"#)),
+            "{answer}"
+        );
+    }
+    server.ping(5).await;
+}
+
+#[tokio::test]
+async fn m9_bad_lines_are_answered_and_nothing_gets_out_of_step() {
+    let mut server = Piped::open().await;
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for (line, code) in [
+        ("{".to_owned(), -32700),
+        ("log: hello".to_owned(), -32700),
+        (format!("{ping}{ping}"), -32700),
+        (format!("[{ping}]"), -32600),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#.to_owned(), -32600),
+    ] {
+        server.say(&line).await;
+        let answer = server.hear().await;
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &Value::Null), "{line}");
+        server.ping(7).await;
+    }
+    server.write(b"\r\n\n   \n{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"ping\"}\r\n").await;
+    assert_eq!(server.hear().await["id"], 8);
+}
+
+#[tokio::test]
+async fn m9_a_byte_order_mark_and_a_last_line_without_end_are_read() {
+    let mut server = Piped::start();
+    server.write(format!("\u{feff}{}\n", initialize("2024-11-05")).as_bytes()).await;
+    assert_eq!(server.hear().await["result"]["protocolVersion"], "2024-11-05");
+    server.write(br#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
+    server.input = None;
+    assert_eq!(server.hear().await["id"], 9);
+
+    let mut server = Piped::open().await;
+    server.write(br#"{"jsonrpc":"2.0","id":9,"meth"#).await;
+    server.input = None;
+    assert_eq!(server.hear().await["error"]["code"], -32700);
+}
+
+#[tokio::test]
+async fn m16_a_line_without_end_is_refused_and_then_skipped() {
+    let mut server = Piped::open().await;
+    for _ in 0..17 {
+        server.write(&vec![b'x'; 1 << 20]).await;
+    }
+    server.write(b"\n").await;
+    assert_eq!(server.hear().await["error"]["code"], -32600);
+    server.ping(3).await;
+}
+
+#[tokio::test]
+async fn m11_what_comes_before_the_session_does_not_end_it() {
+    let mut server = Piped::start();
+    server.say(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#).await;
+    server.say(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    server.say(&call(2, "test_simple_text")).await;
+    assert_eq!(server.hear().await["error"]["code"], -32602);
+    server.ping(3).await;
+    server.say(&initialize("1999-01-01")).await;
+    assert_eq!(server.hear().await["result"]["protocolVersion"], "2025-11-25");
+    server.say(&call(4, "test_simple_text")).await;
+    assert_eq!(server.hear().await["id"], 4);
+}
+
+#[tokio::test]
+async fn m11_a_client_of_the_newest_revision_needs_no_handshake() {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let request = |id: u32, method: &str, params: Value| {
+        let mut params = params;
+        params["_meta"] = meta.clone();
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()
+    };
+    let mut server = Piped::start();
+    server.say(&request(1, "server/discover", json!({}))).await;
+    let versions = server.hear().await["result"]["supportedVersions"].clone();
+    assert!(versions.as_array().unwrap().contains(&json!("2026-07-28")), "{versions}");
+    server.say(&request(2, "tools/call", json!({"name": "test_simple_text"}))).await;
+    let result = server.hear().await["result"].clone();
+    assert_eq!(result["content"][0]["text"], "This is a simple text response for testing.");
+}
+
+#[tokio::test]
+async fn m19_stdout_has_messages_and_nothing_else() {
+    let spawn = Spawn::new(server()).args(["--stdio"]).env("RUST_LOG", "trace");
+    let mut server = Piped::spawn(spawn);
+    server.say(&initialize("2025-11-25")).await;
+    server.say(&call(1, "test_tool_with_logging")).await;
+    server.say("nonsense").await;
+    server.input = None;
+    let mut heard = 0;
+    while let Some(line) = server.hear_line().await {
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        heard += 1;
+    }
+    assert_eq!(heard, 6, "two answers, three log entries and one refusal");
+}
+
+#[tokio::test]
+async fn m20_the_server_ends_with_its_input() {
+    let mut server = Piped::open().await;
+    server.ping(1).await;
+    server.input = None;
+    let took = server.hear_end().await;
+    assert!(took < END, "{took:?}");
+    assert!(timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
+async fn m20_the_server_ends_with_its_input_while_a_call_runs() {
+    let mut server = Piped::open().await;
+    server.say(&call(1, "test_wait")).await;
+    server.ping(2).await;
+    server.input = None;
+    let took = server.hear_end().await;
+    assert!(took < END, "{took:?}");
+}
+
+#[tokio::test]
+async fn m20_the_server_ends_when_its_parent_is_killed_and_the_pipe_stays_open() {
+    // A shell starts the server and waits for it. We hold the other end of the pipe throughout.
+    let script = r#"exec 3<&0; "$0" --stdio <&3 & wait"#;
+    let shell = Spawn::new("sh").args([std::ffi::OsStr::new("-c"), script.as_ref(), server().as_os_str()]);
+    let mut server = Piped::spawn(shell);
+    server.say(&initialize("2025-11-25")).await;
+    server.hear().await;
+    server.say(&call(1, "test_wait")).await;
+    server.ping(2).await;
+    let shell = Pid::from_raw(i32::try_from(server.child.pid()).unwrap()).unwrap();
+    kill_process(shell, Signal::KILL).unwrap();
+    let took = server.hear_end().await;
+    assert!(took < END, "{took:?}");
+    assert!(server.input.is_some());
+}
+
+#[tokio::test]
+async fn m20_the_server_ends_behind_a_wrapper() {
+    let script = r#""$0" --stdio; exit 7"#;
+    let shell = Spawn::new("sh").args([std::ffi::OsStr::new("-c"), script.as_ref(), server().as_os_str()]);
+    let mut server = Piped::spawn(shell);
+    server.say(&initialize("2025-11-25")).await;
+    server.hear().await;
+    server.input = None;
+    let took = server.hear_end().await;
+    assert!(took < END, "{took:?}");
+    assert_eq!(timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap().code(), Some(7));
+}
+
+#[tokio::test]
+async fn m20_the_server_ends_when_nobody_reads_it() {
+    let mut server = Piped::open().await;
+    let Piped { mut child, input, output } = server;
+    drop(output);
+    let mut input = input.unwrap();
+    let _ = input.write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n").await;
+    timeout(END, child.wait()).await.unwrap().unwrap();
+    server = Piped::open().await;
+    server.ping(1).await;
+}
+
+#[tokio::test]
+async fn sockets_do_as_well_as_pipes() {
+    let (ours, theirs) = StdUnixStream::pair().unwrap();
+    let both = [OwnedFd::from(theirs.try_clone().unwrap()), OwnedFd::from(theirs)];
+    let [input, output] = both.map(Stdio::from);
+    let child = Spawn::new(server()).args(["--stdio"]).stdin(input).stdout(output);
+    let mut child = child.spawn().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let (output, mut input) = UnixStream::from_std(ours).unwrap().into_split();
+    let mut output = BufReader::new(output).lines();
+    input.write_all(format!("{}\n", initialize("2025-11-25")).as_bytes()).await.unwrap();
+    let line = timeout(PATIENCE, output.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(line.contains("2025-11-25"), "{line}");
+    drop(input);
+    drop(output);
+    assert!(timeout(PATIENCE, child.wait()).await.unwrap().unwrap().success());
+}
+
+#[tokio::test]
+async fn files_do_as_well_as_pipes() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = Dir::open_root(home.path()).unwrap();
+    let script = format!("{}\n{}\n", initialize("2025-11-25"), call(1, "test_simple_text"));
+    folder.replace("in", script.as_bytes(), 0o600).unwrap();
+    folder.replace("out", b"", 0o600).unwrap();
+    let input = std::fs::File::open(home.path().join("in")).unwrap();
+    let output = std::fs::OpenOptions::new().append(true).open(home.path().join("out")).unwrap();
+    let child = Spawn::new(server()).args(["--stdio"]).stdin(input.into()).stdout(output.into());
+    assert!(timeout(PATIENCE, child.spawn().unwrap().wait()).await.unwrap().unwrap().success());
+    let said = std::fs::read_to_string(home.path().join("out")).unwrap();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.ends_with('\n') && said.contains("simple text response"), "{said}");
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_the_session_in_time() {
+    let (ours, theirs) = tokio::io::duplex(1024);
+    let (read, write) = tokio::io::split(theirs);
+    let shutdown = super::CancellationToken::new();
+    let served = tokio::spawn(super::serve(Quiet, read, write, std::future::pending(), shutdown.clone()));
+    let (output, mut input) = tokio::io::split(ours);
+    input.write_all(format!("{}\n", initialize("2025-11-25")).as_bytes()).await.unwrap();
+    let mut output = BufReader::new(output);
+    let mut line = String::new();
+    timeout(PATIENCE, output.read_line(&mut line)).await.unwrap().unwrap();
+    shutdown.cancel();
+    timeout(END, served).await.unwrap().unwrap();
+    let mut rest = Vec::new();
+    timeout(PATIENCE, output.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert_eq!(rest, b"");
+}
+
+/// A handler that does what every handler does.
+struct Quiet;
+
+impl rmcp::ServerHandler for Quiet {}

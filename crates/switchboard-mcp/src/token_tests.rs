@@ -1,0 +1,51 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+#[test]
+fn a_token_has_256_random_bits() {
+    let (one, other) = (Token::generate().unwrap(), Token::generate().unwrap());
+    assert_eq!(one.reveal().len(), 64);
+    assert!(one.reveal().bytes().all(|byte| byte.is_ascii_hexdigit()));
+    assert_ne!(one, other);
+}
+
+#[test]
+fn only_the_whole_token_is_the_token() {
+    let token = Token::generate().unwrap();
+    let text = token.reveal();
+    let other_end = if text.ends_with('0') { "1" } else { "0" };
+    assert!(token.is(text));
+    for guess in ["", &text[..63], &format!("{text}0"), &format!("{}{other_end}", &text[..63])] {
+        assert!(!token.is(guess), "{guess}");
+    }
+}
+
+#[test]
+fn a_token_is_not_printed() {
+    let token = Token::generate().unwrap();
+    assert_eq!(format!("{token:?}"), "Token(…)");
+}
+
+#[test]
+fn what_is_short_or_does_not_fit_an_address_is_no_token() {
+    for text in ["", "secret", &"a".repeat(42), &"a".repeat(257), &format!("{}+/", "a".repeat(50))] {
+        assert!(matches!(Token::from_text(text), Err(McpError::BadToken { .. })), "{text}");
+    }
+    let padded = format!("  {}\n", "Ab-_9".repeat(10));
+    assert_eq!(Token::from_text(&padded).unwrap().reveal(), "Ab-_9".repeat(10));
+}
+
+#[test]
+fn the_file_is_for_its_owner_alone_and_has_nothing_but_the_token() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = Dir::open_root(home.path()).unwrap();
+    assert_eq!(read_token(&folder).unwrap(), None);
+
+    let token = Token::generate().unwrap();
+    write_token(&folder, &token).unwrap();
+    let path = home.path().join("auth_token");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), token.reveal());
+    assert_eq!(read_token(&folder).unwrap(), Some(token));
+}
