@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use crate::terminal::TerminalConfig;
+
 /// The door's settings, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -18,6 +20,8 @@ pub struct Config {
     pub file_limit: u64,
     /// How long what is done with is kept.
     pub retention: Retention,
+    /// What may be typed into terminals.
+    pub terminals: TerminalConfig,
 }
 
 /// How long what is done with is kept; for ever where nothing is set.
@@ -39,6 +43,7 @@ impl Default for Config {
             rescan_network: Duration::from_secs(2),
             file_limit: 8 << 20,
             retention: Retention::default(),
+            terminals: TerminalConfig::default(),
         }
     }
 }

@@ -2,9 +2,15 @@
 
 use std::path::PathBuf;
 
+use switchboard_core::AddressError;
+use switchboard_core::Name;
 use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 use switchboard_hub::lock::LockError;
+
+use crate::roles::RoleError;
+use crate::team_mail::TeamMailError;
+use crate::workflow::WorkflowError;
 
 /// Why the workspace door did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +32,40 @@ pub enum WorkspaceError {
     DamagedState {
         /// What the parser said.
         problem: String,
+    },
+    /// A role is unknown, or leads to nobody or to several.
+    #[error(transparent)]
+    Role(#[from] RoleError),
+    /// Nobody of a team was sent the message.
+    #[error(transparent)]
+    TeamMail(#[from] TeamMailError),
+    /// The rules of a workflow say no.
+    #[error(transparent)]
+    Workflow(#[from] WorkflowError),
+    /// What was given as a recipient is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// `bridge.json` is not what we write, so it is left alone.
+    #[error("bridge.json is not valid: {problem}")]
+    DamagedBridge {
+        /// What the parser said.
+        problem: String,
+    },
+    /// Something that was given does not do.
+    #[error("the field '{field}' {problem}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it, and what would do.
+        problem: String,
+    },
+    /// Another process types for this agent.
+    #[error("{holder} already runs the terminal of '{agent}' in this workspace")]
+    TerminalTaken {
+        /// Whose terminal.
+        agent: Name,
+        /// Who runs it.
+        holder: String,
     },
     /// The hub said no.
     #[error(transparent)]

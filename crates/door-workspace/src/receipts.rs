@@ -84,6 +84,9 @@ fn summary(message: &Message, receipt: &Receipt) -> String {
         (Standing::Delivered, [one]) => format!("Message delivered to '{}' inbox", one.agent),
         (Standing::Delivered, all) => format!("Message delivered to {} inboxes of '{to}'", all.len()),
         (Standing::Seen, _) => format!("Message seen by '{to}'"),
+        (Standing::Acknowledged, [Delivery { note: Some(note), .. }]) => {
+            format!("Message acknowledged by '{to}': {note}")
+        }
         (Standing::Acknowledged, _) => format!("Message acknowledged by '{to}'"),
         (Standing::Expired, _) => format!("Message to '{to}' expired"),
         (Standing::Failed | Standing::Pending, all) => {

@@ -3,12 +3,17 @@
 //! Read without a lock, changed under the lock that Node's proper-lockfile uses, replaced as a whole.
 //! Keys we do not know are kept. A file that is no JSON is moved aside and never overwritten.
 
+mod last_read;
+
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentRecord, Directory, Name, TeamRecord};
-use switchboard_hub::files::{Dir, Moved};
+use switchboard_core::{AgentRecord, Directory, Name, OFFLINE, TeamRecord};
+use switchboard_hub::files::{Dir, FileStamp, Moved};
 use switchboard_hub::lock::{DirLock, LockOptions};
 
+use self::last_read::LastRead;
 use crate::error::WorkspaceError;
 use crate::translate::iso;
 
@@ -24,6 +29,7 @@ const ALIVE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 #[derive(Debug, Clone)]
 pub struct StateFile {
     root: Dir,
+    last_read: LastRead,
 }
 
 /// What the file says of agents and teams, as far as it concerns the hub.
@@ -52,7 +58,7 @@ pub struct AgentState {
 
 impl StateFile {
     pub(crate) fn new(root: Dir) -> Self {
-        Self { root }
+        Self { root, last_read: LastRead::default() }
     }
 
     /// Makes the file with the protocol's first state, where there is none.
@@ -65,11 +71,7 @@ impl StateFile {
 
     /// What the file says, without a lock: it is always replaced as a whole.
     pub(crate) fn read(&self) -> Result<Known, WorkspaceError> {
-        let state = match self.load()? {
-            Loaded::Missing => return Ok(Known::default()),
-            Loaded::Damaged { problem } => return Err(WorkspaceError::DamagedState { problem }),
-            Loaded::State(state) => state,
-        };
+        let state = self.whole()?;
         let mut known = Known::default();
         for section in ["terminals", "chatAgents"] {
             for (name, record) in objects(&state, section) {
@@ -104,6 +106,24 @@ impl StateFile {
         options: LockOptions,
         change: impl FnOnce(&mut Map<String, Value>) -> bool,
     ) -> Result<(), WorkspaceError> {
+        self.change_with(options, |state| {
+            Ok(if change(state) { Change::Write(()) } else { Change::Keep(()) })
+        })
+    }
+
+    /// Changes the file under the lock, by a rule that may refuse or have something to say.
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
+    ) -> Result<T, WorkspaceError> {
+        self.change_with(LockOptions::default(), change)
+    }
+
+    fn change_with<T>(
+        &self,
+        options: LockOptions,
+        change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
+    ) -> Result<T, WorkspaceError> {
         let _lock = DirLock::acquire(&self.root, FILE, options)?;
         let mut state = match self.load()? {
             Loaded::State(state) => state,
@@ -115,12 +135,39 @@ impl StateFile {
             }
         };
         fill_in(&mut state);
-        if change(&mut state) {
-            let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
-            bytes.push(b'\n');
-            self.root.replace(FILE, &bytes, 0o600)?;
+        match change(&mut state)? {
+            Change::Keep(answer) => Ok(answer),
+            Change::Write(answer) => {
+                let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
+                bytes.push(b'\n');
+                self.root.replace(FILE, &bytes, 0o600)?;
+                Ok(answer)
+            }
         }
-        Ok(())
+    }
+
+    /// The whole of it, without a lock, with the protocol's first state for whatever is missing.
+    pub(crate) fn whole(&self) -> Result<Arc<Map<String, Value>>, WorkspaceError> {
+        if let Some(state) = self.at_hand() {
+            return Ok(state);
+        }
+        let (stamp, loaded) = self.load_stamped()?;
+        let mut state = match loaded {
+            Loaded::State(state) => state,
+            Loaded::Missing => Map::new(),
+            Loaded::Damaged { problem } => return Err(WorkspaceError::DamagedState { problem }),
+        };
+        fill_in(&mut state);
+        let state = Arc::new(state);
+        if let Some(stamp) = stamp {
+            self.last_read.keep(stamp, &state);
+        }
+        Ok(state)
+    }
+
+    /// The same, where the file has not changed since it was last read: that costs a look at its stamp.
+    pub(crate) fn at_hand(&self) -> Option<Arc<Map<String, Value>>> {
+        self.last_read.of(self.root.stat(FILE).ok()??)
     }
 
     /// Moves a damaged file aside under a name that says when.
@@ -136,15 +183,21 @@ impl StateFile {
         Err(WorkspaceError::DamagedState { problem: "there is no free name to move it aside to".into() })
     }
 
-    fn load(&self) -> Result<Loaded, WorkspaceError> {
-        let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok(Loaded::Missing) };
-        Ok(match serde_json::from_slice(&found.bytes) {
+    pub(crate) fn load(&self) -> Result<Loaded, WorkspaceError> {
+        self.load_stamped().map(|(_, loaded)| loaded)
+    }
+
+    /// Reads the file; the stamp is the one that it had before.
+    fn load_stamped(&self) -> Result<(Option<FileStamp>, Loaded), WorkspaceError> {
+        let Some(found) = self.root.read(FILE, LIMIT)? else { return Ok((None, Loaded::Missing)) };
+        let loaded = match serde_json::from_slice(&found.bytes) {
             Ok(state) => match misshapen(&state) {
                 None => Loaded::State(state),
                 Some(section) => Loaded::Damaged { problem: format!("'{section}' is not an object") },
             },
             Err(error) => Loaded::Damaged { problem: error.to_string() },
-        })
+        };
+        Ok((Some(found.stamp), loaded))
     }
 
     /// Writes what the hub knows of an agent, and its team's list of members.
@@ -231,6 +284,8 @@ impl StateFile {
         let recent = |at: Timestamp| now.duration_since(at) < ALIVE_EVERY;
         let known = self.read()?.agents;
         match known.iter().find(|agent| &agent.name == name) {
+            // Whoever said goodbye and is there again must not go on counting as gone.
+            Some(agent) if agent.status.as_deref() == Some(OFFLINE) => {}
             Some(agent) if !agent.last_seen.is_some_and(recent) => {}
             _ => return Ok(()),
         }
@@ -238,6 +293,11 @@ impl StateFile {
         self.update_with(options, |state| match find(state, name) {
             Some((_, record)) => {
                 record.insert("lastSeen".into(), iso(now).into());
+                for key in ["statusState", "status"] {
+                    if record.get(key).is_some_and(|status| status == OFFLINE) {
+                        record.insert(key.into(), "active".into());
+                    }
+                }
                 true
             }
             None => false,
@@ -245,7 +305,15 @@ impl StateFile {
     }
 }
 
-enum Loaded {
+/// What follows from a rule that was applied under the lock.
+pub(crate) enum Change<T> {
+    /// Nothing changed; the file is left alone.
+    Keep(T),
+    /// The file is to be written.
+    Write(T),
+}
+
+pub(crate) enum Loaded {
     Missing,
     Damaged { problem: String },
     State(Map<String, Value>),
@@ -254,7 +322,7 @@ enum Loaded {
 /// A section that we write to and that is something else than an object of records.
 fn misshapen(state: &Map<String, Value>) -> Option<&'static str> {
     let fits = |section: &&str| matches!(state.get(*section), None | Some(Value::Null | Value::Object(_)));
-    ["terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
+    ["session", "terminals", "chatAgents", "teams"].into_iter().find(|section| !fits(section))
 }
 
 /// The protocol's first state, for whatever is missing.
@@ -276,7 +344,7 @@ fn fill_in(state: &mut Map<String, Value>) {
     }
 }
 
-fn objects<'s>(
+pub(crate) fn objects<'s>(
     state: &'s Map<String, Value>,
     section: &str,
 ) -> impl Iterator<Item = (&'s String, &'s Map<String, Value>)> {
@@ -295,7 +363,7 @@ fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
     }
 }
 
-fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
+pub(crate) fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
     record.get(key)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
@@ -308,7 +376,16 @@ fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
     }
 }
 
-fn find<'s>(
+/// An agent's record.
+pub(crate) fn record<'s>(state: &'s Map<String, Value>, name: &Name) -> Option<&'s Map<String, Value>> {
+    ["terminals", "chatAgents"].into_iter().find_map(|section| {
+        let key = spelling(state, section, name)?;
+        state.get(section)?.get(&key)?.as_object()
+    })
+}
+
+/// An agent's record, to be changed, and the section it stands in.
+pub(crate) fn find<'s>(
     state: &'s mut Map<String, Value>,
     name: &Name,
 ) -> Option<(&'static str, &'s mut Map<String, Value>)> {
@@ -318,7 +395,7 @@ fn find<'s>(
     state.get_mut(section)?.get_mut(&key)?.as_object_mut().map(|record| (section, record))
 }
 
-fn take(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
+pub(crate) fn take(state: &mut Map<String, Value>, section: &str, name: &Name) -> Option<Value> {
     let key = spelling(state, section, name)?;
     state.get_mut(section)?.as_object_mut()?.remove(&key)
 }
@@ -330,7 +407,7 @@ fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<St
 }
 
 /// Writes an agent's record. Being registered is no sign of life: `lastSeen` stays open until one comes.
-fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
+pub(crate) fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
     let name = &agent.id.name;
     if find(state, name).is_none() {
         let record = json!({
@@ -356,7 +433,7 @@ fn write_agent(state: &mut Map<String, Value>, agent: &AgentRecord) {
 }
 
 /// Every team the hub knows, with its members; what else a team's record holds is kept.
-fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
+pub(crate) fn write_teams(state: &mut Map<String, Value>, directory: &Directory) {
     let Some(teams) = state.get_mut("teams").and_then(Value::as_object_mut) else { return };
     for team in directory.teams() {
         let members: Vec<&str> = directory.members(&team.id).map(|agent| agent.id.name.as_str()).collect();

@@ -65,8 +65,17 @@ async fn missing_and_null_sections_are_filled_in() {
 
 #[tokio::test]
 async fn a_damaged_state_is_moved_aside_and_never_overwritten() {
-    let damaged =
-        ["", "{", "[]", "null", "\0\0\0", r#"{"chatAgents":[]}"#, r#"{"terminals":"x"}"#, "{\"teams\":1}"];
+    let damaged = [
+        "",
+        "{",
+        "[]",
+        "null",
+        "\0\0\0",
+        r#"{"chatAgents":[]}"#,
+        r#"{"terminals":"x"}"#,
+        "{\"teams\":1}",
+        r#"{"session":[]}"#,
+    ];
     for content in damaged {
         let t = TestWorkspace::new(&[]).await;
         t.write("state.json", content);

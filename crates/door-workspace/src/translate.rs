@@ -92,6 +92,7 @@ pub(crate) fn to_draft(
         signed: None,
         allow_unregistered: false,
         restored: None,
+        key: None,
     })
 }
 
@@ -148,6 +149,16 @@ pub(crate) fn group_address(file: &mut MessageFile) -> Option<Address> {
         file.metadata = None;
     }
     matches!(address, Address::Group(_)).then_some(address)
+}
+
+/// Puts the team a message was sent to into its metadata, for the file's own field.
+pub(crate) fn set_team(metadata: &mut Map<String, Value>, team: &Name) {
+    metadata.insert(key::TEAM.to_owned(), team.as_str().into());
+}
+
+/// Puts the text for the recipient's role into a message's metadata, for the file's own field.
+pub(crate) fn set_persona(metadata: &mut Map<String, Value>, persona: String) {
+    metadata.insert(key::PERSONA.to_owned(), persona.into());
 }
 
 /// Whether the message lies in a file that belongs to another user.

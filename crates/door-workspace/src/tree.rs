@@ -75,6 +75,12 @@ impl Tree {
         &self.root
     }
 
+    /// The workspace itself, in which `.switchboard/` lies.
+    pub(crate) fn workspace(&self) -> Result<Dir, FileError> {
+        let path = self.root.path();
+        Dir::open_root(path.parent().unwrap_or(path))
+    }
+
     /// Whether the folder is still where it was opened.
     pub fn check_in_place(&self) -> Result<(), WorkspaceError> {
         if self.root.is_in_place() {

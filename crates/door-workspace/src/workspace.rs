@@ -52,6 +52,8 @@ pub struct Letter {
     pub metadata: Map<String, Value>,
     /// Whether an unknown recipient is fine: one that reads its mailbox as files and never registered.
     pub allow_unregistered: bool,
+    /// The sender's own word for it: sent again under the same word, it is not sent twice.
+    pub key: Option<String>,
 }
 
 impl Letter {
@@ -67,6 +69,7 @@ impl Letter {
             replace_earlier: false,
             metadata: Map::new(),
             allow_unregistered: false,
+            key: None,
         }
     }
 }
@@ -145,6 +148,7 @@ impl Workspace {
             route: None,
             signed: None,
             allow_unregistered: letter.allow_unregistered,
+            key: letter.key,
             restored: None,
         };
         let accepted = self.hub.submit(draft).await?;
@@ -258,7 +262,8 @@ impl Workspace {
 
     /// Registers an agent, here and in `state.json`.
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
-        let record = self.hub.register(registration).await?;
+        let role = registration.role.as_deref().and_then(crate::roles::canonical);
+        let record = self.hub.register(Registration { role, ..registration }).await?;
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();

@@ -33,7 +33,7 @@ pub use message_id::{IdClock, MessageId, MessageIdError};
 pub use name::{HUMAN, Name, NameError};
 pub use nearest::nearest;
 pub use plan::{Plan, Planned, plan};
-pub use presence::{Awareness, Heartbeat, Presence, PresenceTimeouts};
+pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
 pub use receipt::{Receipt, Standing};
 pub use resolve::{ResolveError, resolve};
 pub use retry::{Outcome, RetryPolicy, after_attempt};

@@ -6,6 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::AgentId;
 
+/// The status of an agent that says it has gone.
+pub const OFFLINE: &str = "offline";
+
 /// The last sign of life of an agent. Kept in memory only: presence is never journaled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
@@ -64,7 +67,8 @@ impl Default for PresenceTimeouts {
 impl Presence {
     /// What `heartbeat` says about `agent` at `now`.
     ///
-    /// A heartbeat from the future (the clock was set back) counts as just heard.
+    /// A heartbeat from the future (the clock was set back) counts as just heard. Whoever said last that it
+    /// is [`OFFLINE`] is: a goodbye is no sign of life.
     pub fn derive(
         agent: AgentId,
         heartbeat: Option<&Heartbeat>,
@@ -75,7 +79,9 @@ impl Presence {
             return Self { agent, awareness: Awareness::Offline, status: None, message: None, since: None };
         };
         let silence = now.duration_since(beat.at);
-        let awareness = if silence < after.stale {
+        let awareness = if beat.status == OFFLINE {
+            Awareness::Offline
+        } else if silence < after.stale {
             Awareness::Awake
         } else if silence < after.offline {
             Awareness::Stale

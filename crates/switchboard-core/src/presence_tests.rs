@@ -20,3 +20,11 @@ fn c12_silence_makes_stale_then_offline() {
     let never = Presence::derive(AgentId::human(), None, start, PresenceTimeouts::default());
     assert_eq!((never.awareness, never.since), (Awareness::Offline, None));
 }
+
+#[test]
+fn a_goodbye_is_no_sign_of_life() {
+    let at = Timestamp::from_second(1_763_000_000).unwrap();
+    let beat = Heartbeat { agent: AgentId::human(), at, status: OFFLINE.into(), message: Some("bye".into()) };
+    let presence = Presence::derive(AgentId::human(), Some(&beat), at, PresenceTimeouts::default());
+    assert_eq!((presence.awareness, presence.message.as_deref()), (Awareness::Offline, Some("bye")));
+}

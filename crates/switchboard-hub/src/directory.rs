@@ -222,6 +222,13 @@ pub(crate) fn create_team(
     composite: bool,
 ) -> Result<TeamRecord, HubError> {
     let known = tx.directory.value.team(&id).cloned();
+    if composite {
+        let members: Vec<Name> =
+            tx.directory.value.members(&id).map(|member| member.id.name.clone()).collect();
+        if members.len() > 1 {
+            return Err(HubError::SeveralMembers { team: id, members });
+        }
+    }
     let record = TeamRecord {
         title: title.or_else(|| known.as_ref().map(|t| t.title.clone())).unwrap_or_else(|| id.to_string()),
         composite,
@@ -250,6 +257,21 @@ pub(crate) fn assign(tx: &mut Work<'_>, agent: &Name, team: Option<&Name>) -> Re
     };
     put_agent(tx, &record)?;
     changed(tx)?;
+    Ok(record)
+}
+
+/// Says what an agent is there for, or that it has no role.
+pub(crate) fn set_role(
+    tx: &mut Work<'_>,
+    agent: &Name,
+    role: Option<String>,
+) -> Result<AgentRecord, HubError> {
+    let mut record = known_agent(&tx.directory.value, agent)?.clone();
+    if record.role != role {
+        record.role = role;
+        put_agent(tx, &record)?;
+        changed(tx)?;
+    }
     Ok(record)
 }
 

@@ -73,6 +73,14 @@ pub enum HubError {
         /// Its one member.
         member: Name,
     },
+    /// Several agents cannot play a team of one.
+    #[error("'{team}' cannot become a composite team: it has {} members ({})", .members.len(), .members.iter().map(Name::as_str).collect::<Vec<_>>().join(", "))]
+    SeveralMembers {
+        /// The team.
+        team: Name,
+        /// Its members.
+        members: Vec<Name>,
+    },
     /// The reader's cursor points before what retention has removed.
     #[error("the cursor {cursor} is older than what is kept; the oldest kept is {oldest}")]
     CursorExpired {
@@ -85,7 +93,7 @@ pub enum HubError {
     #[error("{holder} already runs `{service}` in this workspace")]
     ServiceTaken {
         /// The service.
-        service: &'static str,
+        service: String,
         /// Who runs it.
         holder: String,
     },

@@ -536,3 +536,50 @@ async fn the_database_is_readable_by_its_owner_alone() {
         assert_eq!(mode & 0o077, 0, "{file} {mode:o}");
     }
 }
+
+#[tokio::test]
+async fn a_service_has_one_holder_who_can_be_asked_for() {
+    let test = TestHub::with(&[]).await;
+    let hub = &test.hub;
+    assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
+    let service = hub.claim_service("terminal.codex").expect("claimed");
+    let holder = hub.service_holder("terminal.codex").expect("asked").expect("held");
+    assert!(holder.starts_with(&format!("process {} on ", std::process::id())), "{holder}");
+    assert!(matches!(hub.claim_service("terminal.codex"), Err(HubError::ServiceTaken { .. })));
+    assert!(hub.claim_service("terminal.claude").is_ok());
+    drop(service);
+    assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
+    assert!(hub.claim_service("terminal.codex").is_ok());
+}
+
+#[tokio::test]
+async fn a_service_that_is_shared_is_nobody_s_alone() {
+    let test = TestHub::with(&[]).await;
+    let hub = &test.hub;
+    let one = hub.share_service("session.codex").expect("asked").expect("shared");
+    let other = hub.share_service("session.codex").expect("asked").expect("shared");
+    drop(one);
+    assert!(matches!(hub.claim_service("session.codex"), Err(HubError::ServiceTaken { .. })));
+    drop(other);
+    let _alone = hub.claim_service("session.codex").expect("claimed");
+    assert!(hub.share_service("session.codex").expect("asked").is_none());
+}
+
+#[test]
+fn who_is_known_and_what_waits_needs_no_other_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(async {
+        let test = TestHub::with(&["codex"]).await;
+        let other = test.another().await;
+        test.hub.directory().await.expect("read, by a connection that stays");
+        other.register(Registration::mailbox(name("claude"))).await.expect("registered");
+        let (release, held) = std::sync::mpsc::sync_channel::<()>(0);
+        let busy = tokio::task::spawn_blocking(move || held.recv().is_ok());
+        let directory = soon(test.hub.directory()).await.expect("read");
+        assert!(directory.agent(&agent_id("claude")).is_some(), "also what another process just wrote");
+        assert_eq!(soon(test.hub.count(agent_id("claude"), Part::Unseen, 100)).await.expect("counted"), 0);
+        drop(release);
+        assert!(!busy.await.expect("ended"));
+    });
+}

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use jiff::Timestamp;
 use rustix::process::Pid;
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
@@ -47,6 +48,12 @@ pub fn process_started(pid: u32) -> Option<ProcessStart> {
     }
 }
 
+/// When the process with this pid began, by the machine's clock; `None` when no such process runs or the
+/// system does not tell.
+pub fn process_start_time(pid: u32) -> Option<Timestamp> {
+    os::process_start_time(pid)
+}
+
 /// The id that the kernel drew when it booted; `None` where the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
@@ -63,6 +70,18 @@ pub fn host_name() -> String {
 /// own: there a pid says nothing about a process outside.
 pub fn pid_namespace() -> Option<u64> {
     os::pid_namespace()
+}
+
+/// Raises the number of files this process may have open to what the system lets it have, at most `most`.
+/// Every connection is one; the usual 1,024, or 256 on macOS, would turn clients away.
+pub fn allow_open_files(most: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = maximum.map_or(most, |maximum| maximum.min(most));
+    if current.is_some_and(|current| current < wanted) {
+        // Where the system says no, what it allows has to do.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum });
+    }
 }
 
 /// Whether this directory is on a file system that other machines, or a daemon, can change unseen.
@@ -86,6 +105,8 @@ fn process_exists(pid: u32) -> bool {
 mod os {
     use std::fs;
     use std::path::Path;
+
+    use jiff::Timestamp;
 
     /// Magic numbers of `statfs(2)`: NFS, SMB2, CIFS, 9P and FUSE.
     const NETWORK_MAGICS: [i128; 5] = [0x6969, 0xFE53_4D42, 0xFF53_4D42, 0x0102_1997, 0x6573_5546];
@@ -117,6 +138,23 @@ mod os {
         // The state is field 3; `starttime` is field 22, so 18 fields lie between them.
         let ticks = fields.nth(18)?;
         ticks.bytes().all(|byte| byte.is_ascii_digit()).then(|| ProcessStat::Running(ticks.to_owned()))
+    }
+
+    pub(super) fn process_start_time(pid: u32) -> Option<Timestamp> {
+        let Some(ProcessStat::Running(ticks)) = process_stat(pid) else { return None };
+        let booted = parse_boot_time(&fs::read_to_string("/proc/stat").ok()?)?;
+        start_time(booted, ticks.parse().ok()?, rustix::param::clock_ticks_per_second())
+    }
+
+    /// Reads the line `btime` of `/proc/stat`, proc_stat(5): seconds since 1970.
+    pub(super) fn parse_boot_time(stat: &str) -> Option<i64> {
+        stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+    }
+
+    /// The moment so many ticks after the machine booted.
+    pub(super) fn start_time(booted: i64, ticks: u64, per_second: u64) -> Option<Timestamp> {
+        let millis = i64::try_from(ticks.checked_mul(1000)?.checked_div(per_second)?).ok()?;
+        Timestamp::from_millisecond(booted.checked_mul(1000)?.checked_add(millis)?).ok()
     }
 
     pub(super) fn boot_id() -> Option<String> {
@@ -151,6 +189,10 @@ mod os {
     }
 
     pub(super) fn process_stat(_pid: u32) -> Option<ProcessStat> {
+        None
+    }
+
+    pub(super) fn process_start_time(_pid: u32) -> Option<jiff::Timestamp> {
         None
     }
 

@@ -38,8 +38,27 @@ fn a_missing_directory_is_on_no_network() {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::super::os::{ProcessStat, parse_namespace, parse_stat};
+    use super::super::os::{ProcessStat, parse_boot_time, parse_namespace, parse_stat, start_time};
     use super::*;
+
+    #[test]
+    fn a_process_began_so_many_ticks_after_the_boot() {
+        assert_eq!(parse_boot_time("cpu  1 2 3\nbtime 1763000000\nprocesses 7\n"), Some(1_763_000_000));
+        assert_eq!(parse_boot_time("cpu  1 2 3\n"), None);
+        let began = Timestamp::from_millisecond(1_763_000_012_340).unwrap();
+        assert_eq!(start_time(1_763_000_000, 1234, 100), Some(began));
+        assert_eq!(start_time(1_763_000_000, 1234, 0), None);
+        assert_eq!(start_time(1, u64::MAX, 100), None);
+    }
+
+    #[test]
+    fn this_process_began_before_now_and_the_dead_never_did() {
+        let began = process_start_time(std::process::id()).expect("this process runs");
+        let now = crate::clock::Clock::system().now();
+        // The kernel tells the time of its boot in whole seconds.
+        assert!(began.as_second() <= now.as_second() + 1, "{began} is after {now}");
+        assert_eq!(process_start_time(u32::MAX), None);
+    }
 
     #[test]
     fn the_stat_line_is_read_after_the_last_parenthesis() {
@@ -75,4 +94,15 @@ mod linux {
     fn proc_is_no_network_filesystem() {
         assert!(!is_network_filesystem(Path::new("/proc")));
     }
+}
+
+#[test]
+fn open_files_are_raised_and_never_lowered() {
+    use rustix::process::{Resource, getrlimit};
+    let before = getrlimit(Resource::Nofile);
+    allow_open_files(1);
+    assert_eq!(getrlimit(Resource::Nofile).current, before.current);
+    allow_open_files(u64::MAX);
+    let after = getrlimit(Resource::Nofile);
+    assert!(after.maximum.is_none() || after.current == after.maximum, "{after:?}");
 }

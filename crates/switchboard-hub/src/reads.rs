@@ -36,6 +36,17 @@ pub enum Part {
     Done,
 }
 
+impl Part {
+    /// The index that holds it, and the states of its deliveries in terms of that index.
+    fn index(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Unseen => ("deliveries_waiting", "state IN (2, 3) AND state = 2"),
+            Self::Waiting => ("deliveries_waiting", "state IN (2, 3)"),
+            Self::Done => ("deliveries_done", "state IN (4, 7)"),
+        }
+    }
+}
+
 /// One message in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mail {
@@ -147,11 +158,7 @@ pub(crate) fn by_native(
 
 /// A page of an agent's mailbox: what it has and is not done with, oldest first.
 pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> Result<Page<Mail>, HubError> {
-    let (index, states) = match query.part {
-        Part::Unseen => ("deliveries_waiting", "d.state IN (2, 3) AND d.state = 2"),
-        Part::Waiting => ("deliveries_waiting", "d.state IN (2, 3)"),
-        Part::Done => ("deliveries_done", "d.state IN (4, 7)"),
-    };
+    let (index, states) = query.part.index();
     // What has expired is hidden from the moment on, also before housekeeping comes by.
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS} FROM deliveries d INDEXED BY {index} \
@@ -174,19 +181,32 @@ pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> 
     Ok(page)
 }
 
-/// How many messages an agent has and is not done with; counting stops at `most`.
-pub(crate) fn unread(
+/// The place in the journal of the newest message that waits for an agent.
+pub(crate) fn newest_waiting(db: &Connection, agent: &AgentId) -> Result<Option<i64>, HubError> {
+    let id: Option<i64> = db
+        .prepare_cached(
+            "SELECT max(id) FROM deliveries INDEXED BY deliveries_waiting WHERE agent = ?1 AND state IN (2, 3)",
+        )?
+        .query_row([agent.to_string()], |row| row.get(0))?;
+    Ok(id.map(|id| id / SPREAD))
+}
+
+/// How many messages an agent has in this part of its mailbox; counting stops at `most`.
+pub(crate) fn count(
     db: &Connection,
     agent: &AgentId,
+    part: Part,
     most: usize,
     now: Timestamp,
 ) -> Result<usize, HubError> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let (index, states) = part.index();
+    let sql = format!(
+        "SELECT count(*) FROM (SELECT 1 FROM deliveries INDEXED BY {index} WHERE agent = ?1 AND {states} \
+         AND (expires_at IS NULL OR expires_at > ?3 OR state > 3) LIMIT ?2)"
+    );
     Ok(db
-        .prepare_cached(
-            "SELECT count(*) FROM (SELECT 1 FROM deliveries WHERE agent = ?1 AND state IN (2, 3) \
-             AND (expires_at IS NULL OR expires_at > ?3) LIMIT ?2)",
-        )?
+        .prepare_cached(&sql)?
         .query_row(params![agent.to_string(), most, now.as_microsecond()], |row| row.get(0))?)
 }
 

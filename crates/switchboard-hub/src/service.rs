@@ -14,20 +14,53 @@ pub struct Service {
 }
 
 /// Takes the right to run `name`, or says who has it.
-pub(crate) fn claim(folder: &Dir, name: &'static str) -> Result<Service, HubError> {
+pub(crate) fn claim(folder: &Dir, name: &str) -> Result<Service, HubError> {
     let file_name = format!("hub.{name}");
     let mut file = folder.open_own(&file_name)?;
     if file.try_lock().is_err() {
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
-        return Err(HubError::ServiceTaken { service: name, holder: describe(&holder) });
+        return Err(HubError::ServiceTaken { service: name.to_owned(), holder: read_holder(&mut file) });
     }
-    let owner = Owner::this_process().to_string();
-    file.set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| file.write_all(owner.as_bytes()))
-        .map_err(|source| FileError::Io { action: "write", path: folder.path().join(&file_name), source })?;
+    sign(&mut file).map_err(|source| {
+        let path = folder.path().join(&file_name);
+        FileError::Io { action: "write", path, source }
+    })?;
     Ok(Service { _file: file })
+}
+
+/// Takes a share in the right to run `name`, which keeps everybody from having it alone; nothing where
+/// somebody has.
+pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubError> {
+    let mut file = folder.open_own(&format!("hub.{name}"))?;
+    if file.try_lock_shared().is_err() {
+        return Ok(None);
+    }
+    // Only for the words in which others are told; several may share, and the last one signs.
+    let _ = sign(&mut file);
+    Ok(Some(Service { _file: file }))
+}
+
+/// Writes down who has a service.
+fn sign(file: &mut File) -> std::io::Result<()> {
+    let owner = Owner::this_process().to_string();
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(owner.as_bytes())
+}
+
+/// Who has the right to run `name` now. Asking may turn away whoever claims it in the same instant.
+pub(crate) fn holder(folder: &Dir, name: &str) -> Result<Option<String>, HubError> {
+    let file_name = format!("hub.{name}");
+    if folder.stat(&file_name)?.is_none() {
+        return Ok(None);
+    }
+    let mut file = folder.open_own(&file_name)?;
+    Ok(file.try_lock_shared().is_err().then(|| read_holder(&mut file)))
+}
+
+fn read_holder(file: &mut File) -> String {
+    let mut holder = String::new();
+    let _ = file.read_to_string(&mut holder);
+    describe(&holder)
 }
 
 fn describe(holder: &str) -> String {

@@ -40,6 +40,8 @@ pub struct Draft {
     pub metadata: Map<String, Value>,
     /// What its protocol calls it. The same native id again is a no-op with the same answer.
     pub native: NativeId,
+    /// The sender's own word for it, under which it may be sent again without being sent twice.
+    pub key: Option<String>,
     /// Whether the native id is the id in another spelling. Then the index of ids serves for both.
     pub native_is_id: bool,
     /// Whether the door could establish that `from` really wrote it.
@@ -74,6 +76,7 @@ pub struct Accepted {
 pub(crate) struct Prepared {
     message: Message,
     digest: [u8; 32],
+    key: Option<String>,
     native_is_id: bool,
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
@@ -105,8 +108,8 @@ impl Prepared {
             signed: draft.signed,
         };
         let digest = rows::digest(&message);
-        let Draft { native_is_id, allow_unregistered, restored, .. } = draft;
-        Ok(Self { message, digest, native_is_id, allow_unregistered, restored })
+        let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
+        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored })
     }
 }
 
@@ -114,10 +117,16 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, mut digest, native_is_id, allow_unregistered, restored } = prepared;
+    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored } = prepared;
     let directory = tx.directory.value.clone();
     if use_known_names(&mut message, &directory) {
         digest = rows::digest(&message);
+    }
+    let key = key.map(|key| keyed(&message, key));
+    if let Some(key) = &key
+        && let Some(first) = sent_before(tx, &message, key)?
+    {
+        return Ok(first);
     }
     let planned: Vec<_> = match restored {
         Some(had) => had.into_iter().map(read_back).collect(),
@@ -140,6 +149,9 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
             return known(tx, &message, &digest);
         }
         inserted => inserted?,
+    }
+    if let Some(key) = &key {
+        bind(tx, key, seq)?;
     }
     let message = Arc::new(message);
     let mut deliveries = Vec::with_capacity(planned.len());
@@ -200,6 +212,34 @@ fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<
     let Some((seq, id, first)) = found else { return Ok(None) };
     if &first != digest {
         return Err(HubError::Conflict { native_id: native.id.clone(), first: id });
+    }
+    let deliveries = crate::reads::deliveries(tx.db, seq, id)?;
+    Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
+}
+
+/// A sender's own word for a message, as an id that no protocol and no other sender uses.
+fn keyed(message: &Message, key: String) -> NativeId {
+    NativeId { door: message.origin.native.door, scope: format!("key of {}", message.from), id: key }
+}
+
+/// The answer to the message that the sender sent under the same word, if it is the same message: what
+/// its sender wrote, to whom. Times that the sending adds may differ.
+fn sent_before(tx: &Work<'_>, message: &Message, key: &NativeId) -> Result<Option<Accepted>, HubError> {
+    let found: Option<[u8; 16]> = tx
+        .db
+        .prepare_cached(
+            "SELECT id FROM messages WHERE seq = (SELECT seq FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3)",
+        )?
+        .query_row(params![key.door.as_str(), key.id, key.scope], |row| row.get(0))
+        .optional()?;
+    let Some(id) = found.map(MessageId::from_bytes) else { return Ok(None) };
+    let Some(Stored { seq, message: first, .. }) = crate::reads::message(tx.db, id)? else { return Ok(None) };
+    let same = first.to == message.to
+        && first.kind == message.kind
+        && first.body == message.body
+        && first.in_reply_to == message.in_reply_to;
+    if !same {
+        return Err(HubError::Conflict { native_id: key.id.clone(), first: id });
     }
     let deliveries = crate::reads::deliveries(tx.db, seq, id)?;
     Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))

@@ -428,3 +428,17 @@ async fn names_are_compared_without_case() {
     assert_eq!(hub.mailbox("codex", Part::Unseen).await, ["hi"]);
     assert!(hub.hub.acknowledge(agent_id("CODEX"), sent.id, None).await.expect("acknowledged").is_some());
 }
+
+#[tokio::test]
+async fn sent_again_under_the_same_key_it_is_one_message_and_other_content_is_a_conflict() {
+    let hub = TestHub::with(&["a", "b", "c"]).await;
+    let keyed = |from: &str, body: &str| Draft { key: Some("try-1".into()), ..hub.draft(from, "b", body) };
+    let first = hub.hub.submit(keyed("a", "hi")).await.expect("accepted");
+    let again = hub.hub.submit(keyed("a", "hi")).await.expect("accepted");
+    assert_eq!((again.id, again.seq, again.duplicate), (first.id, first.seq, true));
+    let other = hub.hub.submit(keyed("a", "ho")).await;
+    assert!(matches!(other, Err(HubError::Conflict { first: id, .. }) if id == first.id), "{other:?}");
+    let of_another = hub.hub.submit(keyed("c", "ho")).await.expect("a key is its sender's own");
+    assert!(!of_another.duplicate);
+    assert_eq!(hub.hub.health().await.expect("healthy").messages, 2);
+}

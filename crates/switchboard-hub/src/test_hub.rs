@@ -133,6 +133,7 @@ pub(crate) fn draft(hub: &Hub, from: &str, to: &str, body: &str) -> Draft {
         signed: None,
         allow_unregistered: false,
         restored: None,
+        key: None,
     }
 }
 

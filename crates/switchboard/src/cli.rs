@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, completions, doctor, inbox, init, receipt, search, send, serve, tail, team, thread, wait,
+    ack, agents, completions, doctor, inbox, init, mcp, receipt, run, search, send, serve, tail, team,
+    thread, wait, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -68,13 +69,19 @@ pub(crate) enum Command {
     Agents(agents::Agents),
     /// Make teams and say who belongs to them
     Team(team::Team),
+    /// Work in phases, each of which is done when its evidence is there
+    Workflow(workflow::Workflow),
     /// Show the newest messages of everyone, and follow them
     Tail(tail::Tail),
     /// Show a whole conversation
     Thread(thread::Thread),
     /// Find messages by words in them
     Search(search::Search),
-    /// Keep the workspace going: take in dropped files, deliver, repair, keep house
+    /// Run an agent's program in this terminal, so that mail can be typed into it
+    Run(run::Run),
+    /// Serve MCP on stdin and stdout, for an agent's client
+    Mcp(mcp::Mcp),
+    /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(doctor::Doctor),

@@ -6,7 +6,9 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod inbox;
 pub(crate) mod init;
+pub(crate) mod mcp;
 pub(crate) mod receipt;
+pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
 pub(crate) mod serve;
@@ -14,6 +16,7 @@ pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
 pub(crate) mod wait;
+pub(crate) mod workflow;
 
 use crate::cli::Command;
 use crate::context::Context;
@@ -30,9 +33,12 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Receipt(args) => receipt::run(args, context).await,
         Command::Agents(args) => agents::run(args, context).await,
         Command::Team(args) => team::run(args, context).await,
+        Command::Workflow(args) => workflow::run(args, context).await,
         Command::Tail(args) => tail::run(args, context).await,
         Command::Thread(args) => thread::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
+        Command::Run(args) => run::run(args, context).await,
+        Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Completions(args) => completions::run(&args, &context),

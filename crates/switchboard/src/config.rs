@@ -1,19 +1,26 @@
-//! `switchboard.config.json`: what is in the file, and the settings that come of it.
+//! `switchboard.config.json` and the user's own settings: what is in the files, and what comes of it.
 
 mod file;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use door_workspace::Profile;
 use jiff::SignedDuration;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use switchboard_core::{LoopLimits, nearest};
 use switchboard_hub::HubConfig;
 use switchboard_hub::files::Dir;
+use switchboard_mcp::PortChoice;
 
 use self::file::ConfigFile;
 use crate::failure::{Exit, Failure};
 
 /// The file's name, beside `.switchboard/`.
 const NAME: &str = "switchboard.config.json";
+
+/// The name of the user's own, in `~/.config/switchboard/`.
+const USER_NAME: &str = "config.json";
 
 /// Larger than any configuration a person writes.
 const LIMIT: u64 = 1 << 20;
@@ -22,6 +29,8 @@ const LIMIT: u64 = 1 << 20;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) workspace: door_workspace::Config,
+    pub(crate) http: switchboard_mcp::HttpConfig,
+    pub(crate) profile: door_workspace::Profile,
     body_limit: Option<usize>,
     loops: LoopLimits,
 }
@@ -34,26 +43,55 @@ impl Settings {
     }
 }
 
-/// Reads the file in a workspace; the defaults where there is none. Keys nobody knows are warned of.
+/// Reads the file of a workspace over the user's own; the defaults where there is neither. Keys nobody
+/// knows are warned of, and so is what a workspace may not decide.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
-    let bad = |problem: String| {
-        Failure::new("bad_config", Exit::Failed, format!("{NAME}: {problem}"))
-            .hint("correct the file; docs/configuration.md lists its keys")
-    };
-    let root = Dir::open_root(workspace).map_err(door_workspace::WorkspaceError::from)?;
-    let found = root.read(NAME, LIMIT).map_err(|error| bad(error.to_string()))?;
-    let Some(found) = found else { return Ok(Settings::default()) };
-    let value = serde_json::from_slice(&found.bytes).map_err(|error| bad(error.to_string()))?;
+    let mut value = match user_folder() {
+        Some(folder) if folder.is_dir() => read(&folder, USER_NAME)?,
+        _ => None,
+    }
+    .unwrap_or_else(|| Value::Object(Map::new()));
+    if let Some(mut ours) = read(workspace, NAME)? {
+        for path in file::take_what_only_the_user_may_set(&mut ours) {
+            tracing::warn!("{NAME}: '{path}' counts only in your own ~/.config/switchboard/{USER_NAME}");
+        }
+        file::lay_over(&mut value, ours);
+    }
+    let file: ConfigFile = serde_json::from_value(value).map_err(|error| bad(NAME, &error.to_string()))?;
+    resolve(file).map_err(|problem| bad(NAME, &problem))
+}
+
+fn bad(name: &str, problem: &str) -> Failure {
+    Failure::new("bad_config", Exit::Failed, format!("{name}: {problem}"))
+        .hint("correct the file; docs/configuration.md lists its keys")
+}
+
+/// Where the user's own settings are.
+fn user_folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+    Some(folder.join("switchboard"))
+}
+
+/// Reads one file and checks it.
+fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
+    let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
+    let found = root.read(name, LIMIT).map_err(|error| bad(name, &error.to_string()))?;
+    let Some(found) = found else { return Ok(None) };
+    let value = serde_json::from_slice(&found.bytes).map_err(|error| bad(name, &error.to_string()))?;
     for unknown in file::unknown_keys(&value) {
         let near = nearest(&unknown.key, unknown.known.iter().copied());
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-        tracing::warn!("{NAME}: the key '{}' is not known{hint}", unknown.path);
+        tracing::warn!("{name}: the key '{}' is not known{hint}", unknown.path);
     }
-    let file: ConfigFile = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-    Ok(resolve(file))
+    if let Err(error) = ConfigFile::deserialize(&value) {
+        return Err(bad(name, &error.to_string()));
+    }
+    Ok(Some(value))
 }
 
-fn resolve(file: ConfigFile) -> Settings {
+/// The settings that the file asks for, or what is wrong with one of its values.
+fn resolve(file: ConfigFile) -> Result<Settings, String> {
     let days = |days: Option<u32>| days.map(|days| SignedDuration::from_hours(i64::from(days) * 24));
     let mut settings = Settings::default();
     let hub = file.hub.unwrap_or_default();
@@ -70,5 +108,26 @@ fn resolve(file: ConfigFile) -> Settings {
     let millis = std::time::Duration::from_millis;
     settings.workspace.settle = workspace.settle_ms.map_or(settings.workspace.settle, millis);
     settings.workspace.rescan = workspace.rescan_ms.map_or(settings.workspace.rescan, millis);
-    settings
+    let terminals = file.terminals.unwrap_or_default();
+    let default = door_workspace::TerminalConfig::default();
+    settings.workspace.terminals = door_workspace::TerminalConfig {
+        execute_from_files: terminals.execute_from_files.unwrap_or(default.execute_from_files),
+        notify_mail: terminals.notify_mail.unwrap_or(default.notify_mail),
+        idle: terminals.idle_ms.map_or(default.idle, millis),
+        tmux: terminals.tmux.unwrap_or(default.tmux),
+        bridge: terminals.bridge.unwrap_or(default.bridge),
+    };
+    if let Some(name) = file.tools.unwrap_or_default().profile {
+        settings.profile = Profile::from_name(&name).ok_or_else(|| {
+            let known = Profile::ALL.map(|(name, _)| name).join(", ");
+            format!("'tools.profile' is '{}', but must be one of {known}", name.escape_debug())
+        })?;
+    }
+    let http = file.http.unwrap_or_default();
+    if let Some(port) = http.port {
+        settings.http.port = PortChoice::Exactly(port);
+    }
+    settings.http.allowed_hosts.extend(http.allowed_hosts.unwrap_or_default());
+    settings.http.allowed_origins.extend(http.allowed_origins.unwrap_or_default());
+    Ok(settings)
 }

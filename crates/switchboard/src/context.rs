@@ -79,6 +79,11 @@ impl Context {
         }
     }
 
+    /// The settings of the workspace.
+    pub(crate) fn settings(&self) -> Result<config::Settings, Failure> {
+        config::load(&self.workspace_folder()?)
+    }
+
     /// Opens the workspace.
     pub(crate) async fn open(&self) -> Result<Workspace, Failure> {
         let folder = self.workspace_folder()?;

@@ -8,6 +8,7 @@ mod commands;
 mod config;
 mod context;
 mod failure;
+mod log;
 mod printer;
 mod show;
 
@@ -16,10 +17,19 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::printer::Printer;
+
+/// How many threads may wait for files and for the database at once; what is beyond that waits its turn.
+///
+/// None of them waits for another, so their number is a matter of speed and memory alone: each that has ever
+/// run keeps a heap of its own, and the hub keeps four connections to read by. Tokio would take 512.
+const WAITING_THREADS: usize = 4;
+
+/// The same in `serve`, where a few clients that wait for a lock must not hold up the others.
+const WAITING_THREADS_OF_MANY: usize = 64;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -28,7 +38,13 @@ fn main() -> ExitCode {
     };
     log_to_stderr(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let threads = match cli.command {
+        Command::Serve(_) => WAITING_THREADS_OF_MANY,
+        _ => WAITING_THREADS,
+    };
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(threads).build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return printer.failure(&Failure::from(anyhow::Error::from(error))),
     };
@@ -50,12 +66,13 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 /// stdout belongs to data and protocols; what happens on the way is told on stderr.
 fn log_to_stderr(verbose: u8) {
-    let default = ["warn", "info", "debug", "trace"][usize::from(verbose.min(3))];
+    // What rmcp calls an error, such as a client that hangs up, is everyday life to a server.
+    let default = ["warn,rmcp=off", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = tracing_subscriber::EnvFilter::try_from_env("SWITCHBOARD_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(log::writer)
         // It would complain on stderr, and panic where stderr is a file on a full disk.
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())

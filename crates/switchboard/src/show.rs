@@ -2,11 +2,12 @@
 
 use std::fmt::Write;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{Delivery, DeliveryState, Message, Receipt, Standing};
 use switchboard_hub::Stored;
+use switchboard_hub::clock::ago;
 
 /// How much of a body is printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;
@@ -153,15 +154,4 @@ pub(crate) fn plain(text: &str) -> String {
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
     text.chars().flat_map(|c| if hidden(c) { c.escape_default().collect() } else { vec![c] }).collect()
-}
-
-/// How long ago, in the largest unit that says enough.
-pub(crate) fn ago(now: Timestamp, then: Timestamp) -> String {
-    let seconds = now.duration_since(then).max(SignedDuration::ZERO).as_secs();
-    match seconds {
-        0..60 => "just now".to_owned(),
-        60..3600 => format!("{} min ago", seconds / 60),
-        3600..86_400 => format!("{} h ago", seconds / 3600),
-        _ => format!("{} d ago", seconds / 86_400),
-    }
 }

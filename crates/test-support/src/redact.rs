@@ -24,6 +24,8 @@ impl Redactor {
             (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?Z", "time", false),
             (r"process [0-9]+ on [^ \n]+", "process [pid] on [host]", false),
             (r#""pid":[0-9]+"#, r#""pid":[pid]"#, false),
+            (r"127\.0\.0\.1:[0-9]+", "127.0.0.1:[port]", false),
+            (r#""port":[0-9]+"#, r#""port":[port]"#, false),
             (r"(hub\.db\.damaged\.|hub\.db\.orphan\.|conflict\.)[0-9a-f]{8}", "aside", false),
         ] {
             patterns.push((Regex::new(pattern).unwrap(), name, is_numbered));

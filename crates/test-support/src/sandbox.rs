@@ -79,10 +79,17 @@ impl Sandbox {
         self.path.join(".switchboard").join(below)
     }
 
-    /// The binary, in the folder, with a home of its own and nobody's name set.
+    /// Writes the user's own settings.
+    pub fn configure_user(&self, settings: &str) {
+        let folder = self.home.join(".config/switchboard");
+        std::fs::create_dir_all(&folder).expect("a folder for settings");
+        files::put(folder.join("config.json"), settings);
+    }
+
+    /// The binary, in the folder, with a home of its own, nobody's name set and any port to listen on.
     pub fn command<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = command(&self.binary);
-        command.current_dir(&self.path).env("HOME", &self.home);
+        command.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
         command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         command
     }
@@ -118,9 +125,10 @@ impl Sandbox {
         Running::start(&mut self.command(args))
     }
 
-    /// Starts `serve` and waits until it says that it serves.
+    /// Starts `serve` and waits until it says that it serves. It listens on a port that the system chooses,
+    /// because many tests run at once.
     pub fn serve(&self) -> Running {
-        let serve = self.start(["serve"]);
+        let serve = self.start(["serve", "--port", "0"]);
         let line = serve.line();
         assert!(line.starts_with("Serving "), "{line}");
         serve

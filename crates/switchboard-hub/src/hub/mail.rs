@@ -1,11 +1,12 @@
 //! Reading mail and history, and what is done to mail after it was delivered.
 
 use jiff::Timestamp;
+use rusqlite::Connection;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
 
 use super::Hub;
 use crate::error::HubError;
-use crate::reads::{self, Mail, MailboxQuery, Page, Waiting};
+use crate::reads::{self, Mail, MailboxQuery, Page, Part, Waiting};
 use crate::store::rows::Stored;
 use crate::store::search;
 use crate::submit::{self, Draft, Prepared};
@@ -44,8 +45,27 @@ impl Hub {
 
     /// How many messages wait for an agent; counting stops at `most`.
     pub async fn unread(&self, agent: AgentId, most: usize) -> Result<usize, HubError> {
+        self.count(agent, Part::Waiting, most).await
+    }
+
+    /// How many messages an agent has in a part of its mailbox; counting stops at `most`.
+    pub async fn count(&self, agent: AgentId, part: Part, most: usize) -> Result<usize, HubError> {
+        /// More than that are not counted at a glance.
+        const FEW: usize = 100;
         let now = self.now();
-        self.read(move |db| reads::unread(db, &directory::canonical(db, &agent)?, most, now)).await
+        let count =
+            move |db: &Connection| reads::count(db, &directory::canonical(db, &agent)?, part, most, now);
+        if most <= FEW
+            && let Some(count) = self.glance(&count)
+        {
+            return Ok(count);
+        }
+        self.read(count).await
+    }
+
+    /// The place in the journal of the newest message that waits for an agent.
+    pub async fn newest_waiting(&self, agent: AgentId) -> Result<Option<i64>, HubError> {
+        self.read(move |db| reads::newest_waiting(db, &directory::canonical(db, &agent)?)).await
     }
 
     /// Everything that must have a file in an agent's mailbox folder.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
 
 use super::Hub;
 use crate::directory::{self, Registration};
 use crate::error::HubError;
 use crate::events::HubEvent;
+use crate::store::writer::CachedDirectory;
 
 impl Hub {
     /// Registers an agent, or adds to what is known of it.
@@ -46,15 +48,26 @@ impl Hub {
         self.write(move |tx| directory::assign(tx, &agent, team.as_ref())).await
     }
 
+    /// Says what an agent is there for, or that it has no role.
+    pub async fn set_role(&self, agent: Name, role: Option<String>) -> Result<AgentRecord, HubError> {
+        self.write(move |tx| directory::set_role(tx, &agent, role)).await
+    }
+
     /// Everyone who is known, as of now.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
-        let hub = self.clone();
-        self.read(move |db| {
-            let mut cached = hub.inner.directory.lock();
+        fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
             cached.refresh(db)?;
             Ok(cached.value.clone())
-        })
-        .await
+        }
+        let cached = &self.inner.directory;
+        // Whoever has it now may be waiting for the database.
+        let known =
+            self.glance(|db| cached.try_lock().map(|mut cached| refreshed(&mut cached, db)).transpose());
+        if let Some(directory) = known.flatten() {
+            return Ok(directory);
+        }
+        let hub = self.clone();
+        self.read(move |db| refreshed(&mut hub.inner.directory.lock(), db)).await
     }
 
     /// Notes a sign of life of an agent.

@@ -5,6 +5,7 @@ use door_workspace::Workspace;
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::Registration;
+use switchboard_hub::clock::ago;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -38,6 +39,13 @@ enum Verb {
         from: String,
         /// The name from now on
         to: String,
+    },
+    /// Say what an agent is there for
+    Role {
+        /// The agent
+        name: String,
+        /// lead, coder 1, coder 2, reviewer, tester, researcher, execution … or none
+        role: String,
     },
     /// Say what an agent is doing: working, thinking, idle, error, active, away …
     Status {
@@ -75,6 +83,10 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
         }
         Verb::Rename { from, to } => {
             let record = workspace.rename(Name::parse(&from)?, Name::parse(&to)?).await?;
+            print_agent(&workspace, &context, &record).await?;
+        }
+        Verb::Role { name, role } => {
+            let record = workspace.assign_role(Name::parse(&name)?, &role).await?;
             print_agent(&workspace, &context, &record).await?;
         }
         Verb::Status { name, status, message } => {
@@ -135,7 +147,7 @@ async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
 async fn row(workspace: &Workspace, record: &AgentRecord) -> Result<[String; 6], Failure> {
     let hub = workspace.hub();
     let presence = hub.presence(&record.id);
-    let since = presence.since.map(|at| show::ago(hub.now(), at)).unwrap_or_default();
+    let since = presence.since.map(|at| ago(hub.now(), at)).unwrap_or_default();
     let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
     Ok([
         record.id.to_string(),

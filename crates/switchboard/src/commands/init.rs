@@ -54,7 +54,8 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     let verbs = [
         (format!("switchboard send {first} \"hello\""), "write to it"),
         (format!("switchboard inbox {first}"), "see what it has"),
-        ("switchboard serve".to_owned(), "keep going: take in files, deliver, repair"),
+        ("switchboard mcp".to_owned(), "what an agent's client starts: its tools (docs/mcp.md)"),
+        ("switchboard serve".to_owned(), "keep going: MCP over HTTP, files, deliveries"),
     ];
     for (verb, what) in verbs {
         printer.line(format_args!("  {verb:<38} {what}"));

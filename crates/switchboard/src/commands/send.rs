@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{Letter, Workspace};
+use door_workspace::{Letter, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
@@ -23,7 +23,7 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 /// Send a message. It is on disk before this returns.
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// codex · team:backend · #general · alice@research · job:7/0 · all
+    /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     to: String,
 
     /// The text; `-` or nothing reads it from stdin
@@ -70,12 +70,16 @@ pub(crate) struct Send {
 
 pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let from = context.identity()?;
-    let to: Address = args.to.parse()?;
+    // Before the workspace is opened: what is no address at all needs none.
+    let mut to: Address = args.to.parse()?;
     let kind = kind(&args)?;
     let metadata = metadata(args.metadata.as_deref())?;
     let body = body(&args)?;
     let open = if args.wait { context.open_running().await? } else { context.open_door().await? };
     let workspace = &open.workspace;
+    if !args.allow_unregistered {
+        to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
+    }
     let now = workspace.hub().now();
     let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
     let in_reply_to = match &args.reply_to {
@@ -90,16 +94,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         allow_unregistered: args.allow_unregistered,
         ..Letter::new(from.clone(), to, kind, body)
     };
-    let accepted = workspace.send(letter).await.map_err(|error| {
-        let failure = Failure::from(error);
-        let hint = failure.hint.clone().unwrap_or_default();
-        match failure.code {
-            "unknown_recipient" if hint.starts_with("known") => {
-                failure.hint(format!("{hint}; for one that only reads files, add --allow-unregistered"))
-            }
-            _ => failure,
-        }
-    })?;
+    let accepted = workspace.send(letter).await.map_err(unknown_to_files)?;
     // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
     let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
     drop(settled);
@@ -119,9 +114,25 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     result
 }
 
+/// An unknown recipient may be one that only reads files.
+fn unknown_to_files(error: WorkspaceError) -> Failure {
+    let failure = Failure::from(error);
+    let hint = failure.hint.clone().unwrap_or_default();
+    match failure.code {
+        "unknown_recipient" if hint.starts_with("known") => {
+            failure.hint(format!("{hint}; for one that only reads files, add --allow-unregistered"))
+        }
+        _ => failure,
+    }
+}
+
 fn kind(args: &Send) -> Result<Kind, Failure> {
     let default = if args.reply_to.is_some() { "submit_result" } else { "delegate_task" };
-    let text = args.kind.as_deref().unwrap_or(default);
+    kind_named(args.kind.as_deref().unwrap_or(default))
+}
+
+/// One of the five actions.
+pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
     if Kind::ACTIONS.contains(&text)
         && let Ok(kind) = Kind::parse(text)
     {

@@ -1,41 +1,121 @@
 //! `switchboard serve`
 
 use clap::Args;
+use door_workspace::{ToolConfig, ToolServer, Workspace};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use switchboard_hub::files::Dir;
+use switchboard_mcp::{Listener, PortChoice, ServerInfo, Token, read_token, serve_http, write_token};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::mcp::stop_at_signals;
+use crate::config::Settings;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Keep the workspace going until you stop it: take in dropped files at once, deliver what other
-/// processes left, retry, repair, archive what has expired.
+/// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
+/// deliver what other processes left, retry, repair, archive what has expired.
 #[derive(Debug, Args)]
-pub(crate) struct Serve {}
+pub(crate) struct Serve {
+    /// Listen on this port; 0 takes any [default: 3100, or the next free one up to 3104]
+    #[arg(long, value_name = "N", env = "SWITCHBOARD_PORT", hide_env_values = true)]
+    port: Option<u16>,
 
-pub(crate) async fn run(_: Serve, context: Context) -> Result<(), Failure> {
+    /// Keep the token of the last start instead of making a new one
+    #[arg(long)]
+    keep_token: bool,
+}
+
+/// Enough for the most sessions and connections, with files to spare.
+const OPEN_FILES: u64 = 16_384;
+
+pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
+    switchboard_hub::platform::allow_open_files(OPEN_FILES);
+    let settings = context.settings()?;
     let workspace = context.open().await?;
     let service = workspace.hub().claim_service("serve")?;
-    let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
     let shutdown = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).map_err(anyhow::Error::from)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(anyhow::Error::from)?;
-    let stop = shutdown.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+    stop_at_signals(shutdown.clone())?;
+    let listening = Listening::start(&workspace, &settings, &args, shutdown.clone()).await?;
+    let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
+    let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
+    let terminals = tokio::spawn(async move {
+        if let Err(error) = terminals.await {
+            tracing::warn!(error = %error, "no terminals are served");
         }
-        stop.cancel();
     });
-    let folder = workspace.tree().root().path().display().to_string();
-    if context.printer.is_json() {
-        context.printer.object(&json!({ "serving": folder, "pid": std::process::id() }));
-    } else {
-        context.printer.line(format_args!("Serving {folder}; stop with Ctrl-C."));
-    }
-    let result = door_workspace::run(workspace.clone(), outbound, shutdown).await;
+    announce(&context, &workspace, &listening.info);
+    let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
+    shutdown.cancel();
+    let _ = terminals.await;
+    listening.finish().await;
     workspace.close().await;
     drop(service);
     Ok(result?)
+}
+
+fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo) {
+    let folder = workspace.tree().root().path().display().to_string();
+    let url = format!("http://{}:{}/mcp", info.host, info.port);
+    if context.printer.is_json() {
+        let line = json!({ "serving": folder, "url": url, "port": info.port, "pid": std::process::id() });
+        context.printer.object(&line);
+    } else {
+        context.printer.line(format_args!(
+            "Serving {folder}; MCP at {url} with the token in {folder}/auth_token. Stop with Ctrl-C."
+        ));
+    }
+}
+
+/// The listener at work, and the files that lead clients to it.
+struct Listening {
+    server: JoinHandle<()>,
+    info: ServerInfo,
+    folder: Dir,
+}
+
+impl Listening {
+    async fn start(
+        workspace: &Workspace,
+        settings: &Settings,
+        args: &Serve,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Failure> {
+        let mut config = settings.http.clone();
+        if let Some(port) = args.port {
+            config.port = PortChoice::Exactly(port);
+        }
+        let folder = workspace.tree().root().clone();
+        let listener = Listener::bind(config.port).await?;
+        let token = match args.keep_token.then(|| read_token(&folder)).transpose()?.flatten() {
+            Some(token) => token,
+            None => Token::generate()?,
+        };
+        write_token(&folder, &token)?;
+        let info = ServerInfo::new(listener.port(), workspace.hub().now());
+        info.write(&folder)?;
+        let first = std::sync::Arc::new(ToolServer::new(
+            workspace.clone(),
+            ToolConfig { profile: settings.profile, agent: None },
+        ));
+        let factory = move || first.another();
+        let serving =
+            serve_http(listener, config, token, || json!({}), axum::Router::new(), factory, shutdown.clone());
+        let server = tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(error = %error, "no longer listening");
+                // Without its listener this is not what was asked for.
+                shutdown.cancel();
+            }
+        });
+        Ok(Self { server, info, folder })
+    }
+
+    /// Waits until the connections are closed and takes the signpost down.
+    async fn finish(self) {
+        let _ = self.server.await;
+        if let Err(error) = self.info.remove(&self.folder) {
+            tracing::warn!(error = %error, "server_info.json could not be removed");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `switchboard team`
 
 use clap::{Args, Subcommand};
-use door_workspace::Workspace;
+use door_workspace::{TeamLetter, Workspace};
 use serde_json::json;
 use switchboard_core::{Name, TeamRecord};
 
@@ -39,6 +39,20 @@ enum Verb {
         #[arg(required = true)]
         agents: Vec<String>,
     },
+    /// Write to each member of a team: a message of its own, with the persona of its role
+    Message {
+        /// The team
+        id: String,
+        /// The text
+        #[arg(allow_hyphen_values = true)]
+        text: String,
+        /// Only members with this role
+        #[arg(long)]
+        role: Option<String>,
+        /// What it is for: delegate_task, request_review, submit_result, status_update or execute
+        #[arg(long, default_value = "delegate_task")]
+        kind: String,
+    },
     /// Take agents out of a team
     Remove {
         /// The team
@@ -50,6 +64,12 @@ enum Verb {
 }
 
 pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
+    if let Some(Verb::Message { id, text, role, kind }) = args.command {
+        let mut letter =
+            TeamLetter::new(Name::parse(&id)?, context.identity()?, super::send::kind_named(&kind)?, text);
+        letter.role_filter = role;
+        return message(&context, letter).await;
+    }
     let workspace = context.open().await?;
     match args.command.unwrap_or(Verb::List) {
         Verb::List => {
@@ -72,6 +92,7 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
             }
             print_id(&workspace, &context, &id).await?;
         }
+        Verb::Message { .. } => {}
         Verb::Remove { id, agents } => {
             let id = Name::parse(&id)?;
             for agent in &agents {
@@ -86,6 +107,33 @@ pub(crate) async fn run(args: Team, context: Context) -> Result<(), Failure> {
         }
     }
     workspace.close().await;
+    Ok(())
+}
+
+/// Writes to the members and says for each what became of it.
+async fn message(context: &Context, letter: TeamLetter) -> Result<(), Failure> {
+    let open = context.open_door().await?;
+    let sent = open.workspace.send_team_message(letter).await?;
+    for copy in &sent.members {
+        let id = copy.message.as_ref().ok().map(|id| door_workspace::to_native(*id));
+        let problem = match (&copy.message, &copy.stopped) {
+            (Err(error), _) => Some(error.to_string()),
+            (Ok(_), stopped) => stopped.as_ref().map(ToString::to_string),
+        };
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "member": copy.member.to_string(),
+                "native_id": id,
+                "persona": copy.has_persona,
+                "error": problem,
+            }));
+        } else {
+            let id = id.unwrap_or_else(|| "not sent".to_owned());
+            let problem = problem.map(|problem| format!(": {problem}")).unwrap_or_default();
+            context.printer.line(format_args!("{}: {id}{problem}", copy.member));
+        }
+    }
+    open.close().await;
     Ok(())
 }
 

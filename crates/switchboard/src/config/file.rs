@@ -8,6 +8,22 @@ use serde_json::Value;
 pub(super) struct ConfigFile {
     pub(super) hub: Option<HubSection>,
     pub(super) workspace: Option<WorkspaceSection>,
+    pub(super) terminals: Option<TerminalsSection>,
+    pub(super) tools: Option<ToolsSection>,
+    pub(super) http: Option<HttpSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ToolsSection {
+    pub(super) profile: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HttpSection {
+    pub(super) port: Option<u16>,
+    pub(super) allowed_hosts: Option<Vec<String>>,
+    pub(super) allowed_origins: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +40,16 @@ pub(super) struct WorkspaceSection {
     pub(super) retention: Option<RetentionSection>,
     pub(super) settle_ms: Option<u64>,
     pub(super) rescan_ms: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TerminalsSection {
+    pub(super) execute_from_files: Option<bool>,
+    pub(super) notify_mail: Option<bool>,
+    pub(super) idle_ms: Option<u64>,
+    pub(super) tmux: Option<bool>,
+    pub(super) bridge: Option<bool>,
 }
 
 /// Each in days.
@@ -45,10 +71,13 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 4] = [
-    ("", &["hub", "workspace"]),
+const KNOWN: [(&str, &[&str]); 7] = [
+    ("", &["hub", "workspace", "terminals", "tools", "http"]),
+    ("tools", &["profile"]),
+    ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),
     ("workspace", &["retention", "settleMs", "rescanMs"]),
+    ("terminals", &["executeFromFiles", "notifyMail", "idleMs", "tmux", "bridge"]),
     ("workspace.retention", &["archiveDays", "receiptDays", "journalDays"]),
 ];
 
@@ -65,4 +94,34 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
         }
     }
     unknown
+}
+
+/// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
+const USER_ONLY: [(&str, &[&str]); 2] =
+    [("terminals", &["executeFromFiles", "tmux", "bridge"]), ("http", &["allowedHosts", "allowedOrigins"])];
+
+/// Takes out what only the user may set; returns the paths of what was there.
+pub(super) fn take_what_only_the_user_may_set(file: &mut Value) -> Vec<String> {
+    let mut taken = Vec::new();
+    for (section, keys) in USER_ONLY {
+        let Some(settings) = file.get_mut(section).and_then(Value::as_object_mut) else { continue };
+        for key in keys {
+            if settings.remove(*key).is_some() {
+                taken.push(format!("{section}.{key}"));
+            }
+        }
+    }
+    taken
+}
+
+/// Lays one file over another: what both have is taken from the upper one.
+pub(super) fn lay_over(lower: &mut Value, upper: Value) {
+    match (lower, upper) {
+        (Value::Object(lower), Value::Object(upper)) => {
+            for (key, value) in upper {
+                lay_over(lower.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (lower, upper) => *lower = upper,
+    }
 }

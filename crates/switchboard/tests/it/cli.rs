@@ -17,3 +17,4 @@ mod thread;
 mod usage;
 mod wait;
 mod whereabouts;
+mod workflow;

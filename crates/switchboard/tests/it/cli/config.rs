@@ -84,3 +84,33 @@ fn a_chain_of_replies_is_stopped_where_it_says() {
     assert_eq!(codes.last(), Some(&Some(4)), "{codes:?}");
     assert!(!sandbox.json(["inbox", "human"]).is_empty(), "the person is told");
 }
+
+#[test]
+fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
+    let sandbox = workspace();
+    let file = r#"{"terminals": {"tmux": true, "bridge": true, "executeFromFiles": true}, "http": {"allowedOrigins": ["https://evil.example"]}}"#;
+    files::put(sandbox.path().join(NAME), file);
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stderr
+     WARN switchboard.config.json: 'terminals.executeFromFiles' counts only in your own ~/.config/switchboard/config.json
+     WARN switchboard.config.json: 'terminals.tmux' counts only in your own ~/.config/switchboard/config.json
+     WARN switchboard.config.json: 'terminals.bridge' counts only in your own ~/.config/switchboard/config.json
+     WARN switchboard.config.json: 'http.allowedOrigins' counts only in your own ~/.config/switchboard/config.json
+    No messages for codex.
+    ");
+    sandbox.configure_user(file);
+    files::put(sandbox.path().join(NAME), "{}");
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
+    exit 0
+    --- stderr
+    No messages for codex.
+    ");
+    sandbox.configure_user(r#"{"terminals": {"tmux": "yes"}}"#);
+    assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
+    exit 1
+    --- stderr
+    error: config.json: invalid type: string "yes", expected a boolean
+    hint: correct the file; docs/configuration.md lists its keys
+    "#);
+}

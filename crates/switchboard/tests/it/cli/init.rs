@@ -16,7 +16,8 @@ fn makes_the_tree_and_says_what_to_do_next() {
       switchboard agents register codex      make an agent known
       switchboard send codex "hello"         write to it
       switchboard inbox codex                see what it has
-      switchboard serve                      keep going: take in files, deliver, repair
+      switchboard mcp                        what an agent's client starts: its tools (docs/mcp.md)
+      switchboard serve                      keep going: MCP over HTTP, files, deliveries
     "#);
     let made: Vec<String> =
         files::tree(sandbox.path()).keys().map(|path| path.display().to_string()).collect();
@@ -44,7 +45,8 @@ fn registers_agents_at_once() {
     Next:
       switchboard send "Claude Code" "hello" write to it
       switchboard inbox "Claude Code"        see what it has
-      switchboard serve                      keep going: take in files, deliver, repair
+      switchboard mcp                        what an agent's client starts: its tools (docs/mcp.md)
+      switchboard serve                      keep going: MCP over HTTP, files, deliveries
     "#);
     assert_snapshot!(sandbox.show(["init", "--json"]), @r#"
     exit 0
@@ -76,7 +78,8 @@ fn a_second_time_changes_nothing_that_is_there() {
     Next:
       switchboard send codex "hello"         write to it
       switchboard inbox codex                see what it has
-      switchboard serve                      keep going: take in files, deliver, repair
+      switchboard mcp                        what an agent's client starts: its tools (docs/mcp.md)
+      switchboard serve                      keep going: MCP over HTTP, files, deliveries
     "#);
     assert_eq!(files::difference(&before, &kept(files::tree(sandbox.path()))), Vec::<String>::new());
 }

@@ -11,7 +11,7 @@ use crate::workspace;
 fn takes_in_what_is_dropped_and_ends_when_asked() {
     let sandbox = workspace();
     let mut serve = sandbox.start(["serve"]);
-    assert_snapshot!(sandbox.redact(&serve.line()), @"Serving [project]/.switchboard; stop with Ctrl-C.");
+    assert_snapshot!(sandbox.redact(&serve.line()), @"Serving [project]/.switchboard; MCP at http://127.0.0.1:[port]/mcp with the token in [project]/.switchboard/auth_token. Stop with Ctrl-C.");
     sandbox.drop_file("msg_1763000000000_abc", "claude", "codex", "dropped");
     let receipt = sandbox.file("outbox/claude/msg_1763000000000_abc.receipt.json");
     poll::until("the receipt", || receipt.exists().then_some(()));
@@ -25,7 +25,7 @@ fn takes_in_what_is_dropped_and_ends_when_asked() {
 fn ends_with_ctrl_c_as_well() {
     let sandbox = workspace();
     let mut serve = sandbox.start(["serve", "--json"]);
-    assert_snapshot!(sandbox.redact(&serve.line()), @r#"{"pid":[pid],"serving":"[project]/.switchboard"}"#);
+    assert_snapshot!(sandbox.redact(&serve.line()), @r#"{"pid":[pid],"port":[port],"serving":"[project]/.switchboard","url":"http://127.0.0.1:[port]/mcp"}"#);
     serve.signal(Signal::INT);
     assert_eq!(serve.wait().code(), Some(0));
 }

@@ -106,3 +106,29 @@ fn what_is_not_known_is_named() {
     hint: did you mean 'backend'?
     ");
 }
+
+#[test]
+fn each_member_gets_a_message_of_its_own() {
+    let sandbox = workspace();
+    sandbox.ok(["team", "create", "backend"]);
+    sandbox.ok(["team", "add", "backend", "codex", "claude"]);
+    sandbox.ok(["agents", "role", "codex", "reviewer"]);
+    assert_snapshot!(sandbox.show(["team", "message", "backend", "hello"]), @"
+    exit 0
+    --- stdout
+    claude: [msg-1]
+    codex: [msg-2]
+    ");
+    assert_snapshot!(sandbox.show(["team", "message", "backend", "hello", "--role", "reviewer", "--json"]), @r#"
+    exit 0
+    --- stdout
+    {"error":null,"member":"codex","native_id":"[msg-3]","persona":false}
+    "#);
+    assert_snapshot!(sandbox.show(["team", "message", "backend", "hello", "--role", "tester"]), @"
+    exit 5
+    --- stderr
+    error: role_filter 'tester': no member of team 'backend' but perhaps the sender has that role; roles there: reviewer
+    hint: `switchboard agents` lists who has which role
+    ");
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 2);
+}

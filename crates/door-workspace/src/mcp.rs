@@ -1,0 +1,20 @@
+//! The MCP side of the workspace: tools and resources by which a model uses its mailbox.
+//!
+//! [`ToolServer`] is the handler behind every MCP transport. One of them serves one session, and a session
+//! speaks for one agent: the one its client was configured for, or the first it registers. It reads that
+//! agent's mail and nobody else's.
+
+mod answer;
+mod arguments;
+mod claims;
+mod letters;
+mod resources;
+mod server;
+mod session;
+#[cfg(test)]
+mod test_server;
+mod tools;
+mod unread;
+
+pub use server::{ToolConfig, ToolServer};
+pub use tools::Profile;

@@ -1,0 +1,168 @@
+//! What a tool says: a short text for the model and the same as data, or what went wrong and what to do.
+
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Map, Value, json};
+use switchboard_core::{AddressError, NameError, ResolveError};
+use switchboard_hub::HubError;
+
+use super::unread::Unread;
+use crate::error::WorkspaceError;
+use crate::roles::RoleError;
+
+/// What a tool says when it did what was asked.
+#[derive(Debug)]
+pub(super) struct Answer {
+    text: String,
+    data: Map<String, Value>,
+}
+
+/// What a tool says when it did not.
+#[derive(Debug)]
+pub(super) struct Problem {
+    text: String,
+    next: Option<String>,
+}
+
+/// How a tool call ended.
+pub(super) type Outcome = Result<Answer, Problem>;
+
+impl Answer {
+    /// A text, and an object that says the same.
+    pub(super) fn new(text: impl Into<String>, data: Value) -> Self {
+        let data = match data {
+            Value::Object(data) => data,
+            other => Map::from_iter([("result".to_owned(), other)]),
+        };
+        Self { text: text.into(), data }
+    }
+
+    /// The data alone.
+    pub(super) fn into_data(self) -> Value {
+        self.data.into()
+    }
+}
+
+impl Problem {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), next: None }
+    }
+
+    /// What to do about it.
+    pub(super) fn next(mut self, step: impl Into<String>) -> Self {
+        self.next = Some(step.into());
+        self
+    }
+
+    /// The whole of it as one text.
+    pub(super) fn into_text(self) -> String {
+        match self.next {
+            Some(next) => format!("{}. {}", self.text.trim_end_matches('.'), next),
+            None => self.text,
+        }
+    }
+}
+
+/// The result as MCP has it, with the caller's unread mail riding along.
+pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
+    let (mut text, mut data, failed) = match outcome {
+        Ok(answer) => (answer.text, answer.data, false),
+        Err(problem) => {
+            let data = json!({ "message": problem.text, "next": problem.next });
+            let data = Map::from_iter([("error".to_owned(), data)]);
+            (problem.into_text(), data, true)
+        }
+    };
+    if let Some(line) = unread.line() {
+        text.push_str("\n\n");
+        text.push_str(&line);
+        data.insert("unread".into(), unread.count().into());
+    }
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(data.into());
+    result.is_error = Some(failed);
+    result
+}
+
+impl From<WorkspaceError> for Problem {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Hub(error) => error.into(),
+            WorkspaceError::Role(error @ RoleError::Unfilled { .. }) => {
+                Self::new(error.to_string()).next("get_team_roster lists the agents and their roles.")
+            }
+            WorkspaceError::Lock(_) => {
+                Self::new(error.to_string()).next("Another program is changing the state; try again.")
+            }
+            other => Self::new(other.to_string()),
+        }
+    }
+}
+
+impl From<HubError> for Problem {
+    fn from(error: HubError) -> Self {
+        let (temporary, text) = (error.is_temporary(), error.to_string());
+        match error {
+            HubError::Unresolved(error) => error.into(),
+            HubError::Conflict { .. } => {
+                Self::new(text).next("Use another idempotencyKey for another message.")
+            }
+            HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {
+                Self::new(text).next("Write the content to a file of the workspace and send its path.")
+            }
+            HubError::UnknownMessage { .. } => {
+                Self::new(text).next("check_inbox and search_messages give the ids of messages.")
+            }
+            HubError::NotTheRecipient { .. } => {
+                Self::new(text).next("Only its recipient can acknowledge a message.")
+            }
+            HubError::NameTaken { .. } | HubError::ReservedName { .. } => {
+                Self::new(text).next("Choose another name.")
+            }
+            HubError::CompositeTeam { .. } => Self::new(text)
+                .next("A composite team is one agent; create a team without composite for several."),
+            HubError::NoSpace { .. } => {
+                Self::new(text).next("Nothing was accepted. Tell the person that the disk is full.")
+            }
+            _ if temporary => Self::new(text).next("Try again."),
+            _ => Self::new(text),
+        }
+    }
+}
+
+impl From<ResolveError> for Problem {
+    fn from(error: ResolveError) -> Self {
+        let text = error.to_string();
+        match error {
+            ResolveError::UnknownAgent { near, .. } | ResolveError::UnknownTeam { near, .. }
+                if !near.is_empty() =>
+            {
+                Self::new(text).next(format!("Did you mean {}?", near.join(" or ")))
+            }
+            ResolveError::UnknownAgent { known, .. } if !known.is_empty() => {
+                /// Enough to choose from; get_team_roster has them all.
+                const SHOWN: usize = 20;
+                let more = if known.len() > SHOWN { ", …" } else { "" };
+                let shown: Vec<_> = known.into_iter().take(SHOWN).collect();
+                Self::new(text).next(format!(
+                    "Known agents: {}{more}. For one that only reads files, set allowUnregistered.",
+                    shown.join(", ")
+                ))
+            }
+            ResolveError::UnknownTeam { .. } => Self::new(text).next("create_team makes one."),
+            _ => Self::new(text).next("get_team_roster lists who is there."),
+        }
+    }
+}
+
+impl From<AddressError> for Problem {
+    fn from(error: AddressError) -> Self {
+        Self::new(error.to_string())
+            .next("An address is codex, team:backend, #general, alice@research, job:7/0 or all.")
+    }
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Self {
+        Self::new(error.to_string())
+    }
+}

@@ -1,0 +1,147 @@
+//! The arguments of a tool: their schema, and reading them with errors that a model can act on.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::JsonObject;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use switchboard_core::nearest;
+
+use super::answer::Problem;
+
+/// The schemas that were asked for so far. Making one costs more than reading the arguments of many calls.
+static SCHEMAS: Mutex<BTreeMap<TypeId, Arc<JsonObject>>> = Mutex::new(BTreeMap::new());
+
+/// The schema of a tool's arguments.
+pub(super) fn schema<T: JsonSchema + 'static>() -> Arc<JsonObject> {
+    SCHEMAS.lock().entry(TypeId::of::<T>()).or_insert_with(|| Arc::new(make_schema::<T>())).clone()
+}
+
+/// Makes a schema without what costs tokens and tells a model nothing.
+fn make_schema<T: JsonSchema>() -> JsonObject {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut schema = schema.to_value();
+    tidy(&mut schema);
+    match schema {
+        Value::Object(mut schema) => {
+            schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+            schema.remove("description");
+            schema
+        }
+        _ => Map::new(),
+    }
+}
+
+/// Takes out titles, formats, `null` alternatives and the limits of machine numbers.
+fn tidy(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            // A property may be called "title" or "format", so only strings are taken for the keyword.
+            for noise in ["title", "format"] {
+                if object.get(noise).is_some_and(Value::is_string) {
+                    object.remove(noise);
+                }
+            }
+            for limit in ["minimum", "maximum", "default"] {
+                if object.get(limit).is_some_and(|limit| limit.is_number() || limit.is_null()) {
+                    object.remove(limit);
+                }
+            }
+            if let Some(Value::Array(types)) = object.get_mut("type") {
+                types.retain(|kind| kind != "null");
+                if let [only] = types.as_slice() {
+                    let only = only.clone();
+                    object.insert("type".into(), only);
+                }
+            }
+            for key in ["anyOf", "enum"] {
+                if let Some(Value::Array(choices)) = object.get_mut(key) {
+                    choices.retain(|choice| {
+                        !choice.is_null() && choice.get("type").is_none_or(|kind| kind != "null")
+                    });
+                }
+            }
+            if let Some(Value::Array(choices)) = object.get("anyOf")
+                && let [Value::Object(only)] = choices.as_slice()
+            {
+                let only = only.clone();
+                object.remove("anyOf");
+                for (key, value) in only {
+                    object.entry(key).or_insert(value);
+                }
+            }
+            object.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
+}
+
+/// Reads the arguments of a call.
+pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
+    given: Option<JsonObject>,
+) -> Result<T, Problem> {
+    let given = given.unwrap_or_default();
+    let schema = schema::<T>();
+    let known: Vec<&str> = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    if let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str())) {
+        let problem = Problem::new(format!("There is no argument '{}'", unknown.escape_debug()));
+        return Err(match nearest(unknown, known.iter().copied()).first() {
+            Some(near) => problem.next(format!("Did you mean '{near}'?")),
+            None if known.is_empty() => problem.next("This tool takes none."),
+            None => problem.next(format!("The arguments are {}.", known.join(", "))),
+        });
+    }
+    if let Some(missing) = required(&schema).find(|key| given.get(*key).is_none_or(Value::is_null)) {
+        return Err(
+            Problem::new(format!("The argument '{missing}' is missing")).next(described(&schema, missing))
+        );
+    }
+    let value = Value::Object(given);
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let field = path.split(['.', '[']).next().unwrap_or_default();
+        Problem::new(format!("The argument '{path}' does not fit: {}", error.inner()))
+            .next(described(&schema, field))
+    })
+}
+
+fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// What an argument is for, from its schema.
+fn described(schema: &Map<String, Value>, field: &str) -> String {
+    let property = schema.get("properties").and_then(|properties| properties.get(field));
+    let description = property.and_then(|property| property.get("description")).and_then(Value::as_str);
+    let choices: Vec<&str> = property
+        .and_then(|property| property.get("enum"))
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    match (description, choices.as_slice()) {
+        (Some(description), []) => format!("{field}: {description}"),
+        (_, [_, ..]) => format!("{field} is one of {}.", choices.join(", ")),
+        (None, []) => format!("See the schema of '{field}'."),
+    }
+}
+
+#[cfg(test)]
+#[path = "arguments_tests.rs"]
+mod tests;

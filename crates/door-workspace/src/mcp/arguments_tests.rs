@@ -1,0 +1,105 @@
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Example {
+    /// Whom it is for.
+    recipient: String,
+    /// How many.
+    limit: Option<u32>,
+    action: Option<Action>,
+    nested: Option<Vec<Nested>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    DelegateTask,
+    Execute,
+}
+
+#[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields)]
+struct Nested {
+    path: String,
+}
+
+#[test]
+fn a_schema_has_what_a_model_needs_and_nothing_else() {
+    assert_eq!(
+        Value::Object(schema::<Example>().as_ref().clone()),
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["recipient"],
+            "properties": {
+                "recipient": { "type": "string", "description": "Whom it is for." },
+                "limit": { "type": "integer", "description": "How many." },
+                "action": { "type": "string", "enum": ["delegate_task", "execute"] },
+                "nested": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "additionalProperties": false,
+                        "required": ["path"],
+                        "properties": { "path": { "type": "string" } },
+                    },
+                },
+            },
+        })
+    );
+}
+
+#[test]
+fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
+    let refused = |given: Value| {
+        let Value::Object(given) = given else { panic!("an object") };
+        read::<Example>(Some(given)).expect_err("refused").into_text()
+    };
+    let table = [
+        (json!({}), "The argument 'recipient' is missing. recipient: Whom it is for."),
+        (json!({"recipient": null}), "The argument 'recipient' is missing. recipient: Whom it is for."),
+        (
+            json!({"recipient": "a", "recipent": "b"}),
+            "There is no argument 'recipent'. Did you mean 'recipient'?",
+        ),
+        (
+            json!({"recipient": "a", "__proto__": {}}),
+            "There is no argument '__proto__'. The arguments are action, limit, nested, recipient.",
+        ),
+        (
+            json!({"recipient": 7}),
+            "The argument 'recipient' does not fit: invalid type: integer `7`, expected a string. recipient: Whom it is for.",
+        ),
+        (
+            json!({"recipient": "a", "limit": -1}),
+            "The argument 'limit' does not fit: invalid value: integer `-1`, expected u32. limit: How many.",
+        ),
+        (
+            json!({"recipient": "a", "action": "delegate"}),
+            "The argument 'action' does not fit: unknown variant `delegate`, expected `delegate_task` or `execute`. \
+             action is one of delegate_task, execute.",
+        ),
+        (
+            json!({"recipient": "a", "nested": [{"path": 1}]}),
+            "The argument 'nested[0].path' does not fit: invalid type: integer `1`, expected a string. \
+             See the schema of 'nested'.",
+        ),
+    ];
+    for (given, expected) in table {
+        assert_eq!(refused(given), expected);
+    }
+}
+
+#[test]
+fn arguments_that_fit_are_read_and_null_is_as_good_as_nothing() {
+    let Value::Object(given) = json!({"recipient": "a", "limit": null, "action": "execute"}) else {
+        panic!("an object")
+    };
+    let expected =
+        Example { recipient: "a".into(), limit: None, action: Some(Action::Execute), nested: None };
+    assert_eq!(read::<Example>(Some(given)).ok(), Some(expected));
+}

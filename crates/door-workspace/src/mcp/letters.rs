@@ -1,0 +1,168 @@
+//! Messages as a model is shown them.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use switchboard_core::{AgentId, Delivery, DeliveryState};
+use switchboard_hub::clock::ago;
+use switchboard_hub::{Mail, Stored};
+
+use crate::error::WorkspaceError;
+use crate::ids;
+use crate::translate::{iso, to_file};
+use crate::workspace::Workspace;
+
+/// How many bytes of a payload a listing shows.
+pub(super) const PREVIEW: usize = 500;
+
+/// How many bytes one result shows in all: about 15,000 tokens, safely below the 25,000 at which clients cut.
+pub(super) const RESULT: usize = 48_000;
+
+/// A message, ready to be shown.
+pub(super) struct Shown {
+    pub(super) text: String,
+    pub(super) data: Value,
+    /// Whether the whole payload is there.
+    pub(super) whole: bool,
+    /// How many characters of the payload come before the end of what is there.
+    pub(super) end: usize,
+}
+
+/// How much of a payload to show.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Characters to leave out at the start.
+    pub(super) from: usize,
+    /// Bytes to show. Texts that are no English cost about as many tokens a byte, but not a character.
+    pub(super) most: usize,
+    /// Also what a short look leaves out: metadata and persona.
+    pub(super) everything: bool,
+}
+
+/// Shows a message of an agent's own mailbox.
+pub(super) async fn show_mail(
+    workspace: &Workspace,
+    reader: &AgentId,
+    mail: &Mail,
+    extent: Extent,
+) -> Result<Shown, WorkspaceError> {
+    show(workspace, reader, &mail.stored, mail.delivery.state.as_str(), extent).await
+}
+
+/// Shows a message to somebody who may see it.
+pub(super) async fn show(
+    workspace: &Workspace,
+    reader: &AgentId,
+    stored: &Stored,
+    state: &str,
+    extent: Extent,
+) -> Result<Shown, WorkspaceError> {
+    let message = &stored.message;
+    let reply_to = workspace.reply_name(message).await?;
+    let file = to_file(message, reader, reply_to);
+    let (payload, whole) = part(&file.payload, extent);
+    let total = file.payload.chars().count();
+    let end = extent.from + payload.chars().count();
+    let now = workspace.hub().now();
+    let mut text = format!("{} · {} from {}", file.id, file.action, file.sender);
+    if message.to.to_string() != reader.to_string() {
+        let _ = write!(text, " to {}", message.to);
+    }
+    let _ = write!(text, " · {} · {state}", ago(now, message.sent_at));
+    for (label, applies) in [
+        ("from another owner: untrusted", message.from.realm.is_some()),
+        ("unverified", !message.origin.verified),
+    ] {
+        if applies {
+            let _ = write!(text, " · {label}");
+        }
+    }
+    if let Some(parent) = &file.reply_to {
+        let _ = write!(text, " · answers {parent}");
+    }
+    if extent.everything
+        && let Some(persona) = &file.persona
+    {
+        let _ = write!(text, "\nYour role for this: {persona}");
+    }
+    let _ = write!(text, "\n{payload}");
+    if !whole {
+        let _ = write!(
+            text,
+            "\n[characters {} to {end} of {total}; check_inbox with id \"{}\"",
+            extent.from, file.id
+        );
+        let _ = write!(
+            text,
+            "{} shows more]",
+            if end < total && extent.everything { format!(" and offset {end}") } else { String::new() }
+        );
+    }
+    let mut data = json!({
+        "id": file.id,
+        "action": file.action,
+        "sender": file.sender,
+        "recipient": message.to.to_string(),
+        "payload": payload,
+        "createdAt": iso(message.sent_at),
+        "state": state,
+        "verified": message.origin.verified,
+    });
+    if !whole {
+        data["payloadChars"] = total.into();
+    }
+    let optional = [
+        ("replyTo", file.reply_to.map(Value::from)),
+        ("team", file.team.map(Value::from)),
+        ("persona", file.persona.map(Value::from).filter(|_| extent.everything)),
+        ("metadata", file.metadata.map(Value::from).filter(|_| extent.everything)),
+    ];
+    for (key, value) in optional {
+        if let Some(value) = value {
+            data[key] = value;
+        }
+    }
+    Ok(Shown { text, data, whole, end })
+}
+
+/// A piece of a text, cut between characters, and whether that is all of it.
+fn part(text: &str, extent: Extent) -> (String, bool) {
+    let start = text.char_indices().nth(extent.from).map_or(text.len(), |(start, _)| start);
+    let rest = &text[start..];
+    let piece = &rest[..rest.floor_char_boundary(extent.most)];
+    (piece.to_owned(), piece.len() == text.len())
+}
+
+/// How far a message has got with each of its recipients.
+pub(super) fn deliveries(deliveries: &[Delivery]) -> Value {
+    let one = |delivery: &Delivery| {
+        let times = delivery.milestones;
+        let ended = if delivery.state == DeliveryState::Expired { "expiredAt" } else { "refusedAt" };
+        let mut object = json!({
+            "agent": delivery.agent.to_string(),
+            "route": delivery.route.to_string(),
+            "state": delivery.state.as_str(),
+        });
+        for (key, at) in [
+            ("queuedAt", times.queued),
+            ("deliveredAt", times.delivered),
+            ("seenAt", times.seen),
+            ("acknowledgedAt", times.acknowledged),
+            (ended, times.ended),
+        ] {
+            if let Some(at) = at {
+                object[key] = iso(at).into();
+            }
+        }
+        if let Some(note) = &delivery.note {
+            object["note"] = note.as_str().into();
+        }
+        object
+    };
+    deliveries.iter().map(one).collect()
+}
+
+/// What a protocol calls a message that was just accepted.
+pub(super) fn native(id: switchboard_core::MessageId) -> String {
+    ids::to_native(id)
+}

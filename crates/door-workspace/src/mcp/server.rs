@@ -1,0 +1,318 @@
+//! The handler behind every MCP session.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
+    Implementation, InitializeResult, JsonObject, ListPromptsRequestMethod, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use switchboard_core::AgentId;
+use switchboard_mcp::Caller;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{self, Outcome};
+use super::claims::Claims;
+use super::resources;
+use super::session::{Call, Session};
+use super::tools::{self, Desk, Profile};
+use super::unread::Unread;
+use crate::registration::ChatRegistration;
+use crate::snapshot::Snapshot;
+use crate::workspace::Workspace;
+
+/// What every client is told about the server; models read it before the first call.
+const INSTRUCTIONS: &str = "Switchboard: messages between the agents of this workspace. Every result says when you have \
+     unread mail; read it with check_inbox, do what it asks, answer with send_message (replyTo), then ack_message. \
+     wait_for_message blocks until mail comes.";
+
+/// A sign of life is noted at most this often per session; it costs a look at `state.json`.
+const ALIVE_EVERY: Duration = Duration::from_secs(30);
+
+/// How the tools are offered.
+#[derive(Debug, Clone, Default)]
+pub struct ToolConfig {
+    /// Which tools are listed.
+    pub profile: Profile,
+    /// The agent that the client was configured for. Sessions over HTTP name theirs in a header.
+    pub agent: Option<AgentId>,
+}
+
+/// The handler of one MCP session.
+pub struct ToolServer {
+    workspace: Workspace,
+    config: Arc<ToolConfig>,
+    session: Session,
+    order: tokio::sync::RwLock<()>,
+    /// What the client wants to hear of, by its address, and how to stop telling it.
+    watched: Mutex<BTreeMap<String, CancellationToken>>,
+    alive: Mutex<Option<Instant>>,
+}
+
+impl ToolServer {
+    /// A handler for the first session.
+    pub fn new(workspace: Workspace, config: ToolConfig) -> Self {
+        let claims = Claims::new(workspace.hub().clone());
+        let session = Session::new(claims, config.agent.clone());
+        Self {
+            workspace,
+            config: Arc::new(config),
+            session,
+            order: tokio::sync::RwLock::default(),
+            watched: Mutex::default(),
+            alive: Mutex::default(),
+        }
+    }
+
+    /// A handler for another session of the same process.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        let session = Session::new(self.session.claims().clone(), self.session.configured().cloned());
+        Self {
+            workspace: self.workspace.clone(),
+            config: self.config.clone(),
+            session,
+            order: tokio::sync::RwLock::default(),
+            watched: Mutex::default(),
+            alive: Mutex::default(),
+        }
+    }
+
+    /// Whether another session has an agent.
+    #[cfg(test)]
+    pub(super) fn is_taken(&self, agent: &str) -> bool {
+        let agent = agent.parse().expect("a name");
+        matches!(self.session.claims().take(&agent, self.session.claims().new_session()), Ok(Err(_)))
+    }
+
+    /// The agent that a request is made for.
+    pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
+        self.session.agent(&Caller::of(context))
+    }
+
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> (Outcome, Option<AgentId>) {
+        let caller = Caller::of(context);
+        // Calls of a session run side by side, but none before a registration that came before it.
+        let _registering = if tools::says_who(&request.name) {
+            Some(self.order.write().await)
+        } else {
+            drop(self.order.read().await);
+            None
+        };
+        let call = match self.session.begin(&caller) {
+            Ok(call) => call,
+            Err(problem) => return (Err(problem), None),
+        };
+        let name = request.name.as_ref();
+        let outcome = self.work(&call, name, request.arguments, &caller, context).await;
+        // Whom the session speaks for may have been decided just now.
+        let agent = self.session.agent(&caller);
+        if outcome.is_ok() {
+            self.note_use(agent.as_ref(), name).await;
+        }
+        (outcome, agent)
+    }
+
+    /// Does what a call asks for, where that is allowed.
+    async fn work(
+        &self,
+        call: &Call<'_>,
+        name: &str,
+        arguments: Option<JsonObject>,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Outcome {
+        let agent = call.agent();
+        let mut now = self.workspace.snapshot().await?;
+        if let Some(agent) = agent
+            && self.make_known(&now, agent, caller, context).await?
+        {
+            now = self.workspace.snapshot().await?;
+        }
+        if tools::find(self.config.profile, name).is_none() {
+            return Err(tools::unknown(self.config.profile, name));
+        }
+        self.workspace.check_tool_allowed_in(&now, agent.map(|agent| &agent.name), name).await?;
+        let (workspace, session) = (&self.workspace, &self.session);
+        let desk = Desk { workspace, session, caller, context, agent, now: &now };
+        tools::call(&desk, name, arguments).await
+    }
+
+    /// An agent that its client is configured for is known from its first call on. Says whether that is now.
+    async fn make_known(
+        &self,
+        now: &Snapshot,
+        agent: &AgentId,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<bool, answer::Problem> {
+        if !self.session.is_configured(caller) || agent.is_human() || now.directory.agent(agent).is_some() {
+            return Ok(false);
+        }
+        let interface = tools::client_name(context).unwrap_or_else(|| "unknown".to_owned());
+        self.workspace.register_chat_agent(ChatRegistration::new(agent.name.clone(), interface)).await?;
+        Ok(true)
+    }
+
+    /// Evidence for workflows, and a sign of life. Neither may spoil what was done.
+    async fn note_use(&self, agent: Option<&AgentId>, tool: &str) {
+        if let Err(error) = self.workspace.note_tool_use(agent.map(|agent| &agent.name), tool).await {
+            tracing::warn!(%error, tool, "the use of a tool was not noted");
+        }
+        let Some(agent) = agent else { return };
+        let due = {
+            let mut alive = self.alive.lock();
+            let due = alive.is_none_or(|at| at.elapsed() > ALIVE_EVERY);
+            if due {
+                *alive = Some(Instant::now());
+            }
+            due
+        };
+        if due {
+            let (workspace, agent) = (self.workspace.clone(), agent.clone());
+            tokio::spawn(async move { workspace.note_alive(&agent).await });
+        }
+    }
+}
+
+impl ServerHandler for ToolServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .build();
+        InitializeResult::new(capabilities)
+            .with_server_info(Implementation::new("switchboard", env!("CARGO_PKG_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(tools::list(self.config.profile)))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::find(self.config.profile, name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let (outcome, agent) = self.call(request, &context).await;
+        let unread = Unread::of(self.workspace.hub(), agent.as_ref()).await;
+        Ok(CallToolResponse::Complete(answer::result(outcome, unread)))
+    }
+
+    /// There are none, and a server that says so must not answer as if it had a list of them.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    /// As with prompts.
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::list(self.agent(&context).as_ref())))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let result = resources::read(&self.workspace, self.agent(&context).as_ref(), &request.uri).await?;
+        Ok(ReadResourceResponse::Complete(result))
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let watch =
+            resources::Watch::new(&self.workspace, self.agent(&context).as_ref(), &request.uri).await?;
+        let stop = CancellationToken::new();
+        if let Some(before) = self.watched.lock().insert(request.uri.clone(), stop.clone()) {
+            before.cancel();
+        }
+        let peer = context.peer.clone();
+        tokio::spawn(async move {
+            let told = watch.tell(|uri| {
+                let peer = peer.clone();
+                async move { resources::notify(&peer, uri).await }
+            });
+            tokio::select! {
+                () = told => {}
+                () = stop.cancelled() => {}
+            }
+        });
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if let Some(stop) = self.watched.lock().remove(&request.uri) {
+            stop.cancel();
+        }
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(resources::accepted(requested))
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let agent = self.agent(subscription.request_context());
+        resources::listen(&self.workspace, agent.as_ref(), &subscription).await
+    }
+}
+
+impl Drop for ToolServer {
+    fn drop(&mut self) {
+        for stop in self.watched.get_mut().values() {
+            stop.cancel();
+        }
+    }
+}

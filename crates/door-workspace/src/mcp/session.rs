@@ -1,0 +1,155 @@
+//! Whom a session speaks for.
+
+use parking_lot::Mutex;
+use switchboard_core::{AgentId, Name};
+use switchboard_hub::Hub;
+use switchboard_mcp::{Caller, Transport};
+
+use super::answer::Problem;
+use super::claims::{Claims, SessionNumber, Taken};
+
+/// One session: its agent, once that is known.
+pub(super) struct Session {
+    claims: Claims,
+    number: SessionNumber,
+    /// What the client was configured for: `SWITCHBOARD_AGENT_NAME` or `--from`.
+    configured: Option<AgentId>,
+    /// What was registered first.
+    registered: Mutex<Option<AgentId>>,
+    /// The agent that this session was noted for, where its client is configured for one.
+    arrived: Mutex<Option<AgentId>>,
+}
+
+/// A call that is going on for an agent.
+pub(super) struct Call<'s> {
+    session: &'s Session,
+    agent: Option<AgentId>,
+}
+
+impl Session {
+    pub(super) fn new(claims: Claims, configured: Option<AgentId>) -> Self {
+        let number = claims.new_session();
+        Self { claims, number, configured, registered: Mutex::default(), arrived: Mutex::default() }
+    }
+
+    pub(super) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    pub(super) fn configured(&self) -> Option<&AgentId> {
+        self.configured.as_ref()
+    }
+
+    /// The agent that is known to be at the other end.
+    pub(super) fn agent(&self, caller: &Caller) -> Option<AgentId> {
+        let named = caller.agent.as_deref().and_then(|name| Name::parse(name).ok()).map(AgentId::local);
+        named.or_else(|| self.configured.clone()).or_else(|| self.registered.lock().clone())
+    }
+
+    /// Whether the agent is what somebody configured, and not what the session itself said.
+    pub(super) fn is_configured(&self, caller: &Caller) -> bool {
+        caller.agent.is_some() || self.configured.is_some()
+    }
+
+    /// Begins a call.
+    pub(super) fn begin(&self, caller: &Caller) -> Result<Call<'_>, Problem> {
+        let agent = self.agent(caller);
+        if agent.as_ref().is_some_and(AgentId::is_human) {
+            return Err(not_the_person());
+        }
+        if let Some(agent) = agent.as_ref().filter(|_| self.is_configured(caller)) {
+            self.arrive(agent, caller)?;
+        } else if let Some(agent) = &agent
+            && !self.claims.begin(agent, self.number)
+        {
+            *self.registered.lock() = None;
+            return Err(Problem::new(format!(
+                "This session was silent and another one has taken over '{agent}'"
+            ))
+            .next("Register again, under another name if both go on."));
+        }
+        Ok(Call { session: self, agent })
+    }
+
+    /// Notes that the agent of a configured client is there.
+    fn arrive(&self, agent: &AgentId, caller: &Caller) -> Result<(), Problem> {
+        let stays = caller.transport != Transport::Stateless;
+        let mut arrived = self.arrived.lock();
+        if arrived.is_none() && self.claims.arrive(agent, stays)? && stays {
+            *arrived = Some(agent.clone());
+        }
+        Ok(())
+    }
+
+    /// Makes an agent this session's own.
+    pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<(), Problem> {
+        if agent.is_human() {
+            return Err(not_the_person());
+        }
+        if let Some(own) = self.agent(caller) {
+            return if own == *agent {
+                Ok(())
+            } else {
+                Err(Problem::new(format!("This session speaks for '{own}' and cannot become '{agent}'"))
+                    .next("Another agent needs a session of its own."))
+            };
+        }
+        if caller.transport == Transport::Stateless {
+            return Err(Problem::new("This client keeps no session, so a registration would be forgotten")
+                .next(format!(
+                    "Set the header '{}: {agent}' in the client's configuration.",
+                    switchboard_mcp::AGENT_HEADER
+                )));
+        }
+        match self.claims.take(agent, self.number) {
+            Ok(Ok(())) => {}
+            Ok(Err(taken)) => return Err(refusal(agent, &taken)),
+            Err(error) => return Err(error.into()),
+        }
+        tracing::debug!(%agent, hub = %hub.folder().path().display(), "a session speaks for an agent");
+        *self.registered.lock() = Some(agent.clone());
+        Ok(())
+    }
+}
+
+/// A model that spoke as the person could lift every limit that waits for a person.
+fn not_the_person() -> Problem {
+    Problem::new("'human' is the person who owns this workspace")
+        .next("Choose a name for the agent, for example the name of its program.")
+}
+
+fn refusal(agent: &AgentId, taken: &Taken) -> Problem {
+    let by = match taken {
+        Taken::Session { heard } => format!("another session, heard {} s ago", heard.as_secs()),
+        Taken::Process { holder } => holder.clone(),
+    };
+    Problem::new(format!("'{agent}' is in use by {by}")).next(
+        "Choose another name. If it is you after a restart, end the old client or try again in a minute.",
+    )
+}
+
+impl Call<'_> {
+    /// The agent that the call is made for, if that is known.
+    pub(super) fn agent(&self) -> Option<&AgentId> {
+        self.agent.as_ref()
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(agent) = &self.agent {
+            self.session.claims.end(agent, self.session.number);
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(agent) = self.registered.get_mut() {
+            self.claims.release(agent, self.number);
+        }
+        if let Some(agent) = self.arrived.get_mut() {
+            self.claims.leave(agent);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The tools: their names, what a model is told of them, and which profile lists them.
+
+mod clipboard;
+mod history;
+mod inbox;
+mod mail;
+mod people;
+mod teams;
+mod terminals;
+mod wait;
+mod workflows;
+
+use std::sync::LazyLock;
+
+use rmcp::RoleServer;
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::service::RequestContext;
+use schemars::JsonSchema;
+use switchboard_core::{AgentId, nearest};
+use switchboard_mcp::Caller;
+
+pub(super) use self::people::{client_name, roster};
+use super::answer::{Outcome, Problem};
+use super::arguments::{read, schema};
+use super::session::Session;
+use crate::snapshot::Snapshot;
+use crate::workspace::Workspace;
+
+/// How many of the tools are listed. Fewer cost fewer tokens in every conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Profile {
+    /// What it takes to get and answer mail.
+    Minimal,
+    /// Everything about mail, agents and teams.
+    Messaging,
+    /// Workflows and terminals as well.
+    #[default]
+    Full,
+}
+
+impl Profile {
+    /// All of them, with the words that the configuration has for them.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("minimal", Self::Minimal), ("messaging", Self::Messaging), ("full", Self::Full)];
+
+    /// The profile of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
+    }
+}
+
+/// What a tool does to the world, for clients that ask before some calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It only looks.
+    Reads,
+    /// It adds something: a message, an agent.
+    Adds,
+    /// It can end or replace something.
+    Changes,
+}
+
+/// One tool as it is listed.
+struct Listed {
+    profile: Profile,
+    tool: Tool,
+}
+
+/// All tools, in the order in which they are listed. The order never changes: clients compare it.
+static TOOLS: LazyLock<Vec<Listed>> = LazyLock::new(|| {
+    use Effect::{Adds, Changes, Reads};
+    use Profile::{Full, Messaging, Minimal};
+    vec![
+        listed::<mail::SendMessage>(Minimal, Adds, "send_message", mail::SEND_MESSAGE),
+        listed::<inbox::CheckInbox>(Minimal, Reads, "check_inbox", inbox::CHECK_INBOX),
+        listed::<inbox::AckMessage>(Minimal, Changes, "ack_message", inbox::ACK_MESSAGE),
+        listed::<wait::WaitForMessage>(Minimal, Reads, "wait_for_message", wait::WAIT_FOR_MESSAGE),
+        listed::<people::RegisterChatAgent>(
+            Minimal,
+            Adds,
+            "register_chat_agent",
+            people::REGISTER_CHAT_AGENT,
+        ),
+        listed::<people::GetTeamRoster>(Minimal, Reads, "get_team_roster", people::GET_TEAM_ROSTER),
+        listed::<mail::SendTeamMessage>(Messaging, Adds, "send_team_message", mail::SEND_TEAM_MESSAGE),
+        listed::<history::GetReceipt>(Messaging, Reads, "get_receipt", history::GET_RECEIPT),
+        listed::<history::SearchMessages>(Messaging, Reads, "search_messages", history::SEARCH_MESSAGES),
+        listed::<people::SetAgentStatus>(Messaging, Adds, "set_agent_status", people::SET_AGENT_STATUS),
+        listed::<people::RegisterTerminal>(Messaging, Adds, "register_terminal", people::REGISTER_TERMINAL),
+        listed::<teams::CreateTeam>(Messaging, Adds, "create_team", teams::CREATE_TEAM),
+        listed::<teams::AssignToTeam>(Messaging, Changes, "assign_to_team", teams::ASSIGN_TO_TEAM),
+        listed::<teams::AssignRole>(Messaging, Changes, "assign_role", teams::ASSIGN_ROLE),
+        listed::<workflows::StartWorkflow>(Full, Changes, "start_workflow", workflows::START_WORKFLOW),
+        listed::<workflows::GetWorkflowState>(
+            Full,
+            Reads,
+            "get_workflow_state",
+            workflows::GET_WORKFLOW_STATE,
+        ),
+        listed::<workflows::CompleteWorkflowPhase>(
+            Full,
+            Changes,
+            "complete_workflow_phase",
+            workflows::COMPLETE_PHASE,
+        ),
+        listed::<workflows::StopWorkflow>(Full, Changes, "stop_workflow", workflows::STOP_WORKFLOW),
+        listed::<terminals::RunInTerminal>(Full, Changes, "run_in_terminal", terminals::RUN_IN_TERMINAL),
+        listed::<clipboard::HandoffClipboard>(
+            Full,
+            Changes,
+            "handoff_clipboard",
+            clipboard::HANDOFF_CLIPBOARD,
+        ),
+    ]
+});
+
+fn listed<T: JsonSchema + 'static>(
+    profile: Profile,
+    effect: Effect,
+    name: &'static str,
+    description: &'static str,
+) -> Listed {
+    let annotations = match effect {
+        Effect::Reads => ToolAnnotations::new().read_only(true),
+        Effect::Adds => ToolAnnotations::new().destructive(false),
+        Effect::Changes => ToolAnnotations::new(),
+    };
+    let tool = Tool::new(name, description, schema::<T>());
+    Listed {
+        profile,
+        tool: if effect == Effect::Changes { tool } else { tool.with_annotations(annotations) },
+    }
+}
+
+/// The tools of a profile.
+pub(super) fn list(profile: Profile) -> Vec<Tool> {
+    TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.clone()).collect()
+}
+
+/// The tool of this name, where the profile has it.
+pub(super) fn find(profile: Profile, name: &str) -> Option<&'static Tool> {
+    let listed = TOOLS.iter().find(|listed| listed.tool.name == name && listed.profile <= profile);
+    listed.map(|listed| &listed.tool)
+}
+
+/// Whether a tool can decide whom the session speaks for.
+pub(super) fn says_who(name: &str) -> bool {
+    matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
+}
+
+/// What to say of a tool that is not there.
+pub(super) fn unknown(profile: Profile, name: &str) -> Problem {
+    if TOOLS.iter().any(|listed| listed.tool.name == name) {
+        return Problem::new(format!("The tool '{name}' is switched off here"))
+            .next("The setting tools.profile in switchboard.config.json decides that.");
+    }
+    let names =
+        || TOOLS.iter().filter(|listed| listed.profile <= profile).map(|listed| listed.tool.name.as_ref());
+    let problem = Problem::new(format!("There is no tool '{}'", name.escape_debug()));
+    match nearest(name, names()).first() {
+        Some(near) => problem.next(format!("Did you mean '{near}'?")),
+        None => problem.next(format!("The tools are {}.", names().collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// What every tool works with.
+pub(super) struct Desk<'c> {
+    pub(super) workspace: &'c Workspace,
+    pub(super) session: &'c Session,
+    pub(super) caller: &'c Caller,
+    pub(super) context: &'c RequestContext<RoleServer>,
+    /// Whom the call is made for.
+    pub(super) agent: Option<&'c AgentId>,
+    /// Who was known when the call began, and what `state.json` said.
+    pub(super) now: &'c Snapshot,
+}
+
+impl Desk<'_> {
+    /// The agent that calls; a session that has none cannot have mail or write any.
+    pub(super) fn me(&self) -> Result<&AgentId, Problem> {
+        self.agent.ok_or_else(|| {
+            Problem::new("This session speaks for no agent yet").next(
+                "Call register_chat_agent with a name first, or set SWITCHBOARD_AGENT_NAME for the client.",
+            )
+        })
+    }
+
+    /// Checks that what a call says of its own identity is true.
+    pub(super) fn must_be_me(&self, said: Option<&str>, argument: &str) -> Result<AgentId, Problem> {
+        let me = self.me()?.clone();
+        let Some(said) = said else { return Ok(me) };
+        let named: AgentId = said.parse()?;
+        let directory = &self.now.directory;
+        if directory.canonical(&named) == directory.canonical(&me) {
+            return Ok(me);
+        }
+        Err(Problem::new(format!("This session speaks for '{me}', not for '{named}'"))
+            .next(format!("Leave '{argument}' out, or use the session of '{named}'.")))
+    }
+}
+
+/// Calls a tool that the profile has.
+pub(super) async fn call(desk: &Desk<'_>, name: &str, arguments: Option<JsonObject>) -> Outcome {
+    match name {
+        "send_message" => mail::send_message(desk, read(arguments)?).await,
+        "check_inbox" => inbox::check_inbox(desk, read(arguments)?).await,
+        "ack_message" => inbox::ack_message(desk, read(arguments)?).await,
+        "wait_for_message" => wait::wait_for_message(desk, read(arguments)?).await,
+        "register_chat_agent" => people::register_chat_agent(desk, read(arguments)?).await,
+        "get_team_roster" => people::get_team_roster(desk, read(arguments)?).await,
+        "send_team_message" => mail::send_team_message(desk, read(arguments)?).await,
+        "get_receipt" => history::get_receipt(desk, read(arguments)?).await,
+        "search_messages" => history::search_messages(desk, read(arguments)?).await,
+        "set_agent_status" => people::set_agent_status(desk, read(arguments)?).await,
+        "register_terminal" => people::register_terminal(desk, read(arguments)?).await,
+        "create_team" => teams::create_team(desk, read(arguments)?).await,
+        "assign_to_team" => teams::assign_to_team(desk, read(arguments)?).await,
+        "assign_role" => teams::assign_role(desk, read(arguments)?).await,
+        "start_workflow" => workflows::start_workflow(desk, read(arguments)?).await,
+        "get_workflow_state" => workflows::get_workflow_state(desk, read(arguments)?).await,
+        "complete_workflow_phase" => workflows::complete_phase(desk, read(arguments)?).await,
+        "stop_workflow" => workflows::stop_workflow(desk, read(arguments)?).await,
+        "run_in_terminal" => terminals::run_in_terminal(desk, read(arguments)?).await,
+        "handoff_clipboard" => clipboard::handoff_clipboard(desk, read(arguments)?).await,
+        other => Err(unknown(Profile::Full, other)),
+    }
+}
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

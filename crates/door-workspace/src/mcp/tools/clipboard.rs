@@ -1,0 +1,109 @@
+//! Handing a file of the workspace to the person through the clipboard.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use switchboard_hub::files::Dir;
+use switchboard_hub::process::Spawn;
+use tokio::io::AsyncWriteExt;
+
+use super::Desk;
+use crate::delivery::describe;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::workflow::locate;
+use crate::workspace::blocking;
+
+pub(super) const HANDOFF_CLIPBOARD: &str = "Copy a file of the workspace to the person's clipboard.";
+
+/// More than anybody pastes.
+const LIMIT: u64 = 1 << 20;
+
+/// Programs that take the clipboard's content from their input, with what each needs from the environment.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    ("pbcopy", &[]),
+    ("wl-copy", &[]),
+    ("xclip", &["-selection", "clipboard"]),
+    ("xsel", &["--clipboard", "--input"]),
+    ("clip.exe", &[]),
+];
+
+/// What those programs need to find the screen.
+const SCREEN: [&str; 4] = ["DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY"];
+
+/// A clipboard program that does not take its input in this time hangs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HandoffClipboard {
+    /// Path of the file in the workspace.
+    file: String,
+}
+
+pub(super) async fn handoff_clipboard(desk: &Desk<'_>, given: HandoffClipboard) -> Outcome {
+    desk.me()?;
+    let (tree, path) = (desk.workspace.tree().clone(), given.file.clone());
+    let bytes = blocking(move || Ok(read(&tree.workspace()?, &path))).await?.map_err(|why| {
+        Problem::new(format!("'{}' cannot be handed over: {why}", given.file.escape_debug()))
+            .next("Give the path of a text file from the workspace's folder.")
+    })?;
+    for (program, arguments) in PROGRAMS {
+        if copy(program, arguments, &bytes).await? {
+            let text = format!("Copied {} ({} bytes) to the clipboard.", given.file, bytes.len());
+            return Ok(Answer::new(
+                text,
+                json!({ "file": given.file, "bytes": bytes.len(), "program": program }),
+            ));
+        }
+    }
+    let programs: Vec<&str> = PROGRAMS.iter().map(|(program, _)| *program).collect();
+    Err(Problem::new("No clipboard program works here").next(format!(
+        "The person can install one of {}, or open the file {}.",
+        programs.join(", "),
+        given.file
+    )))
+}
+
+/// A file's content. Only files inside the workspace, also once links are resolved.
+fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
+    let root = workspace.path().canonicalize().map_err(|error| error.to_string())?;
+    let inside = locate(&root, path.trim()).map_err(str::to_owned)?;
+    let mut names: Vec<&str> = inside.split('/').collect();
+    let file = names.pop().unwrap_or_default();
+    let mut folder = workspace.clone();
+    for name in names {
+        let below = folder.subdir(name).map_err(|error| describe(&error))?;
+        folder = below.ok_or("not found")?;
+    }
+    let found = folder.read(file, LIMIT).map_err(|error| describe(&error))?;
+    Ok(found.ok_or("not found")?.bytes)
+}
+
+/// Gives the content to one program; false where it is not there or cannot reach a clipboard.
+async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, Problem> {
+    let spawn = Spawn::new(program)
+        .args(arguments.iter().copied())
+        .env_allow(&SCREEN)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    // Most machines have one of them at most.
+    let Ok(mut child) = spawn.spawn() else { return Ok(false) };
+    let fed = async {
+        if let Some(mut stdin) = child.take_stdin() {
+            stdin.write_all(bytes).await?;
+        }
+        child.wait().await
+    };
+    match tokio::time::timeout(PATIENCE, fed).await {
+        Ok(Ok(status)) => Ok(status.success()),
+        // A program without a screen may leave before it has read everything.
+        Ok(Err(_)) => Ok(false),
+        Err(_) => {
+            Err(Problem::new(format!("{program} did not take the file within {} s", PATIENCE.as_secs())))
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Looking back: what became of a message, and what was written about something.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_core::{AgentId, Receipt};
+use switchboard_hub::Stored;
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::letters::{Extent, PREVIEW, deliveries, show};
+
+pub(super) const GET_RECEIPT: &str = "How far a message of yours has got with each recipient: queued, delivered, seen, \
+     acknowledged, failed or expired.";
+
+pub(super) const SEARCH_MESSAGES: &str =
+    "Find messages that you sent or received, newest first, by words in them.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetReceipt {
+    /// Id of the message.
+    id: String,
+}
+
+pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
+    let me = desk.me()?;
+    let id = desk.workspace.find(&given.id).await?;
+    let unknown = || {
+        Problem::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
+            .next("Use the id that send_message returned.")
+    };
+    let (stored, receipt) = desk.workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    let me = desk.workspace.hub().directory().await?.canonical(me);
+    if !concerns(&me, &stored, &receipt) {
+        return Err(unknown());
+    }
+    let native = crate::ids::native_of(&stored.message);
+    let lines: Vec<String> = receipt
+        .deliveries
+        .iter()
+        .map(|delivery| {
+            let note = delivery.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
+            format!("{}: {}{note}", delivery.agent, delivery.state)
+        })
+        .collect();
+    Ok(Answer::new(
+        format!("{native} to {}\n{}", stored.message.to, lines.join("\n")),
+        json!({ "id": native, "to": stored.message.to.to_string(), "deliveries": deliveries(&receipt.deliveries) }),
+    ))
+}
+
+/// Whether a message is any of an agent's business: it wrote it, or was to get it.
+fn concerns(me: &AgentId, stored: &Stored, receipt: &Receipt) -> bool {
+    stored.message.from == *me || receipt.deliveries.iter().any(|delivery| delivery.agent == *me)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SearchMessages {
+    /// Words that must all be in the message.
+    query: String,
+    /// How many [10].
+    limit: Option<usize>,
+    /// Continue: the cursor of the last result.
+    cursor: Option<String>,
+}
+
+/// Most hits in one result.
+const MOST: usize = 50;
+
+/// Most messages that are looked at for one result, so that a search among the mail of others ends.
+const LOOKED_AT: usize = 2000;
+
+pub(super) async fn search_messages(desk: &Desk<'_>, given: SearchMessages) -> Outcome {
+    let me = desk.workspace.hub().directory().await?.canonical(desk.me()?);
+    let limit = given.limit.unwrap_or(10).clamp(1, MOST);
+    let mut before = match &given.cursor {
+        Some(cursor) => Some(cursor.parse::<i64>().map_err(|_| {
+            Problem::new(format!("'{}' is no cursor", cursor.escape_debug()))
+                .next("Use the cursor of the last result as it is.")
+        })?),
+        None => None,
+    };
+    let hub = desk.workspace.hub();
+    let (mut texts, mut found, mut looked_at, mut more) = (Vec::new(), Vec::<Value>::new(), 0, true);
+    while more && found.len() < limit && looked_at < LOOKED_AT {
+        let page = hub.search(&given.query, before, MOST).await?;
+        more = page.more;
+        for stored in page.items {
+            if found.len() == limit {
+                more = true;
+                break;
+            }
+            looked_at += 1;
+            before = Some(stored.seq);
+            let Some((stored, receipt)) = hub.receipt(stored.message.id).await? else { continue };
+            if !concerns(&me, &stored, &receipt) {
+                continue;
+            }
+            let state = receipt.deliveries.first().map_or("queued", |delivery| delivery.state.as_str());
+            let extent = Extent { from: 0, most: PREVIEW, everything: false };
+            let shown = show(desk.workspace, &me, &stored, state, extent).await?;
+            texts.push(shown.text);
+            found.push(shown.data);
+        }
+    }
+    let cursor = before.filter(|_| more).map(|seq| seq.to_string());
+    let mut text = match found.len() {
+        0 => format!("Nothing of yours has the words '{}'.", given.query),
+        _ => texts.join("\n\n"),
+    };
+    if let Some(cursor) = &cursor {
+        text.push_str("\n\nThere may be more: call again with cursor \"");
+        text.push_str(cursor);
+        text.push_str("\".");
+    }
+    Ok(Answer::new(text, json!({ "messages": found, "cursor": cursor })))
+}

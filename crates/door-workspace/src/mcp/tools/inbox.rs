@@ -1,0 +1,330 @@
+//! Reading one's mail and being done with it.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_core::{AgentId, MessageId};
+use switchboard_hub::{Mail, MailboxQuery, Part};
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
+
+pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
+     message. Long payloads are cut unless verbose.";
+
+pub(super) const ACK_MESSAGE: &str = "Say that you are done with messages. They move to your archive and their senders are \
+     told the status. Answer first where an answer is expected.";
+
+/// Most messages in one result, whatever the caller asks for.
+const MOST: usize = 100;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckInbox {
+    /// Your own name; may be left out.
+    agent: Option<String>,
+    /// Only this action.
+    filter: Option<Filter>,
+    /// Only what is newer: an ISO time or a message id.
+    since: Option<String>,
+    /// How many messages [20].
+    limit: Option<usize>,
+    /// Continue a listing: its cursor.
+    cursor: Option<String>,
+    /// Whole payloads, metadata and personas.
+    verbose: Option<bool>,
+    /// archive: what you are done with.
+    r#box: Option<Mailbox>,
+    /// Only this message, whole.
+    id: Option<String>,
+    /// With id: characters to leave out at the start.
+    offset: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Mailbox {
+    Inbox,
+    Archive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Filter {
+    All,
+    DelegateTask,
+    RequestReview,
+    SubmitResult,
+    StatusUpdate,
+    Execute,
+}
+
+impl Filter {
+    fn takes(self, kind: &str) -> bool {
+        kind == match self {
+            Self::All => return true,
+            Self::DelegateTask => "delegate_task",
+            Self::RequestReview => "request_review",
+            Self::SubmitResult => "submit_result",
+            Self::StatusUpdate => "status_update",
+            Self::Execute => "execute",
+        }
+    }
+}
+
+/// From where on a listing goes: after a place in the journal, and after a time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Since {
+    seq: i64,
+    time: Option<Timestamp>,
+}
+
+pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
+    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
+    let workspace = desk.workspace;
+    // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
+    workspace.sweep_mailbox(&me).await?;
+    if let Some(id) = &given.id {
+        return one(desk, &me, id, given.offset.unwrap_or(0)).await;
+    }
+    let verbose = given.verbose.unwrap_or(false);
+    let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
+    let filter = given.filter.unwrap_or(Filter::All);
+    let limit = given.limit.unwrap_or(20).clamp(1, MOST);
+    let since = since(desk, &given).await?;
+    let (mail, more) = take(desk, &me, part, since, limit, filter).await?;
+    let listing = Listing::of(desk, &me, &mail, verbose).await?;
+    let more = more || listing.shown.len() < mail.len();
+    if part == Part::Waiting {
+        workspace.mark_seen(&me, listing.seen.clone()).await?;
+        workspace.note_alive(&me).await;
+    }
+    let cursor = more.then(|| listing.last.map(|seq| seq.to_string())).flatten();
+    Ok(listing.answer(&me, part, cursor))
+}
+
+async fn since(desk: &Desk<'_>, given: &CheckInbox) -> Result<Since, Problem> {
+    let mut since = Since::default();
+    if let Some(cursor) = &given.cursor {
+        since.seq = cursor.parse().map_err(|_| {
+            Problem::new(format!("'{}' is no cursor", cursor.escape_debug()))
+                .next("Use the cursor of the last result as it is.")
+        })?;
+    }
+    if let Some(text) = &given.since {
+        if let Ok(time) = text.parse::<Timestamp>() {
+            since.time = Some(time);
+        } else {
+            let id = desk.workspace.find(text).await?;
+            let seq = desk.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
+            since.seq = since.seq.max(seq);
+        }
+    }
+    Ok(since)
+}
+
+/// The messages that a listing may show, and whether there are more.
+async fn take(
+    desk: &Desk<'_>,
+    me: &AgentId,
+    part: Part,
+    since: Since,
+    limit: usize,
+    filter: Filter,
+) -> Result<(Vec<Mail>, bool), Problem> {
+    let mut taken = Vec::new();
+    let mut after = since.seq;
+    loop {
+        let query = MailboxQuery { agent: me.clone(), after, limit: limit + 1, part };
+        let page = desk.workspace.hub().mailbox(query).await?;
+        let Some(last) = page.items.last() else { return Ok((taken, false)) };
+        after = last.stored.seq;
+        for mail in page.items {
+            let message = &mail.stored.message;
+            if filter.takes(message.kind.as_str()) && since.time.is_none_or(|time| message.sent_at > time) {
+                if taken.len() == limit {
+                    return Ok((taken, true));
+                }
+                taken.push(mail);
+            }
+        }
+        if !page.more {
+            return Ok((taken, false));
+        }
+    }
+}
+
+/// What one result shows.
+pub(super) struct Listing {
+    shown: Vec<Shown>,
+    /// Those of which everything was shown.
+    pub(super) seen: Vec<MessageId>,
+    last: Option<i64>,
+}
+
+impl Listing {
+    /// As many of these as fit into one result. The first one always does, in part if need be.
+    pub(super) async fn of(
+        desk: &Desk<'_>,
+        me: &AgentId,
+        mail: &[Mail],
+        verbose: bool,
+    ) -> Result<Self, Problem> {
+        let mut listing = Self { shown: Vec::new(), seen: Vec::new(), last: None };
+        let mut room = RESULT;
+        for one in mail {
+            let most = if verbose { room } else { PREVIEW.min(room) };
+            let shown =
+                show_mail(desk.workspace, me, one, Extent { from: 0, most, everything: verbose }).await?;
+            if !listing.shown.is_empty() && (shown.text.len() > room || (verbose && !shown.whole)) {
+                break;
+            }
+            room = room.saturating_sub(shown.text.len());
+            listing.last = Some(one.stored.seq);
+            if shown.whole {
+                listing.seen.push(one.stored.message.id);
+            }
+            listing.shown.push(shown);
+        }
+        Ok(listing)
+    }
+
+    pub(super) fn answer(self, me: &AgentId, part: Part, cursor: Option<String>) -> Answer {
+        let what = if part == Part::Done { "archived messages" } else { "messages" };
+        let mut text = match self.shown.len() {
+            0 => format!("No {what} for {me}."),
+            1 => String::new(),
+            n => format!("{n} {what}, oldest first.\n\n"),
+        };
+        let texts: Vec<&str> = self.shown.iter().map(|shown| shown.text.as_str()).collect();
+        text.push_str(&texts.join("\n\n"));
+        if let Some(cursor) = &cursor {
+            text.push_str("\n\nThere is more: call again with cursor \"");
+            text.push_str(cursor);
+            text.push_str("\".");
+        }
+        let messages: Vec<Value> = self.shown.into_iter().map(|shown| shown.data).collect();
+        let mut data = json!({ "agent": me.to_string(), "messages": messages });
+        if let Some(cursor) = cursor {
+            data["cursor"] = cursor.into();
+        }
+        Answer::new(text, data)
+    }
+}
+
+/// One message of the caller's, from a place in its payload on.
+async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
+    let workspace = desk.workspace;
+    let id = workspace.find(id).await?;
+    let (stored, delivery) = own(desk, me, id).await?;
+    let mail = Mail { stored, delivery };
+    let extent = Extent { from: offset, most: RESULT, everything: true };
+    let shown = show_mail(workspace, me, &mail, extent).await?;
+    // Whoever reads on to the end has been shown it all.
+    let total = mail.stored.message.body.chars().count();
+    if shown.end >= total && mail.delivery.state.is_waiting() {
+        workspace.mark_seen(me, vec![id]).await?;
+    }
+    Ok(Answer::new(shown.text, json!({ "agent": me.to_string(), "messages": [shown.data] })))
+}
+
+/// A message that the caller is a recipient of, and how far it got with it.
+async fn own(
+    desk: &Desk<'_>,
+    me: &AgentId,
+    id: MessageId,
+) -> Result<(switchboard_hub::Stored, switchboard_core::Delivery), Problem> {
+    let hub = desk.workspace.hub();
+    let me = hub.directory().await?.canonical(me);
+    let found = hub.receipt(id).await?;
+    found
+        .and_then(|(stored, receipt)| {
+            let mine = receipt.deliveries.into_iter().find(|delivery| delivery.agent == me)?;
+            Some((stored, mine))
+        })
+        .ok_or_else(|| {
+            Problem::new(format!(
+                "There is no message {} in the mailbox of '{me}'",
+                crate::ids::to_native(id)
+            ))
+            .next("check_inbox lists what is there.")
+        })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AckMessage {
+    /// Ids of the messages.
+    ids: Vec<String>,
+    /// How it ended [completed].
+    status: Option<Status>,
+    /// One line for the sender.
+    summary: Option<String>,
+    /// Your own name; may be left out.
+    agent: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Completed,
+    Failed,
+    NeedsClarification,
+    Error,
+}
+
+impl Status {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::NeedsClarification => "needs_clarification",
+            Self::Error => "error",
+        }
+    }
+}
+
+pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
+    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
+    if given.ids.is_empty() {
+        return Err(Problem::new("The argument 'ids' is empty").next("Give the ids that check_inbox showed."));
+    }
+    let status = given.status.unwrap_or(Status::Completed).as_str();
+    let note = match given.summary.as_deref().map(str::trim).filter(|summary| !summary.is_empty()) {
+        Some(summary) => format!("{status}: {summary}"),
+        None => status.to_owned(),
+    };
+    let mut lines = Vec::new();
+    let mut results = Vec::new();
+    let mut done = 0;
+    for text in &given.ids {
+        let (line, result) = match acknowledge(desk, &me, text, &note).await {
+            Ok(line) => {
+                done += 1;
+                (line.clone(), json!({ "id": text, "status": status, "result": line }))
+            }
+            Err(problem) => {
+                let problem = problem.into_text();
+                (problem.clone(), json!({ "id": text, "error": problem }))
+            }
+        };
+        lines.push(format!("{text}: {line}"));
+        results.push(result);
+    }
+    if done == 0 {
+        return Err(Problem::new(lines.join("\n")));
+    }
+    Ok(Answer::new(lines.join("\n"), json!({ "acknowledged": done, "results": results })))
+}
+
+async fn acknowledge(desk: &Desk<'_>, me: &AgentId, text: &str, note: &str) -> Result<String, Problem> {
+    let id = desk.workspace.find(text).await?;
+    own(desk, me, id).await?;
+    let changed = desk.workspace.acknowledge(me, id, Some(note.to_owned())).await?;
+    Ok(match changed {
+        Some(_) => "archived".to_owned(),
+        None => "was done before".to_owned(),
+    })
+}

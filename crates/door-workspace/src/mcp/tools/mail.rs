@@ -1,0 +1,219 @@
+//! Writing to agents and teams.
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name};
+use switchboard_hub::Accepted;
+
+use super::Desk;
+use crate::error::WorkspaceError;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::mcp::letters::{deliveries, native};
+use crate::team_mail::{MemberSent, TeamLetter};
+use crate::workspace::{Letter, Workspace};
+
+pub(super) const SEND_MESSAGE: &str = "Send a message to an agent or group. It is stored durably when this returns. \
+     get_receipt tells whether it was delivered, seen or acknowledged.";
+
+pub(super) const SEND_TEAM_MESSAGE: &str = "Send a message to each member of a team, one message each, with the persona \
+     of its role. Says for each member whether it was accepted.";
+
+/// The five actions of the protocol.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Action {
+    DelegateTask,
+    RequestReview,
+    SubmitResult,
+    StatusUpdate,
+    Execute,
+}
+
+impl Action {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::DelegateTask => "delegate_task",
+            Self::RequestReview => "request_review",
+            Self::SubmitResult => "submit_result",
+            Self::StatusUpdate => "status_update",
+            Self::Execute => "execute",
+        }
+    }
+
+    fn kind(self) -> Result<Kind, Problem> {
+        Kind::parse(self.as_str()).map_err(|error| Problem::new(error.to_string()))
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct SendMessage {
+    /// codex, team:backend, #general, alice@research, job:7/0, all, or a role. Leave out where the active workflow routes it.
+    recipient: Option<String>,
+    /// execute is typed into the recipient's terminal; the others are mail.
+    action: Action,
+    /// The text.
+    payload: String,
+    /// Id of the message this answers.
+    reply_to: Option<String>,
+    /// Extra data.
+    metadata: Option<Map<String, Value>>,
+    /// Your own name; may be left out.
+    sender: Option<String>,
+    /// A word of yours: retried with it, the message is not sent twice.
+    idempotency_key: Option<String>,
+    /// After that it is archived unread.
+    expires_in_minutes: Option<u32>,
+    /// For a recipient that only reads files.
+    allow_unregistered: Option<bool>,
+}
+
+pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome {
+    let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
+    let workspace = desk.workspace;
+    let kind = given.action.kind()?;
+    let metadata = given.metadata.unwrap_or_default();
+    let allow_unregistered = given.allow_unregistered.unwrap_or(false);
+    let to = match &given.recipient {
+        Some(text) if allow_unregistered => text.parse::<Address>()?,
+        Some(text) => desk.now.recipient(text)?,
+        None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
+    };
+    let in_reply_to = parent(workspace, given.reply_to.as_deref()).await?;
+    let mut letter = Letter::new(from.clone(), to.clone(), kind, given.payload);
+    if let Address::Agent(agent) = &to
+        && agent.realm.is_none()
+    {
+        let persona = workspace.persona_in(desk.now, agent, &metadata).await?;
+        letter.metadata = metadata;
+        if let Some(text) = persona.text {
+            letter = letter.with_persona(text);
+        }
+    } else {
+        letter.metadata = metadata;
+    }
+    let now = workspace.hub().now();
+    letter.in_reply_to = in_reply_to;
+    letter.expires_at = given
+        .expires_in_minutes
+        .and_then(|minutes| now.checked_add(SignedDuration::from_mins(minutes.into())).ok());
+    letter.allow_unregistered = allow_unregistered;
+    letter.key = given.idempotency_key;
+    let accepted = workspace.send(letter).await?;
+    sent(workspace, &to, &accepted)
+}
+
+/// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
+fn sent(workspace: &Workspace, to: &Address, accepted: &Accepted) -> Outcome {
+    let id = native(accepted.id);
+    if let Some(stop) = &accepted.stopped {
+        return Err(Problem::new(format!("{id} is kept but not delivered: {stop}"))
+            .next("Ask the person to answer in the thread, or start a new one without replyTo."));
+    }
+    let reached = accepted.deliveries.len();
+    let whom = match accepted.deliveries.as_slice() {
+        [one] => format!("{}{}", one.agent, attendance(workspace, &one.agent)),
+        _ => format!("{reached} agents of {to}"),
+    };
+    let how = if accepted.duplicate { "was accepted before" } else { "accepted" };
+    let text = match accepted.deliveries.iter().find(|delivery| delivery.state == DeliveryState::Refused) {
+        Some(refused) => {
+            let why = refused.note.as_deref().unwrap_or("refused");
+            format!("{id} {how}, but {} does not get it: {why}", refused.agent)
+        }
+        None => format!("{id} {how} for {whom}."),
+    };
+    Ok(Answer::new(
+        text,
+        json!({ "id": id, "to": to.to_string(), "duplicate": accepted.duplicate, "deliveries": deliveries(&accepted.deliveries) }),
+    ))
+}
+
+/// Whether the recipient is there, as far as anybody knows.
+fn attendance(workspace: &Workspace, agent: &AgentId) -> &'static str {
+    match workspace.hub().presence(agent).awareness {
+        Awareness::Awake => "",
+        Awareness::Stale => " (not heard for a while)",
+        Awareness::Offline => " (offline: it waits in the mailbox)",
+    }
+}
+
+async fn parent(workspace: &Workspace, id: Option<&str>) -> Result<Option<MessageId>, WorkspaceError> {
+    match id {
+        Some(id) => workspace.find(id).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SendTeamMessage {
+    /// The team's id.
+    team: String,
+    action: Action,
+    /// The text.
+    payload: String,
+    /// Only members with this role.
+    role_filter: Option<String>,
+    /// Id of the message this answers.
+    #[serde(rename = "replyTo")]
+    reply_to: Option<String>,
+    /// Extra data.
+    metadata: Option<Map<String, Value>>,
+    /// Your own name; may be left out.
+    sender: Option<String>,
+}
+
+pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -> Outcome {
+    let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
+    let workspace = desk.workspace;
+    let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
+    let mut letter = TeamLetter::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
+    letter.role_filter = given.role_filter;
+    letter.metadata = given.metadata.unwrap_or_default();
+    letter.in_reply_to = parent(workspace, given.reply_to.as_deref()).await?;
+    let sent = workspace.send_team_message(letter).await?;
+    let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(copy).unzip();
+    let text = format!(
+        "Accepted for {} of {} members of {}.\n{}",
+        sent.sent,
+        sent.members.len(),
+        sent.team,
+        lines.join("\n")
+    );
+    Ok(Answer::new(
+        text,
+        json!({ "team": sent.team.to_string(), "totalMembers": sent.total_members, "sentTo": sent.sent, "members": members }),
+    ))
+}
+
+/// What became of one member's copy, as a line and as data.
+fn copy(sent: &MemberSent) -> (String, Value) {
+    let member = sent.member.to_string();
+    let mut data = json!({ "member": member, "hasPersona": sent.has_persona });
+    let mut line = match (&sent.message, &sent.stopped) {
+        (Ok(id), stopped) => {
+            data["messageId"] = native(*id).into();
+            match stopped {
+                None => format!("{member}: {}", native(*id)),
+                Some(stop) => {
+                    data["error"] = stop.to_string().into();
+                    format!("{member}: {} is kept but not delivered: {stop}", native(*id))
+                }
+            }
+        }
+        (Err(error), _) => {
+            data["error"] = error.to_string().into();
+            format!("{member}: not sent: {error}")
+        }
+    };
+    if let Some(problem) = &sent.persona_problem {
+        data["personaProblem"] = problem.as_str().into();
+        line.push_str(" (without its persona: ");
+        line.push_str(problem);
+        line.push(')');
+    }
+    (line, data)
+}

@@ -1,0 +1,274 @@
+//! Who is there: registering, saying what one does, seeing the others.
+
+use std::fmt::Write;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use switchboard_core::{AgentId, Awareness, Name};
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::registration::{ChatRegistration, TerminalRegistration};
+use crate::state;
+
+pub(super) const REGISTER_CHAT_AGENT: &str = "Say who you are. Needed once per session before you can send or read mail, \
+     unless your client is configured with a name.";
+
+pub(super) const REGISTER_TERMINAL: &str = "Register an agent that runs in a terminal, with its process id. As the first \
+     registration of a session it also says who you are.";
+
+pub(super) const GET_TEAM_ROSTER: &str = "Everybody you can write to: agents with role, team, status and presence, and the \
+     teams.";
+
+pub(super) const SET_AGENT_STATUS: &str = "Tell the others what you are doing.";
+
+/// Statuses by which an agent that was never registered announces itself.
+const ANNOUNCING: [&str; 3] = ["active", "away", "planning"];
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RegisterChatAgent {
+    /// Your name: letters, digits, space, . _ -
+    name: String,
+    /// Your program, for example claude-code, codex, cursor.
+    interface: Option<String>,
+    /// What you can do.
+    capabilities: Option<Vec<String>>,
+    /// lead, coder 1, coder 2, reviewer, tester, researcher or execution.
+    role: Option<String>,
+    /// A name for people.
+    friendly_name: Option<String>,
+    /// A team to join.
+    team: Option<String>,
+}
+
+pub(super) async fn register_chat_agent(desk: &Desk<'_>, given: RegisterChatAgent) -> Outcome {
+    let agent = canonical(desk, &given.name).await?;
+    let team = given.team.as_deref().map(Name::parse).transpose()?;
+    desk.session.bind(&agent, desk.caller, desk.workspace.hub())?;
+    let interface = given.interface.or_else(|| client(desk)).unwrap_or_else(|| "unknown".to_owned());
+    let mut registration = ChatRegistration::new(agent.name.clone(), interface);
+    registration.capabilities = given.capabilities.unwrap_or_default();
+    registration.role = given.role;
+    registration.friendly_name = given.friendly_name;
+    registration.team = team;
+    let record = desk.workspace.register_chat_agent(registration).await?;
+    desk.workspace.hub().announce(record.id.clone(), "active", None);
+    Ok(registered(&record))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct RegisterTerminal {
+    /// The agent's name: letters, digits, space, . _ -
+    name: String,
+    /// Process id of the terminal.
+    pid: u32,
+    /// What it is for, for example coding or review.
+    purpose: String,
+    /// lead, coder 1, coder 2, reviewer, tester, researcher or execution.
+    role: Option<String>,
+    /// A name for people.
+    friendly_name: Option<String>,
+    color: Option<String>,
+    icon: Option<String>,
+    /// A team to join.
+    team: Option<String>,
+    /// The process is on another machine or in a container.
+    external: Option<bool>,
+    /// tmux pane to type into, for example %3.
+    pane: Option<String>,
+}
+
+pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) -> Outcome {
+    let agent = canonical(desk, &given.name).await?;
+    let team = given.team.as_deref().map(Name::parse).transpose()?;
+    match desk.agent {
+        // A program may register the terminals that it opened, but not change what others registered.
+        Some(me) if *me != agent => {
+            if desk.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
+                return Err(Problem::new(format!(
+                    "'{agent}' is registered already, and this session speaks for '{me}'"
+                ))
+                .next("Choose another name for the terminal."));
+            }
+        }
+        _ => desk.session.bind(&agent, desk.caller, desk.workspace.hub())?,
+    }
+    let mut registration = TerminalRegistration::new(agent.name.clone(), given.pid, given.purpose);
+    registration.role = given.role;
+    registration.friendly_name = given.friendly_name;
+    registration.color = given.color;
+    registration.icon = given.icon;
+    registration.team = team;
+    registration.external = given.external.unwrap_or(false);
+    registration.pane = given.pane;
+    let record = desk.workspace.register_terminal(registration).await?;
+    Ok(registered(&record))
+}
+
+fn registered(record: &switchboard_core::AgentRecord) -> Answer {
+    let mut text = format!("Registered {}", record.id);
+    if let Some(role) = &record.role {
+        let _ = write!(text, ", role {role}");
+    }
+    if let Some(team) = &record.team {
+        let _ = write!(text, ", team {team}");
+    }
+    text.push('.');
+    let team = record.team.as_ref().map(Name::as_str);
+    Answer::new(text, json!({ "name": record.id.to_string(), "role": record.role, "team": team }))
+}
+
+/// The agent of this name, in the spelling that is known.
+async fn canonical(desk: &Desk<'_>, name: &str) -> Result<AgentId, Problem> {
+    let agent = AgentId::local(Name::parse(name)?);
+    Ok(desk.workspace.hub().directory().await?.canonical(&agent))
+}
+
+/// What the client calls itself.
+pub(in crate::mcp) fn client_name(
+    context: &rmcp::service::RequestContext<rmcp::RoleServer>,
+) -> Option<String> {
+    let named = context.peer.peer_info().map(|info| info.client_info.name.clone());
+    named.filter(|name| !name.trim().is_empty())
+}
+
+fn client(desk: &Desk<'_>) -> Option<String> {
+    client_name(desk.context)
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetAgentStatus {
+    /// working, thinking, idle, error, active, away …
+    status: String,
+    /// One line about it.
+    message: Option<String>,
+    /// Your own name; may be left out.
+    name: Option<String>,
+}
+
+/// Long enough for a word or two; more belongs into `message`.
+const LONGEST_STATUS: usize = 64;
+
+pub(super) async fn set_agent_status(desk: &Desk<'_>, given: SetAgentStatus) -> Outcome {
+    let status = given.status.trim();
+    if status.is_empty() || status.chars().count() > LONGEST_STATUS {
+        return Err(Problem::new("The argument 'status' must have 1 to 64 characters")
+            .next("Put details into 'message'."));
+    }
+    let workspace = desk.workspace;
+    let me = match (desk.agent, given.name.as_deref()) {
+        // By the protocol, an agent may announce itself by its first status.
+        (None, Some(name)) if ANNOUNCING.contains(&status) => {
+            let agent = canonical(desk, name).await?;
+            desk.session.bind(&agent, desk.caller, workspace.hub())?;
+            if workspace.hub().directory().await?.agent(&agent).is_none() {
+                let mut registration = ChatRegistration::new(
+                    agent.name.clone(),
+                    client(desk).unwrap_or_else(|| "unknown".to_owned()),
+                );
+                registration.capabilities = vec!["chat".to_owned()];
+                workspace.register_chat_agent(registration).await?;
+            }
+            agent
+        }
+        _ => desk.must_be_me(given.name.as_deref(), "name")?,
+    };
+    workspace.set_status(&me, status, given.message.as_deref()).await?;
+    let text = match &given.message {
+        Some(message) => format!("{me} is {status}: {message}"),
+        None => format!("{me} is {status}."),
+    };
+    Ok(Answer::new(text, json!({ "name": me.to_string(), "status": status, "message": given.message })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetTeamRoster {}
+
+pub(super) async fn get_team_roster(desk: &Desk<'_>, _: GetTeamRoster) -> Outcome {
+    roster(desk.workspace, desk.agent).await
+}
+
+/// Everybody, as text and as data; also what the resource `switchboard://roster` says.
+pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: Option<&AgentId>) -> Outcome {
+    let hub = workspace.hub();
+    workspace.read_state().await?;
+    let directory = hub.directory().await?;
+    let known = workspace.read_whole().await;
+    let (mut agents, mut lines) = (Map::new(), Vec::new());
+    for agent in directory.agents() {
+        let record = state::record(&known, &agent.id.name);
+        let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
+        let text = |key: &str| record.and_then(|record| state::text(record, key));
+        let presence = hub.presence(&agent.id);
+        let awareness = match presence.awareness {
+            Awareness::Awake => "awake",
+            Awareness::Stale => "stale",
+            Awareness::Offline => "offline",
+        };
+        let status = text("statusState").or_else(|| text("status"));
+        let mut line = format!("{} ({kind})", agent.id);
+        for (label, value) in [
+            ("role", agent.role.clone()),
+            ("team", agent.team.as_ref().map(Name::to_string)),
+            ("status", status.clone()),
+            ("workflow", text("activeWorkflow")),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(line, ", {label} {value}");
+            }
+        }
+        let _ = write!(line, ", {awareness}{}", if me == Some(&agent.id) { ", you" } else { "" });
+        lines.push(line);
+        let details = json!({
+            "type": kind,
+            "role": agent.role,
+            "purpose": text("purpose"),
+            "interface": text("interface"),
+            "status": status,
+            "statusMessage": text("statusMessage"),
+            "activeWorkflow": text("activeWorkflow"),
+            "friendlyName": text("friendlyName"),
+            "team": agent.team.as_ref().map(Name::as_str),
+            "presence": awareness,
+        });
+        agents.insert(agent.id.to_string(), without_nulls(details));
+    }
+    let mut teams = Map::new();
+    for team in directory.teams() {
+        let members: Vec<String> = directory.members(&team.id).map(|agent| agent.id.to_string()).collect();
+        lines.push(format!(
+            "team:{} — {}{}",
+            team.id,
+            if team.composite { "composite, " } else { "" },
+            members.join(", ")
+        ));
+        let capabilities = known
+            .get("teams")
+            .and_then(|teams| teams.get(team.id.as_str()))
+            .and_then(|team| team.get("capabilities"));
+        teams.insert(
+            team.id.to_string(),
+            json!({
+                "name": team.title,
+                "isComposite": team.composite,
+                "capabilities": capabilities.cloned().unwrap_or_else(|| json!([])),
+                "memberCount": members.len(),
+                "members": members,
+            }),
+        );
+    }
+    let text = if agents.is_empty() { "No agents registered.".to_owned() } else { lines.join("\n") };
+    Ok(Answer::new(text, json!({ "agents": agents, "teams": teams })))
+}
+
+fn without_nulls(mut value: Value) -> Value {
+    if let Value::Object(object) = &mut value {
+        object.retain(|_, value| !value.is_null());
+    }
+    value
+}

@@ -1,0 +1,76 @@
+//! Teams and roles.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use switchboard_core::Name;
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome};
+
+pub(super) const CREATE_TEAM: &str = "Make a team. A composite team is one agent that plays a whole team.";
+pub(super) const ASSIGN_TO_TEAM: &str = "Put an agent into a team; without team, take it out of its own.";
+pub(super) const ASSIGN_ROLE: &str = "Give an agent a role.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateTeam {
+    /// Its id, used as team:ID.
+    id: String,
+    /// A title for people.
+    name: Option<String>,
+    composite: Option<bool>,
+}
+
+pub(super) async fn create_team(desk: &Desk<'_>, given: CreateTeam) -> Outcome {
+    desk.me()?;
+    let id = Name::parse(given.id.strip_prefix("team:").unwrap_or(&given.id))?;
+    let team = desk.workspace.create_team(id, given.name, given.composite.unwrap_or(false)).await?;
+    let kind = if team.composite { "composite team" } else { "team" };
+    Ok(Answer::new(
+        format!("{kind} team:{} is there.", team.id),
+        json!({ "id": team.id.to_string(), "name": team.title, "isComposite": team.composite }),
+    ))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AssignToTeam {
+    agent: String,
+    /// The team's id.
+    team: Option<String>,
+}
+
+pub(super) async fn assign_to_team(desk: &Desk<'_>, given: AssignToTeam) -> Outcome {
+    desk.me()?;
+    let team = given
+        .team
+        .as_deref()
+        .map(|team| Name::parse(team.strip_prefix("team:").unwrap_or(team)))
+        .transpose()?;
+    let record = desk.workspace.assign(Name::parse(&given.agent)?, team).await?;
+    let team = record.team.as_ref().map(Name::as_str);
+    let text = match team {
+        Some(team) => format!("{} is in team:{team}.", record.id),
+        None => format!("{} is in no team.", record.id),
+    };
+    Ok(Answer::new(text, json!({ "agent": record.id.to_string(), "team": team })))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AssignRole {
+    agent: String,
+    /// lead, coder 1, coder 2, reviewer, tester, researcher, execution, or none.
+    role: String,
+}
+
+pub(super) async fn assign_role(desk: &Desk<'_>, given: AssignRole) -> Outcome {
+    desk.me()?;
+    let record = desk.workspace.assign_role(Name::parse(&given.agent)?, &given.role).await?;
+    let text = match &record.role {
+        Some(role) => format!("{} has the role {role}.", record.id),
+        None => format!("{} has no role.", record.id),
+    };
+    Ok(Answer::new(text, json!({ "agent": record.id.to_string(), "role": record.role })))
+}

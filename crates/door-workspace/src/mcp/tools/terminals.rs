@@ -1,0 +1,47 @@
+//! Typing into another agent's terminal.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use switchboard_core::Name;
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::terminal::TerminalOutcome;
+
+pub(super) const RUN_IN_TERMINAL: &str = "Type one line into the terminal of an agent that runs under `switchboard run`, \
+     with Enter, and say what came of it.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunInTerminal {
+    /// The terminal's agent.
+    name: String,
+    /// What to type; Enter is added.
+    input: String,
+}
+
+pub(super) async fn run_in_terminal(desk: &Desk<'_>, given: RunInTerminal) -> Outcome {
+    let me = desk.me()?;
+    if given.input.trim().is_empty() {
+        return Err(Problem::new("The argument 'input' is empty").next("Say what to type."));
+    }
+    let name = Name::parse(&given.name)?;
+    let run = desk.workspace.run_in_terminal(me, &name, given.input).await?;
+    let (status, reason) = match &run.outcome {
+        TerminalOutcome::Executed => {
+            let text = format!("Typed into the terminal of {name} ({}).", run.native_id);
+            return Ok(Answer::new(text, json!({ "id": run.native_id, "status": "executed" })));
+        }
+        TerminalOutcome::Queued { reason } => {
+            let text = format!("{} waits: {reason}", run.native_id);
+            return Ok(Answer::new(
+                text,
+                json!({ "id": run.native_id, "status": "queued", "reason": reason }),
+            ));
+        }
+        TerminalOutcome::Failed { reason } => ("failed", reason),
+        TerminalOutcome::Refused { reason } => ("was refused", reason),
+    };
+    Err(Problem::new(format!("{} {status}: {reason}", run.native_id)))
+}

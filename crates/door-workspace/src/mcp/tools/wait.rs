@@ -1,0 +1,97 @@
+//! Waiting for mail.
+
+use std::time::Duration;
+
+use rmcp::model::ProgressNotificationParam;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use switchboard_core::AgentId;
+use switchboard_hub::{Mail, MailboxQuery, Part};
+
+use super::Desk;
+use super::inbox::Listing;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+
+pub(super) const WAIT_FOR_MESSAGE: &str = "Wait until mail arrives that you have not seen, and return it. Use it when you \
+     have nothing to do before the next message.";
+
+/// How long without being asked: below the two minutes at which some clients put a call aside.
+const DEFAULT: Duration = Duration::from_secs(100);
+
+/// The longest wait: half an hour, at which the most patient client gives up.
+const LONGEST: Duration = Duration::from_mins(30);
+
+/// How often a waiting client is told that we are still there. Clients give up after a minute of silence.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+/// Most messages in one result; the others come with the next call.
+const MOST: usize = 20;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitForMessage {
+    /// Seconds, at most 1800 [100].
+    timeout: Option<f64>,
+    /// Your own name; may be left out.
+    agent: Option<String>,
+}
+
+pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> Outcome {
+    let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
+    let limit = match given.timeout {
+        None => DEFAULT,
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .map_err(|_| {
+                Problem::new(format!("{seconds} is not a number of seconds"))
+                    .next("timeout is from 0 to 1800.")
+            })?
+            .min(LONGEST),
+    };
+    desk.workspace.sweep_mailbox(&me).await?;
+    let arrival = arrival(desk, &me);
+    let signs = signs_of_life(desk, limit);
+    let mail = tokio::select! {
+        mail = arrival => mail?,
+        () = tokio::time::sleep(limit) => Vec::new(),
+        () = desk.context.ct.cancelled() => Vec::new(),
+        () = signs => Vec::new(),
+    };
+    if mail.is_empty() {
+        let text =
+            format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs());
+        return Ok(Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": true })));
+    }
+    let listing = Listing::of(desk, &me, &mail, true).await?;
+    desk.workspace.mark_seen(&me, listing.seen.clone()).await?;
+    desk.workspace.note_alive(&me).await;
+    Ok(listing.answer(&me, Part::Unseen, None))
+}
+
+async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<Vec<Mail>, Problem> {
+    let hub = desk.workspace.hub();
+    let mut changes = hub.changes();
+    loop {
+        let query = MailboxQuery { agent: me.clone(), after: 0, limit: MOST, part: Part::Unseen };
+        let page = hub.mailbox(query).await?;
+        if !page.items.is_empty() {
+            return Ok(page.items);
+        }
+        changes.next().await;
+    }
+}
+
+/// Tells a client that asked for it that the call goes on. Ends only with the call.
+async fn signs_of_life(desk: &Desk<'_>, limit: Duration) {
+    let Some(token) = desk.context.meta.get_progress_token() else { return std::future::pending().await };
+    let mut waited = Duration::ZERO;
+    loop {
+        tokio::time::sleep(SIGN_OF_LIFE).await;
+        waited += SIGN_OF_LIFE;
+        let progress = ProgressNotificationParam::new(token.clone(), waited.as_secs_f64())
+            .with_total(limit.as_secs_f64())
+            .with_message("waiting for mail");
+        // A client that is gone cancels the call by itself.
+        let _ = desk.context.peer.notify_progress(progress).await;
+    }
+}

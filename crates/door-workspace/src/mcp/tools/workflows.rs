@@ -1,0 +1,161 @@
+//! Workflows: work in phases, with evidence.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_core::Name;
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::workflow;
+
+pub(super) const START_WORKFLOW: &str = "Start a workflow: accuracy, handoff, handoff-lead, handoff-chat, handoff-relay, \
+     enhance, challenge, chat, or one of the workspace. Returns the persona and the first step.";
+pub(super) const GET_WORKFLOW_STATE: &str = "The state of the session, its agents and their workflows.";
+pub(super) const COMPLETE_PHASE: &str = "Complete a phase of the active workflow. The artifacts must exist in the \
+     workspace. Phases go in order; leaving some out needs skipReason.";
+pub(super) const STOP_WORKFLOW: &str = "End the active workflow. One that was suspended for it goes on.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct StartWorkflow {
+    name: String,
+    /// What it is about.
+    initial_context: Option<String>,
+    /// Start it for this agent alone instead of the session.
+    target_agent: Option<String>,
+    /// Replace the active workflow.
+    force: Option<bool>,
+    /// Let the active workflow wait until this one ends.
+    suspend: Option<bool>,
+}
+
+pub(super) async fn start_workflow(desk: &Desk<'_>, given: StartWorkflow) -> Outcome {
+    desk.me()?;
+    let started = desk
+        .workspace
+        .start_workflow(workflow::StartWorkflow {
+            name: given.name,
+            initial_context: given.initial_context,
+            target: target(given.target_agent.as_deref())?,
+            force: given.force.unwrap_or(false),
+            suspend: given.suspend.unwrap_or(false),
+        })
+        .await?;
+    let workflow = &started.workflow;
+    let first = workflow.phase(1);
+    let mut text =
+        format!("Started {} ({} phases).\n{}", workflow.name, workflow.phases.len(), workflow.persona);
+    if let Some(phase) = first {
+        text.push_str("\nStep 1: ");
+        text.push_str(&phase.instruction);
+    }
+    Ok(Answer::new(
+        text,
+        json!({
+            "workflow": workflow.name,
+            "persona": workflow.persona,
+            "phases": workflow.phases,
+            "replaced": started.replaced,
+            "suspended": started.suspended,
+        }),
+    ))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GetWorkflowState {}
+
+/// What the whole state may cost in text: about 5,000 tokens. The data has all of it up to the same size.
+const STATE: usize = 20_000;
+
+pub(super) async fn get_workflow_state(desk: &Desk<'_>, _: GetWorkflowState) -> Outcome {
+    desk.me()?;
+    let mut state = desk.workspace.workflow_state().await?;
+    let mut text = serde_json::to_string(&state).unwrap_or_default();
+    if text.len() > STATE {
+        // The workflows are what was asked for; the rest is in the roster.
+        state = json!({ "session": state["session"], "summary": state["summary"], "shortened": true });
+        text = serde_json::to_string(&state).unwrap_or_default();
+    }
+    Ok(Answer::new(text, state))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct CompleteWorkflowPhase {
+    workflow: String,
+    /// From 1.
+    phase: i64,
+    /// Files of the workspace that show the work.
+    artifacts: Option<Vec<Artifact>>,
+    notes: Option<String>,
+    /// Why phases before this one are left out.
+    skip_reason: Option<String>,
+    /// The agent whose workflow it is, if not the session's.
+    target_agent: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Artifact {
+    path: String,
+    description: Option<String>,
+}
+
+pub(super) async fn complete_phase(desk: &Desk<'_>, given: CompleteWorkflowPhase) -> Outcome {
+    desk.me()?;
+    let artifacts = given.artifacts.unwrap_or_default().into_iter();
+    let completed = desk
+        .workspace
+        .complete_workflow_phase(workflow::CompletePhase {
+            workflow: given.workflow,
+            phase: given.phase,
+            artifacts: artifacts
+                .map(|Artifact { path, description }| workflow::Artifact { path, description })
+                .collect(),
+            notes: given.notes,
+            skip_reason: given.skip_reason,
+            target: target(given.target_agent.as_deref())?,
+        })
+        .await?;
+    let data = json!({
+        "workflow": completed.workflow,
+        "phase": completed.phase,
+        "total": completed.total,
+        "artifacts": completed.artifacts,
+        "next": completed.next,
+        "resumed": completed.resumed,
+    });
+    Ok(Answer::new(completed.to_string(), data))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct StopWorkflow {
+    /// Why, or how it ended.
+    reason: Option<String>,
+    /// The agent whose workflow it is, if not the session's.
+    target_agent: Option<String>,
+}
+
+pub(super) async fn stop_workflow(desk: &Desk<'_>, given: StopWorkflow) -> Outcome {
+    desk.me()?;
+    let stopped = desk.workspace.stop_workflow(given.reason, target(given.target_agent.as_deref())?).await?;
+    let mut text = format!("Stopped {}.", stopped.workflow);
+    if let Some(resumed) = &stopped.resumed {
+        text.push_str(" Resumed ");
+        text.push_str(resumed);
+        text.push('.');
+    }
+    let resumed = stopped.resumed.map_or(Value::Null, Value::from);
+    Ok(Answer::new(
+        text,
+        json!({ "workflow": stopped.workflow, "outcome": stopped.outcome, "resumed": resumed }),
+    ))
+}
+
+/// Whose workflow is meant; "session" is a name that no agent has.
+fn target(name: Option<&str>) -> Result<Option<Name>, Problem> {
+    Ok(name.filter(|name| *name != "session").map(Name::parse).transpose()?)
+}

@@ -1,0 +1,116 @@
+//! Personas: a text for each role, written by the people of the workspace as Markdown.
+//!
+//! A persona travels in a message's own `persona` field; the payload stays as its sender wrote it.
+
+use serde_json::{Map, Value};
+use switchboard_core::{AgentId, Name};
+use switchboard_hub::files::{Dir, FileError};
+
+use crate::delivery::describe;
+use crate::error::WorkspaceError;
+use crate::roles::{Role, role_of};
+use crate::snapshot::Snapshot;
+use crate::translate::set_persona;
+use crate::workspace::{Letter, Workspace, blocking};
+
+/// Largest persona that is sent along: it rides on every message, so it should cost a page, not a book.
+pub(crate) const LIMIT: u64 = 16 << 10;
+
+/// Where persona files are, below `.agent/personas/`, in the order of looking.
+const FOLDERS: [Option<&str>; 2] = [Some("roles"), None];
+
+/// What is known of the text for a role.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Persona {
+    /// The text. Most workspaces have none, and that is no error.
+    pub text: Option<String>,
+    /// Why a file that is there was not used. The message goes out without it.
+    pub problem: Option<String>,
+}
+
+/// The role whose text a message carries: the one that the sender asks for in
+/// `metadata.phase_gate.enforce_persona`, else the recipient's, else the one it is named after.
+pub(crate) fn role_for(name: &Name, role: Option<Role>, metadata: &Map<String, Value>) -> Option<Role> {
+    let enforced = metadata.get("phase_gate").and_then(|gate| gate.get("enforce_persona"));
+    let enforced = enforced.and_then(Value::as_str).and_then(Role::read);
+    enforced.or(role).or_else(|| Role::read(name.as_str()))
+}
+
+/// The text for a role. No symbolic link is followed, so nothing from outside the workspace gets in.
+pub(crate) fn find(workspace: &Dir, role: Role) -> Persona {
+    let file = role.persona_file();
+    for folder in FOLDERS {
+        match read(workspace, folder, file) {
+            Ok(None) => {}
+            Ok(Some(text)) => return Persona { text: Some(text), problem: None },
+            Err(problem) => {
+                tracing::warn!(file, %problem, "a persona was left out");
+                return Persona { text: None, problem: Some(problem) };
+            }
+        }
+    }
+    Persona::default()
+}
+
+fn read(workspace: &Dir, folder: Option<&str>, file: &str) -> Result<Option<String>, String> {
+    let described = |error: FileError| match error {
+        FileError::TooLarge { path, size, limit } => {
+            format!("{} has {size} bytes and a persona has at most {limit}: shorten it", path.display())
+        }
+        other => describe(&other),
+    };
+    let mut dir = workspace.clone();
+    for name in [".agent", "personas"].into_iter().chain(folder) {
+        match dir.subdir(name).map_err(described)? {
+            Some(below) => dir = below,
+            None => return Ok(None),
+        }
+    }
+    let Some(found) = dir.read(file, LIMIT).map_err(described)? else { return Ok(None) };
+    let text = String::from_utf8(found.bytes)
+        .map_err(|_| format!("{} is not UTF-8 text", dir.path().join(file).display()))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+}
+
+impl Letter {
+    /// The letter with a text for the role that its recipient plays.
+    #[must_use]
+    pub fn with_persona(mut self, persona: impl Into<String>) -> Self {
+        set_persona(&mut self.metadata, persona.into());
+        self
+    }
+}
+
+impl Workspace {
+    /// The text that goes along with a message of this metadata to this agent.
+    pub async fn persona_for(
+        &self,
+        recipient: &AgentId,
+        metadata: &Map<String, Value>,
+    ) -> Result<Persona, WorkspaceError> {
+        self.persona_in(&self.snapshot().await?, recipient, metadata).await
+    }
+
+    /// The same, as of a moment.
+    pub(crate) async fn persona_in(
+        &self,
+        now: &Snapshot,
+        recipient: &AgentId,
+        metadata: &Map<String, Value>,
+    ) -> Result<Persona, WorkspaceError> {
+        let id = now.directory.canonical(recipient);
+        let role = now.directory.agent(&id).and_then(|agent| role_of(agent, &now.state));
+        self.persona_of(role_for(&id.name, role, metadata)).await
+    }
+
+    /// The text for a role.
+    pub(crate) async fn persona_of(&self, role: Option<Role>) -> Result<Persona, WorkspaceError> {
+        let Some(role) = role else { return Ok(Persona::default()) };
+        let tree = self.tree().clone();
+        blocking(move || Ok(find(&tree.workspace()?, role))).await
+    }
+}
+
+#[cfg(test)]
+#[path = "personas_tests.rs"]
+mod tests;

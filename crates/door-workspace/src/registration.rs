@@ -1,0 +1,337 @@
+//! Agents that register with more than a name: terminals and chat agents.
+//!
+//! The shapes are the protocol's, section "Agent Registration". What other programs keep in a record is
+//! kept; role, team and workflow survive a second registration.
+
+use serde_json::{Map, Value, json};
+use switchboard_core::{AgentRecord, Directory, Name};
+use switchboard_hub::{Registration, platform};
+
+use crate::error::WorkspaceError;
+use crate::state::{find, take, text, write_agent, write_teams};
+use crate::terminal::Pane;
+use crate::translate::iso;
+use crate::tree::Section;
+use crate::workspace::{Workspace, blocking};
+
+/// Longest text in a record: a title, not an essay. A longer one is refused.
+const LONGEST: usize = 500;
+
+/// A terminal to be registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalRegistration {
+    /// Its name.
+    pub name: Name,
+    /// The process in it.
+    pub pid: u32,
+    /// What it is used for: `coding`, `review` …
+    pub purpose: String,
+    /// What the agent is there for.
+    pub role: Option<String>,
+    /// What people call it; its name where nothing is said.
+    pub friendly_name: Option<String>,
+    /// The colour of its icon; by default after its purpose.
+    pub color: Option<String>,
+    /// Its icon; by default after its purpose.
+    pub icon: Option<String>,
+    /// The team it belongs to.
+    pub team: Option<Name>,
+    /// Whether the process is on another machine or in a container, where its pid says nothing here.
+    pub external: bool,
+    /// The tmux pane that it runs in: `%7`, or `session:window.pane`.
+    pub pane: Option<String>,
+}
+
+/// A chat agent to be registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatRegistration {
+    /// Its name.
+    pub name: Name,
+    /// The program it chats in.
+    pub interface: String,
+    /// What it can do; `chat` where nothing is said.
+    pub capabilities: Vec<String>,
+    /// What the agent is there for.
+    pub role: Option<String>,
+    /// What people call it; its name where nothing is said.
+    pub friendly_name: Option<String>,
+    /// The team it belongs to.
+    pub team: Option<Name>,
+}
+
+impl TerminalRegistration {
+    /// A terminal about which nothing more is said.
+    pub fn new(name: Name, pid: u32, purpose: impl Into<String>) -> Self {
+        Self {
+            name,
+            pid,
+            purpose: purpose.into(),
+            role: None,
+            friendly_name: None,
+            color: None,
+            icon: None,
+            team: None,
+            external: false,
+            pane: None,
+        }
+    }
+}
+
+impl ChatRegistration {
+    /// A chat agent about which nothing more is said.
+    pub fn new(name: Name, interface: impl Into<String>) -> Self {
+        Self {
+            name,
+            interface: interface.into(),
+            capabilities: Vec::new(),
+            role: None,
+            friendly_name: None,
+            team: None,
+        }
+    }
+}
+
+impl Workspace {
+    /// Registers a terminal, here and in `state.json`. Its process must run, unless it is external.
+    pub async fn register_terminal(&self, new: TerminalRegistration) -> Result<AgentRecord, WorkspaceError> {
+        is_title("purpose", &new.purpose)?;
+        for (field, value) in [
+            ("role", &new.role),
+            ("friendlyName", &new.friendly_name),
+            ("color", &new.color),
+            ("icon", &new.icon),
+        ] {
+            value.as_deref().map_or(Ok(()), |value| is_title(field, value))?;
+        }
+        if let Some(pane) = &new.pane {
+            Pane::parse(pane)?;
+        }
+        let process = Process::of(&new)?;
+        let registration = Registration {
+            role: new.role.clone(),
+            team: new.team.clone(),
+            ..Registration::mailbox(new.name.clone())
+        };
+        let now = iso(self.hub().now());
+        self.put_record(registration, move |state, name| {
+            let old = take(state, "terminals", name).or_else(|| take(state, "chatAgents", name));
+            let record = terminal_record(&new, name, &process, old, &now);
+            insert(state, "terminals", name, record);
+        })
+        .await
+    }
+
+    /// Registers a chat agent, here and in `state.json`. A terminal that also chats stays a terminal.
+    pub async fn register_chat_agent(&self, new: ChatRegistration) -> Result<AgentRecord, WorkspaceError> {
+        is_title("interface", &new.interface)?;
+        for (field, value) in [("role", &new.role), ("friendlyName", &new.friendly_name)] {
+            value.as_deref().map_or(Ok(()), |value| is_title(field, value))?;
+        }
+        for capability in &new.capabilities {
+            is_title("capabilities", capability)?;
+        }
+        let registration = Registration {
+            role: new.role.clone(),
+            team: new.team.clone(),
+            ..Registration::mailbox(new.name.clone())
+        };
+        let now = iso(self.hub().now());
+        let record = self
+            .put_record(registration, move |state, name| {
+                if let Some(("terminals", record)) = find(state, name) {
+                    put_chat_fields(record, &new);
+                    record.insert("lastSeen".into(), now.as_str().into());
+                    return;
+                }
+                let old = take(state, "chatAgents", name);
+                let record = chat_record(&new, name, old, &now);
+                insert(state, "chatAgents", name, record);
+            })
+            .await?;
+        self.hub().announce(record.id.clone(), "active", None);
+        Ok(record)
+    }
+
+    /// Registers with the hub, which checks, and then writes the record in one go.
+    async fn put_record(
+        &self,
+        registration: Registration,
+        write: impl FnOnce(&mut Map<String, Value>, &Name) + Send + 'static,
+    ) -> Result<AgentRecord, WorkspaceError> {
+        let record = self.hub().register(registration).await?;
+        let directory = self.hub().directory().await?;
+        let (tree, state, agent) = (self.tree().clone(), self.state().clone(), record.clone());
+        blocking(move || {
+            tree.make_folder(Section::Inbox, &agent.id.name)?;
+            state.update(|state| {
+                write(state, &agent.id.name);
+                finish(state, &agent, &directory);
+                true
+            })
+        })
+        .await?;
+        Ok(record)
+    }
+}
+
+/// Role, team and the lists of members, as the hub has them.
+fn finish(state: &mut Map<String, Value>, agent: &AgentRecord, directory: &Directory) {
+    write_agent(state, agent);
+    write_teams(state, directory);
+}
+
+/// What is known of a terminal's process.
+struct Process {
+    began: Option<String>,
+    /// Tells it from a later process with the same pid; empty where that cannot be told.
+    mark: String,
+}
+
+impl Process {
+    fn of(new: &TerminalRegistration) -> Result<Self, WorkspaceError> {
+        let bad = |problem: String| WorkspaceError::Field { field: "pid", problem };
+        if new.pid == 0 {
+            return Err(bad("is 0; give the id of the process in the terminal".into()));
+        }
+        if new.external {
+            return Ok(Self { began: None, mark: String::new() });
+        }
+        let Some(mark) = platform::process_started(new.pid) else {
+            return Err(bad(format!(
+                "is {}, and no such process runs here; give the one in the terminal, or say that it is external",
+                new.pid
+            )));
+        };
+        let began = platform::process_start_time(new.pid).map(iso);
+        Ok(Self { began, mark: mark.to_string() })
+    }
+}
+
+fn is_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
+    let problem = if value.trim().is_empty() {
+        "is empty; say something".to_owned()
+    } else if value.len() > LONGEST {
+        format!("has {} bytes and the limit is {LONGEST}; say it shorter", value.len())
+    } else if value.chars().any(char::is_control) {
+        "holds a control character; use plain text on one line".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(WorkspaceError::Field { field, problem })
+}
+
+fn insert(state: &mut Map<String, Value>, section: &str, name: &Name, record: Map<String, Value>) {
+    if let Some(records) = state.get_mut(section).and_then(Value::as_object_mut) {
+        records.insert(name.to_string(), Value::Object(record));
+    }
+}
+
+fn terminal_record(
+    new: &TerminalRegistration,
+    name: &Name,
+    process: &Process,
+    old: Option<Value>,
+    now: &str,
+) -> Map<String, Value> {
+    let mut record = object(old);
+    let was_terminal = record.get("type").is_none() && record.contains_key("pid");
+    // What a chat agent looks like does not fit a terminal, nor does the look of another purpose.
+    if !was_terminal || text(&record, "purpose").as_deref() != Some(&new.purpose) {
+        for key in ["type", "icon", "color"] {
+            record.remove(key);
+        }
+    }
+    let (icon, color) = look(&new.purpose);
+    set(&mut record, "friendlyName", new.friendly_name.as_deref(), name.as_str());
+    set(&mut record, "icon", new.icon.as_deref(), icon);
+    set(&mut record, "color", new.color.as_deref(), color);
+    fill_in(&mut record, json!({ "role": "none", "childPid": null, "commandId": null, "ideName": null }));
+    let fresh = json!({
+        "purpose": new.purpose, "pid": new.pid, "startTime": process.began.as_deref().unwrap_or(now),
+        "processStart": process.mark, "status": "active", "lastSeen": now, "external": new.external,
+    });
+    record.extend(object(Some(fresh)));
+    for key in ["statusState", "statusMessage", "statusUpdatedAt"] {
+        record.remove(key);
+    }
+    match &new.pane {
+        Some(pane) => drop(record.insert("pane".into(), pane.as_str().into())),
+        None => drop(record.remove("pane")),
+    }
+    fill_in(&mut record, workflow_fields());
+    record
+}
+
+fn chat_record(new: &ChatRegistration, name: &Name, old: Option<Value>, now: &str) -> Map<String, Value> {
+    let mut record = object(old);
+    put_chat_fields(&mut record, new);
+    set(&mut record, "friendlyName", new.friendly_name.as_deref(), name.as_str());
+    record.extend(object(Some(json!({ "type": "chat", "status": "active", "lastSeen": now }))));
+    fill_in(
+        &mut record,
+        json!({
+            "role": "none", "statusMessage": null, "icon": "comment-discussion", "color": "purple",
+            "registeredAt": now,
+        }),
+    );
+    fill_in(&mut record, workflow_fields());
+    record
+}
+
+fn put_chat_fields(record: &mut Map<String, Value>, new: &ChatRegistration) {
+    record.insert("interface".into(), new.interface.as_str().into());
+    if !new.capabilities.is_empty() {
+        record.insert("capabilities".into(), new.capabilities.clone().into());
+    }
+    fill_in(record, json!({ "capabilities": ["chat"] }));
+    if let Some(friendly) = &new.friendly_name {
+        record.insert("friendlyName".into(), friendly.as_str().into());
+    }
+}
+
+/// Where an agent stands in a workflow: nowhere yet.
+fn workflow_fields() -> Value {
+    json!({
+        "activeWorkflow": null, "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null,
+        "workflowToolInvocations": [],
+    })
+}
+
+/// Icon and colour after a terminal's purpose.
+fn look(purpose: &str) -> (&'static str, &'static str) {
+    let purpose = purpose.to_ascii_lowercase();
+    if purpose.contains("review") {
+        ("eye", "orange")
+    } else if purpose.contains("jules") {
+        ("rocket", "purple")
+    } else if purpose.contains("coding") {
+        ("code", "blue")
+    } else {
+        ("terminal", "cyan")
+    }
+}
+
+fn object(value: Option<Value>) -> Map<String, Value> {
+    match value {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Sets what was given; else what is missing to the default.
+fn set(record: &mut Map<String, Value>, key: &str, given: Option<&str>, default: &str) {
+    match given {
+        Some(given) => drop(record.insert(key.to_owned(), given.into())),
+        None => fill_in(record, json!({ key: default })),
+    }
+}
+
+fn fill_in(record: &mut Map<String, Value>, defaults: Value) {
+    for (key, value) in object(Some(defaults)) {
+        record.entry(key).or_insert(value);
+    }
+}
+
+#[cfg(test)]
+#[path = "registration_tests.rs"]
+mod tests;

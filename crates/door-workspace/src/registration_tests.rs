@@ -1,0 +1,179 @@
+use serde_json::json;
+
+use super::*;
+use crate::test_workspace::{TestWorkspace, agent, name};
+
+fn terminal(who: &str, purpose: &str) -> TerminalRegistration {
+    TerminalRegistration::new(name(who), std::process::id(), purpose)
+}
+
+#[tokio::test]
+async fn a_terminal_gets_the_record_of_the_protocol() {
+    let test = TestWorkspace::new(&[]).await;
+    let record = test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
+    assert_eq!(record.id, agent("codex"));
+    let now = iso(test.clock.now());
+    let mut written = test.json("state.json")["terminals"]["codex"].clone();
+    let began = written["startTime"].take();
+    assert!(began.as_str().unwrap().ends_with('Z'), "{began}");
+    assert!(written["processStart"].take().is_string());
+    assert_eq!(
+        written,
+        json!({
+            "purpose": "coding", "role": "none", "pid": std::process::id(), "childPid": null, "commandId": null,
+            "startTime": null, "processStart": null, "status": "active", "friendlyName": "codex", "icon": "code",
+            "color": "blue", "lastSeen": now, "ideName": null, "external": false, "activeWorkflow": null,
+            "currentStep": 0, "activeWorkflowPhase": 0, "activePersona": null, "workflowToolInvocations": [],
+        })
+    );
+    assert!(test.path("inbox/codex").is_dir());
+}
+
+#[tokio::test]
+async fn registering_again_keeps_role_workflow_and_what_others_wrote() {
+    let test = TestWorkspace::new(&[]).await;
+    let first = TerminalRegistration {
+        role: Some("reviewer".into()),
+        team: Some(name("backend")),
+        pane: Some("%1".into()),
+        icon: Some("star".into()),
+        ..terminal("codex", "coding")
+    };
+    test.workspace.register_terminal(first).await.unwrap();
+    test.workspace
+        .state()
+        .update(|state| {
+            let record = state["terminals"]["codex"].as_object_mut().unwrap();
+            record.insert("activeWorkflow".into(), "challenge".into());
+            record.insert("currentStep".into(), 3.into());
+            record.insert("theirs".into(), json!({ "kept": true }));
+            true
+        })
+        .unwrap();
+    test.workspace.set_status(&agent("codex"), "offline", Some("gone")).await.unwrap();
+    let record = test.workspace.register_terminal(terminal("Codex", "coding")).await.unwrap();
+    assert_eq!((record.role.as_deref(), record.team), (Some("reviewer"), Some(name("backend"))));
+    let written = &test.json("state.json")["terminals"];
+    assert_eq!(written.as_object().unwrap().len(), 1);
+    let written = &written["codex"];
+    assert_eq!(
+        (&written["role"], &written["team"], &written["activeWorkflow"], &written["currentStep"]),
+        (&json!("reviewer"), &json!("backend"), &json!("challenge"), &json!(3))
+    );
+    assert_eq!((&written["theirs"], &written["icon"]), (&json!({ "kept": true }), &json!("star")));
+    assert!(written.get("pane").is_none() && written.get("statusState").is_none(), "{written}");
+    assert_eq!(test.json("state.json")["teams"]["backend"]["members"], json!(["codex"]));
+}
+
+#[tokio::test]
+async fn looks_come_from_the_purpose() {
+    for (purpose, expected) in [
+        ("code review", ("eye", "orange")),
+        ("jules", ("rocket", "purple")),
+        ("coding", ("code", "blue")),
+        ("anything", ("terminal", "cyan")),
+    ] {
+        assert_eq!(look(purpose), expected);
+    }
+    let test = TestWorkspace::new(&[]).await;
+    test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
+    test.workspace.register_terminal(terminal("codex", "review")).await.unwrap();
+    assert_eq!(test.json("state.json")["terminals"]["codex"]["icon"], "eye");
+}
+
+#[tokio::test]
+async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
+    let test = TestWorkspace::new(&["codex"]).await;
+    test.workspace.register_terminal(terminal("codex", "agent")).await.unwrap();
+    let state = test.json("state.json");
+    assert!(state["chatAgents"].get("codex").is_none());
+    assert_eq!(
+        (&state["terminals"]["codex"]["color"], state["terminals"]["codex"].get("type")),
+        (&json!("cyan"), None)
+    );
+    // Its program introduces itself over MCP.
+    test.workspace.register_chat_agent(ChatRegistration::new(name("codex"), "codex-cli")).await.unwrap();
+    let state = test.json("state.json");
+    assert!(state["chatAgents"].get("codex").is_none());
+    assert_eq!(state["terminals"]["codex"]["interface"], "codex-cli");
+    assert_eq!(state["terminals"]["codex"]["pid"], std::process::id());
+}
+
+#[tokio::test]
+async fn a_chat_agent_gets_the_record_of_the_protocol() {
+    let test = TestWorkspace::new(&[]).await;
+    let new = ChatRegistration {
+        capabilities: vec!["chat".into(), "review".into()],
+        role: Some("lead".into()),
+        friendly_name: Some("The Boss".into()),
+        ..ChatRegistration::new(name("claude"), "claude-code")
+    };
+    test.workspace.register_chat_agent(new).await.unwrap();
+    let now = iso(test.clock.now());
+    let mut expected = json!({
+        "type": "chat", "interface": "claude-code", "role": "lead", "status": "active", "statusMessage": null,
+        "capabilities": ["chat", "review"], "friendlyName": "The Boss", "icon": "comment-discussion",
+        "color": "purple", "registeredAt": now, "lastSeen": now, "activeWorkflow": null, "currentStep": 0,
+        "activeWorkflowPhase": 0, "activePersona": null, "workflowToolInvocations": [],
+    });
+    assert_eq!(test.json("state.json")["chatAgents"]["claude"], expected);
+    assert!(test.path("inbox/claude").is_dir());
+    test.clock.advance(jiff::SignedDuration::from_secs(5));
+    test.workspace.register_chat_agent(ChatRegistration::new(name("claude"), "cursor")).await.unwrap();
+    expected["interface"] = json!("cursor");
+    expected["lastSeen"] = json!(iso(test.clock.now()));
+    assert_eq!(test.json("state.json")["chatAgents"]["claude"], expected);
+}
+
+#[tokio::test]
+async fn what_does_not_do_is_said_by_field_and_nothing_is_written() {
+    let test = TestWorkspace::new(&[]).await;
+    let before = test.path("state.json").exists();
+    let refused = [
+        (TerminalRegistration { pid: 0, ..terminal("codex", "x") }, "the field 'pid' is 0"),
+        (
+            TerminalRegistration { pid: i32::MAX.unsigned_abs(), ..terminal("codex", "x") },
+            "and no such process runs here",
+        ),
+        (terminal("codex", " "), "the field 'purpose' is empty"),
+        (terminal("codex", "a\nb"), "the field 'purpose' holds a control character"),
+        (
+            TerminalRegistration { pane: Some("-t".into()), ..terminal("codex", "x") },
+            "the field 'pane' is '-t'",
+        ),
+        (
+            TerminalRegistration { color: Some("c".repeat(501)), ..terminal("codex", "x") },
+            "the field 'color' has 501 bytes",
+        ),
+        (terminal("human", "x"), "kept for the person"),
+    ];
+    for (new, expected) in refused {
+        let error = test.workspace.register_terminal(new).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let chat = test.workspace.register_chat_agent(ChatRegistration::new(name("codex"), "")).await;
+    assert_eq!(chat.unwrap_err().to_string(), "the field 'interface' is empty; say something");
+    assert_eq!(test.path("state.json").exists(), before);
+    assert!(test.workspace.hub().directory().await.unwrap().agents().next().is_none());
+    let external =
+        TerminalRegistration { pid: i32::MAX.unsigned_abs(), external: true, ..terminal("codex", "x") };
+    test.workspace.register_terminal(external).await.unwrap();
+    assert_eq!(test.json("state.json")["terminals"]["codex"]["startTime"], iso(test.clock.now()));
+}
+
+#[tokio::test]
+async fn whoever_said_goodbye_and_is_there_again_is_awake() {
+    let test = TestWorkspace::new(&["claude"]).await;
+    test.workspace.register_terminal(terminal("codex", "coding")).await.unwrap();
+    for who in ["codex", "claude"] {
+        test.workspace.set_status(&agent(who), "offline", Some("gone")).await.unwrap();
+        let other = test.another().await;
+        assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "offline");
+        assert_eq!(other.hub().presence(&agent(who)).message.as_deref(), Some("gone"));
+        other.note_alive(&agent(who)).await;
+        other.close().await;
+        let other = test.another().await;
+        assert_eq!(other.hub().presence(&agent(who)).awareness.as_str(), "awake");
+        other.close().await;
+    }
+}

@@ -1,0 +1,63 @@
+//! Terminals: what is typed into them for an agent, by whom, and what the sender is told.
+//!
+//! An `execute` message is typed into the terminal of the agent it is for. Whoever types (the pty of
+//! `switchboard run`, [`run_terminals`] for tmux panes and for hosts) stands at that agent's
+//! [`TerminalPost`], of which there is one at a time, and gets from it only what may be typed. The rule
+//! is in `rule`, what becomes of the text in `keys` and `paste`: all pure.
+
+mod bridge;
+mod keys;
+mod notices;
+mod paste;
+mod post;
+mod results;
+mod rule;
+mod run_in;
+mod serve;
+mod tmux;
+
+use std::time::Duration;
+
+pub use self::keys::{keystrokes, neutral, paste_end};
+pub use self::notices::Notices;
+pub use self::paste::PasteMode;
+pub use self::post::{Execute, TerminalPost};
+pub use self::results::ExecuteResult;
+pub use self::rule::Refusal;
+pub use self::run_in::{TerminalOutcome, TerminalRun};
+pub use self::serve::run_terminals;
+pub(crate) use self::tmux::Pane;
+
+/// What may be typed into terminals. Without a word from the owner: verified `execute` messages into
+/// terminals under `switchboard run`, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a permission of its own, and none excludes another"
+)]
+pub struct TerminalConfig {
+    /// Whether an `execute` that was dropped as a file may be typed, though nobody vouches for its sender.
+    pub execute_from_files: bool,
+    /// Whether a one-line notice of new mail is typed.
+    pub notify_mail: bool,
+    /// How long nothing must have been typed by the person before a half-typed line is typed onto, and how
+    /// long nothing must have happened at all before a notice is typed.
+    pub idle: Duration,
+    /// Whether `serve` types into tmux panes.
+    pub tmux: bool,
+    /// Whether `serve` hands input to the hosts of other terminals through `bridge.json`.
+    pub bridge: bool,
+}
+
+impl Default for TerminalConfig {
+    fn default() -> Self {
+        Self {
+            execute_from_files: false,
+            notify_mail: false,
+            // A person who stops for three seconds is reading, not typing.
+            idle: Duration::from_secs(3),
+            tmux: false,
+            bridge: false,
+        }
+    }
+}

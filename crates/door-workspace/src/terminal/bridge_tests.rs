@@ -1,0 +1,100 @@
+use serde_json::json;
+use switchboard_core::Kind;
+
+use super::*;
+use crate::terminal::rule::EXECUTE;
+use crate::test_workspace::{TestWorkspace, agent, letter, name};
+use crate::workspace::Letter;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+async fn execute(test: &TestWorkspace, text: &str) -> Execute {
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let kind = Kind::parse(EXECUTE).unwrap();
+    test.send(Letter { kind, ..letter("claude", "codex", text) }).await;
+    post.next().await.unwrap()
+}
+
+/// Plays the host: waits for a request and does something to the file.
+async fn host(test: &TestWorkspace, act: impl FnOnce(&mut Value)) -> Value {
+    loop {
+        if test.path(FILE).exists() {
+            let mut file = test.json(FILE);
+            if let Some(request) = file["requests"].get(0).cloned() {
+                act(&mut file);
+                let lock = DirLock::acquire(test.workspace.tree().root(), FILE, LockOptions::default());
+                test.write("bridge.json.host", file.to_string());
+                crate::test_workspace::move_carelessly(&test.path("bridge.json.host"), &test.path(FILE));
+                drop(lock);
+                return request;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_host_types_and_says_so() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let execute = execute(&test, "cargo test").await;
+    let id = ids::native_of(&execute.message);
+    let answer = json!({ "id": id, "status": "executed" });
+    let act = |file: &mut Value| {
+        file["requests"] = json!([]);
+        file["responses"] = json!([answer, { "id": "msg_other", "status": "failed" }]);
+        file["mine"] = json!("kept");
+    };
+    let (codex, patience) = (agent("codex"), Duration::from_secs(30));
+    let (typed, request) = tokio::join!(
+        type_line_within(&test.workspace, &codex, &execute, "cargo test", patience),
+        host(&test, act)
+    );
+    assert_eq!(typed, Ok(()));
+    assert_eq!((&request["terminal"], &request["input"]), (&json!("codex"), &json!("cargo test")));
+    assert_eq!(
+        (&request["source"]["actor"], &request["source"]["messageId"], &request["source"]["allowBroadcast"]),
+        (&json!("claude"), &json!(id), &json!(false))
+    );
+    let left = json!({ "version": 1, "requests": [], "responses": [{ "id": "msg_other", "status": "failed" }], "mine": "kept" });
+    assert_eq!(test.json(FILE), left);
+}
+
+#[tokio::test]
+async fn a_host_that_fails_or_is_not_there_is_a_failure() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let execute = execute(&test, "x").await;
+    let id = ids::native_of(&execute.message);
+    let codex = agent("codex");
+    let nobody = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await;
+    assert_eq!(nobody, Err("no host took it from bridge.json within 0 s".to_owned()));
+    assert_eq!(test.json(FILE)["requests"], json!([]));
+    let refuses = |file: &mut Value| {
+        file["responses"] = json!([{ "id": id, "status": "failed", "error": "no such terminal" }]);
+    };
+    let patience = Duration::from_secs(30);
+    let (typed, _) = tokio::join!(
+        type_line_within(&test.workspace, &codex, &execute, "x", patience),
+        host(&test, refuses)
+    );
+    assert_eq!(typed, Err("its host said 'failed': no such terminal".to_owned()));
+    let takes = |file: &mut Value| file["requests"] = json!([]);
+    let (typed, _) =
+        tokio::join!(type_line_within(&test.workspace, &codex, &execute, "x", SHORT), host(&test, takes));
+    assert!(typed.unwrap_err().contains("may have been typed"));
+}
+
+#[tokio::test]
+async fn a_full_or_damaged_file_is_left_alone() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let execute = execute(&test, "x").await;
+    let full: Vec<Value> = (0..MOST).map(|number| json!({ "id": number.to_string() })).collect();
+    test.write(FILE, json!({ "requests": full }).to_string());
+    let codex = agent("codex");
+    let error = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await.unwrap_err();
+    assert!(error.starts_with("64 requests wait"), "{error}");
+    assert_eq!(test.json(FILE)["requests"].as_array().unwrap().len(), MOST);
+    test.write(FILE, "no JSON");
+    let error = type_line_within(&test.workspace, &codex, &execute, "x", SHORT).await.unwrap_err();
+    assert!(error.starts_with("bridge.json is not valid"), "{error}");
+    assert_eq!(test.bytes(FILE), b"no JSON");
+}

@@ -1,0 +1,95 @@
+//! Notices of new mail, for a terminal whose owner wants them.
+
+use switchboard_core::{AgentId, Door, MessageId};
+use switchboard_hub::{Changes, Mail, MailboxQuery, Part};
+
+use super::post::TerminalPost;
+use super::rule::EXECUTE;
+use crate::error::WorkspaceError;
+use crate::translate::iso;
+use crate::workspace::Workspace;
+
+/// Under this topic the hub remembers the last notice typed for each agent: it is no message, so it is
+/// not in the journal, and one per agent is enough to answer "who typed that?".
+const NOTICES: &str = "terminal notices";
+
+/// How many messages are counted, and how many senders named.
+const MOST: usize = 100;
+const NAMED: usize = 3;
+
+/// What there is to tell an agent about its mail. At most one notice is out at a time: there is no other
+/// until the agent has read the oldest message that the last one told of.
+pub struct Notices {
+    workspace: Workspace,
+    agent: AgentId,
+    after: i64,
+    changes: Changes,
+    outstanding: Option<MessageId>,
+}
+
+impl Notices {
+    /// Notices of what is accepted after `post` was taken.
+    pub fn new(post: &TerminalPost) -> Self {
+        let workspace = post.workspace().clone();
+        let changes = workspace.hub().changes();
+        Self { agent: post.agent().clone(), after: post.since(), workspace, changes, outstanding: None }
+    }
+
+    /// Waits until there is mail to tell of. Can be cancelled and called again.
+    pub async fn wait(&mut self) -> Result<(), WorkspaceError> {
+        while self.look().await?.is_none() {
+            self.changes.next().await;
+        }
+        Ok(())
+    }
+
+    /// The notice to type now, if there still is one; it counts as typed.
+    pub async fn take(&mut self) -> Result<Option<String>, WorkspaceError> {
+        let Some((oldest, text)) = self.look().await? else { return Ok(None) };
+        self.outstanding = Some(oldest);
+        let hub = self.workspace.hub();
+        let (key, value) = (self.agent.to_string(), format!("{} {text}", iso(hub.now())));
+        hub.note(Door::Workspace, NOTICES, key, Some(value)).await?;
+        Ok(Some(text))
+    }
+
+    async fn look(&mut self) -> Result<Option<(MessageId, String)>, WorkspaceError> {
+        let query =
+            MailboxQuery { agent: self.agent.clone(), after: self.after, limit: MOST, part: Part::Unseen };
+        let page = self.workspace.hub().mailbox(query).await?;
+        let is_mail = |mail: &&Mail| mail.stored.message.kind.as_str() != EXECUTE;
+        let mail: Vec<&Mail> = page.items.iter().filter(is_mail).collect();
+        let Some(oldest) = mail.first().map(|mail| mail.stored.message.id) else { return Ok(None) };
+        if self.outstanding == Some(oldest) {
+            return Ok(None);
+        }
+        let senders: Vec<&AgentId> = mail.iter().map(|mail| &mail.stored.message.from).collect();
+        Ok(Some((oldest, notice(&senders, page.more))))
+    }
+}
+
+/// One line that tells how many messages came from whom.
+fn notice(senders: &[&AgentId], more: bool) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for sender in senders.iter().map(ToString::to_string) {
+        if !names.contains(&sender) {
+            names.push(sender);
+        }
+    }
+    let others = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    if others > 0 || more {
+        names.push("others".to_owned());
+    }
+    let from = match &names[..] {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    };
+    let (plus, plural) = (if more { "+" } else { "" }, if senders.len() == 1 { "" } else { "s" });
+    format!("[switchboard] {}{plus} new message{plural} from {from}: run check_inbox", senders.len())
+}
+
+#[cfg(test)]
+#[path = "notices_tests.rs"]
+mod tests;

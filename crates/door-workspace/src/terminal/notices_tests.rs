@@ -1,0 +1,44 @@
+use switchboard_core::Kind;
+
+use super::*;
+use crate::test_workspace::{TestWorkspace, agent, letter, name};
+use crate::workspace::Letter;
+
+#[test]
+fn a_notice_says_how_many_from_whom() {
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(agent);
+    let table: [(&[&AgentId], bool, &str); 5] = [
+        (&[&a], false, "1 new message from a"),
+        (&[&a, &a], false, "2 new messages from a"),
+        (&[&a, &b, &a], false, "3 new messages from a and b"),
+        (&[&a, &b, &c, &d], false, "4 new messages from a, b, c and others"),
+        (&[&a, &a], true, "2+ new messages from a and others"),
+    ];
+    for (senders, more, expected) in table {
+        assert_eq!(notice(senders, more), format!("[switchboard] {expected}: run check_inbox"));
+    }
+}
+
+#[tokio::test]
+async fn one_at_a_time_until_the_mail_is_read() {
+    let test = TestWorkspace::new(&["codex", "claude", "gemini"]).await;
+    test.send(letter("claude", "codex", "before")).await;
+    let post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut notices = Notices::new(&post);
+    assert_eq!(notices.take().await.unwrap(), None, "what was there before is not new");
+    let execute = Kind::parse(EXECUTE).unwrap();
+    test.send(Letter { kind: execute, ..letter("claude", "codex", "typed anyway") }).await;
+    assert_eq!(notices.take().await.unwrap(), None);
+    let one = test.send(letter("claude", "codex", "one")).await;
+    let two = test.send(letter("gemini", "codex", "two")).await;
+    notices.wait().await.unwrap();
+    let text = notices.take().await.unwrap().unwrap();
+    assert_eq!(text, "[switchboard] 2 new messages from claude and gemini: run check_inbox");
+    let noted = test.workspace.hub().notes(Door::Workspace, NOTICES).await.unwrap();
+    assert!(noted[0].0 == "codex" && noted[0].1.ends_with(&text), "{noted:?}");
+    test.send(letter("gemini", "codex", "three")).await;
+    assert_eq!(notices.take().await.unwrap(), None, "one is out");
+    test.workspace.mark_seen(&agent("codex"), vec![one, two]).await.unwrap();
+    let text = notices.take().await.unwrap().unwrap();
+    assert_eq!(text, "[switchboard] 1 new message from gemini: run check_inbox");
+}

@@ -1,0 +1,303 @@
+//! The one place from which is typed for an agent.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use switchboard_core::{AgentId, Door, Message, MessageId, Name};
+use switchboard_hub::{Changes, HubError, MailboxQuery, Part, Service};
+
+use super::results::ExecuteResult;
+use super::rule::{EXECUTE, Refusal, Terms, text_to_type};
+use crate::error::WorkspaceError;
+use crate::workspace::{Workspace, blocking};
+
+/// Under this topic the hub remembers what is being typed: message, and for whom.
+const TYPING: &str = "typing";
+
+/// How many messages of a mailbox are read at a time.
+const PAGE: usize = 100;
+
+/// How long to try for a post that somebody may only be asking about.
+const CLAIM_TRIES: u32 = 20;
+const CLAIM_PAUSE: Duration = Duration::from_millis(25);
+
+/// Since when somebody types: what was accepted before is never typed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) seq: i64,
+    pub(crate) at: Timestamp,
+}
+
+/// The right to type for one agent, and what there is to type.
+///
+/// One at a time and workspace, whichever process; given back when dropped, and when the process dies.
+/// A message is typed at most once: it is noted on disk before the first byte, so after a crash it may not
+/// have been typed, or not in full, and the next one at this post says so to the sender.
+pub struct TerminalPost {
+    workspace: Workspace,
+    agent: AgentId,
+    terms: Terms,
+    changes: Changes,
+    /// Up to here every message for this agent has been looked at.
+    cursor: i64,
+    /// What beyond the cursor is refused or typed. Emptied whenever the cursor moves.
+    done: HashSet<MessageId>,
+    /// The end of the journal when a look found nothing left to wait for.
+    quiet_at: Option<i64>,
+    service: Option<Service>,
+}
+
+/// A message that may be typed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Execute {
+    /// The message.
+    pub message: Message,
+    /// What is to be typed, neutral, without the Enter at the end.
+    pub text: String,
+    seq: i64,
+}
+
+impl Workspace {
+    /// Takes the post at an agent's terminal, from now on. What waits already is not typed.
+    pub async fn take_terminal_post(&self, agent: &Name) -> Result<TerminalPost, WorkspaceError> {
+        let mark = self.terminal_mark().await?;
+        self.take_terminal_post_since(agent, mark).await
+    }
+
+    /// The present, with every file taken in that lies in a mailbox: what is found later came later.
+    pub(crate) async fn terminal_mark(&self) -> Result<Mark, WorkspaceError> {
+        let at = self.hub().now();
+        self.sweep_all().await?;
+        Ok(Mark { seq: last_seq(self).await?, at })
+    }
+
+    async fn take_terminal_post_since(
+        &self,
+        agent: &Name,
+        mark: Mark,
+    ) -> Result<TerminalPost, WorkspaceError> {
+        let agent = self.hub().directory().await?.canonical(&AgentId::local(agent.clone()));
+        let mut post = TerminalPost::unclaimed(self, &agent, mark);
+        post.service = Some(claim(self, &agent).await?);
+        post.settle_interrupted().await?;
+        Ok(post)
+    }
+
+    /// Who types for an agent now, in words.
+    pub(crate) fn terminal_holder(&self, agent: &AgentId) -> Result<Option<String>, WorkspaceError> {
+        Ok(self.hub().service_holder(&service_name(agent))?)
+    }
+}
+
+fn service_name(agent: &AgentId) -> String {
+    format!("terminal.{}", agent.name.key())
+}
+
+/// Whoever asks who has the post holds it for an instant: tries for a while before it counts as taken.
+async fn claim(workspace: &Workspace, agent: &AgentId) -> Result<Service, WorkspaceError> {
+    let mut tries = 0;
+    loop {
+        match workspace.hub().claim_service(&service_name(agent)) {
+            Err(HubError::ServiceTaken { .. }) if tries < CLAIM_TRIES => {
+                tries += 1;
+                tokio::time::sleep(CLAIM_PAUSE).await;
+            }
+            Err(HubError::ServiceTaken { holder, .. }) => {
+                return Err(WorkspaceError::TerminalTaken { agent: agent.name.clone(), holder });
+            }
+            claimed => return Ok(claimed?),
+        }
+    }
+}
+
+async fn last_seq(workspace: &Workspace) -> Result<i64, WorkspaceError> {
+    let newest = workspace.hub().newest(1).await?;
+    Ok(newest.items.last().map_or(0, |stored| stored.seq))
+}
+
+impl TerminalPost {
+    /// A post that is only taken while there is something to do.
+    pub(crate) fn unclaimed(workspace: &Workspace, agent: &AgentId, mark: Mark) -> Self {
+        let from_files = workspace.config().terminals.execute_from_files;
+        Self {
+            workspace: workspace.clone(),
+            agent: agent.clone(),
+            terms: Terms { after: mark.seq, began: mark.at, from_files },
+            changes: workspace.hub().changes(),
+            cursor: 0,
+            done: HashSet::new(),
+            quiet_at: None,
+            service: None,
+        }
+    }
+
+    /// Takes the post if there may be something to do and nobody else has it.
+    pub(crate) async fn claim_for_work(&mut self) -> Result<bool, WorkspaceError> {
+        if self.quiet_at == Some(last_seq(&self.workspace).await?) {
+            return Ok(false);
+        }
+        match self.workspace.hub().claim_service(&service_name(&self.agent)) {
+            Ok(service) => self.service = Some(service),
+            Err(HubError::ServiceTaken { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        self.settle_interrupted().await?;
+        Ok(true)
+    }
+
+    /// Gives the post back until there is something to do again.
+    pub(crate) fn release(&mut self) {
+        self.service = None;
+    }
+
+    /// Returns when there may be something to do.
+    pub(crate) async fn changed(&mut self) {
+        self.changes.next().await;
+    }
+
+    /// Whose terminal it is.
+    pub fn agent(&self) -> &AgentId {
+        &self.agent
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> &Workspace {
+        &self.workspace
+    }
+
+    /// The last journal number before this post was taken.
+    pub(crate) fn since(&self) -> i64 {
+        self.terms.after
+    }
+
+    /// Waits for the next message that may be typed; refuses those that may not on the way. Can be
+    /// cancelled and called again.
+    pub async fn next(&mut self) -> Result<Execute, WorkspaceError> {
+        loop {
+            if let Some(execute) = self.look().await? {
+                return Ok(execute);
+            }
+            self.changes.next().await;
+        }
+    }
+
+    /// The next message that may be typed now, in order of acceptance.
+    pub(crate) async fn look(&mut self) -> Result<Option<Execute>, WorkspaceError> {
+        // In this order: what is accepted from here on lies beyond `last`, so that nothing is overtaken.
+        let last = last_seq(&self.workspace).await?;
+        if self.quiet_at == Some(last) {
+            return Ok(None);
+        }
+        let hub = self.workspace.hub();
+        let is_complete = hub.on_the_way(self.agent.clone()).await?.is_empty();
+        let mut after = self.cursor;
+        loop {
+            let query = MailboxQuery { agent: self.agent.clone(), after, limit: PAGE, part: Part::Waiting };
+            let page = self.workspace.hub().mailbox(query).await?;
+            for mail in page.items {
+                let (message, seq) = (mail.stored.message, mail.stored.seq);
+                after = seq;
+                if message.kind.as_str() != EXECUTE || self.done.contains(&message.id) {
+                    continue;
+                }
+                match self.judge(&message, seq).await? {
+                    Ok(text) => return Ok(Some(Execute { message, text, seq })),
+                    Err(refusal) => self.refuse(&message, &refusal).await?,
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        if is_complete {
+            self.cursor = self.cursor.max(last);
+            self.done.clear();
+        }
+        self.quiet_at = is_complete.then_some(last);
+        Ok(None)
+    }
+
+    /// Notes on disk that a message is about to be typed. False where it must not be any more: it was
+    /// acknowledged, it expired, its sender is gone.
+    pub async fn begin(&mut self, execute: &Execute) -> Result<bool, WorkspaceError> {
+        let id = execute.message.id;
+        let waits = match self.workspace.hub().receipt(id).await? {
+            Some((_, receipt)) => {
+                receipt.deliveries.iter().any(|d| d.agent == self.agent && d.state.is_waiting())
+            }
+            None => false,
+        };
+        if !waits || self.service.is_none() || !self.done.insert(id) {
+            return Ok(false);
+        }
+        if let Err(refusal) = self.judge(&execute.message, execute.seq).await? {
+            self.refuse(&execute.message, &refusal).await?;
+            return Ok(false);
+        }
+        let (key, agent) = (id.to_string(), self.agent.to_string());
+        self.workspace.hub().note(Door::Workspace, TYPING, key, Some(agent)).await?;
+        Ok(true)
+    }
+
+    /// Notes what came of typing: the message goes to the archive and its sender is told.
+    pub async fn finish(&self, execute: &Execute, result: ExecuteResult) -> Result<(), WorkspaceError> {
+        self.settle(&execute.message, result).await
+    }
+
+    async fn judge(&self, message: &Message, seq: i64) -> Result<Result<String, Refusal>, WorkspaceError> {
+        let hub = self.workspace.hub();
+        let directory = hub.directory().await?;
+        Ok(text_to_type(message, seq, &directory, &self.terms, hub.now()))
+    }
+
+    async fn refuse(&mut self, message: &Message, refusal: &Refusal) -> Result<(), WorkspaceError> {
+        tracing::info!(id = %message.id, reason = %refusal, "an execute message is not typed");
+        self.done.insert(message.id);
+        self.record(message, ExecuteResult::Refused { reason: refusal.to_string() }).await
+    }
+
+    async fn record(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
+        let (tree, now) = (self.workspace.tree().clone(), self.workspace.hub().now());
+        let (message, agent) = (message.clone(), self.agent.clone());
+        blocking(move || Ok(result.write(&tree, &message, &agent, now)?)).await
+    }
+
+    /// The journal first, then the files, the record last: whoever finds it finds all of it done. Whatever a
+    /// crash leaves undone, the next one at this post finds what is noted as being typed, and does it again.
+    async fn settle(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
+        let hub = self.workspace.hub();
+        hub.acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
+        self.workspace.archive(&self.agent, message.id).await?;
+        self.record(message, result).await?;
+        Ok(hub.note(Door::Workspace, TYPING, message.id.to_string(), None).await?)
+    }
+
+    /// Says of what a former one at this post had begun what is known: that it is done, or else that it may
+    /// not have been typed.
+    async fn settle_interrupted(&self) -> Result<(), WorkspaceError> {
+        let hub = self.workspace.hub();
+        let directory = hub.directory().await?;
+        for (key, agent) in hub.notes(Door::Workspace, TYPING).await? {
+            let is_ours = agent.parse().is_ok_and(|agent: AgentId| directory.canonical(&agent) == self.agent);
+            let Some(id) = key.parse::<MessageId>().ok().filter(|_| is_ours) else { continue };
+            let Some((stored, receipt)) = hub.receipt(id).await? else {
+                hub.note(Door::Workspace, TYPING, key, None).await?;
+                continue;
+            };
+            let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == self.agent);
+            let noted = delivery.and_then(|delivery| ExecuteResult::from_note(delivery.note.as_deref()?));
+            let result = noted.unwrap_or_else(|| ExecuteResult::Failed {
+                reason: "the terminal ended while it was being typed: it may not have been typed, or not in \
+                         full, and is not typed again"
+                    .to_owned(),
+            });
+            self.settle(&stored.message, result).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "post_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+use serde_json::{Value, json};
+use switchboard_core::Kind;
+use switchboard_hub::Registration;
+
+use super::*;
+use crate::config::Config;
+use crate::terminal::TerminalConfig;
+use crate::test_workspace::{TestWorkspace, agent, archive_file, inbox_file, letter, message, name, with};
+use crate::workspace::Letter;
+
+fn execute(from: &str, to: &str, text: &str) -> Letter {
+    Letter { kind: Kind::parse(EXECUTE).unwrap(), ..letter(from, to, text) }
+}
+
+fn result_file(test: &TestWorkspace, sender: &str, id: MessageId, status: &str) -> Value {
+    test.json(&format!("outbox/{sender}/{}.{status}.receipt.json", crate::ids::to_native(id)))
+}
+
+#[tokio::test]
+async fn what_comes_now_is_typed_in_order_and_put_away() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let mut ids = Vec::new();
+    for text in ["one", "two"] {
+        ids.push(test.send(execute("claude", "codex", text)).await);
+    }
+    test.send(letter("claude", "codex", "just mail")).await;
+    for (id, text) in ids.iter().zip(["one", "two"]) {
+        let next = post.next().await.unwrap();
+        assert_eq!((next.message.id, next.text.as_str()), (*id, text));
+        assert!(post.begin(&next).await.unwrap());
+        assert!(!post.begin(&next).await.unwrap(), "never twice");
+        post.finish(&next, ExecuteResult::Executed).await.unwrap();
+    }
+    assert_eq!(post.look().await.unwrap(), None);
+    for id in ids {
+        assert_eq!(result_file(&test, "claude", id, "executed")["error"], Value::Null);
+        assert_eq!(test.states(id).await, ["acknowledged"]);
+        assert_eq!(test.receipt(id).await.deliveries[0].note.as_deref(), Some("executed"));
+        assert!(test.path(&archive_file("codex", id)).exists());
+    }
+    assert_eq!(test.waiting("codex").await, ["just mail"]);
+    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_refused_stays_and_its_sender_is_told_once() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let old = test.send(execute("claude", "codex", "old")).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let stranger = test.send(execute("stranger", "codex", "from a stranger")).await;
+    let good = test.send(execute("claude", "codex", "good")).await;
+    assert_eq!(post.next().await.unwrap().message.id, good);
+    let told = result_file(&test, "claude", old, "refused");
+    assert!(told["error"].as_str().unwrap().starts_with("it was accepted before"), "{told}");
+    assert_eq!(told["status"], "refused");
+    let told = result_file(&test, "stranger", stranger, "refused");
+    assert!(told["error"].as_str().unwrap().contains("is not registered"), "{told}");
+    assert!(test.path(&inbox_file("codex", old)).exists());
+    assert_eq!(test.waiting("codex").await, ["old", "from a stranger", "good"]);
+    // The next one at this post types none of them, and what was told stays.
+    let before = test.bytes(&format!("outbox/claude/{}.refused.receipt.json", crate::ids::to_native(old)));
+    drop(post);
+    test.clock.advance(jiff::SignedDuration::from_secs(5));
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    assert_eq!(post.look().await.unwrap(), None);
+    assert_eq!(
+        test.bytes(&format!("outbox/claude/{}.refused.receipt.json", crate::ids::to_native(old))),
+        before
+    );
+    assert!(result_file(&test, "claude", good, "refused")["error"].as_str().is_some());
+}
+
+#[tokio::test]
+async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_one() {
+    let terminals = TerminalConfig { execute_from_files: true, ..TerminalConfig::default() };
+    for (config, is_typed) in [(Config::default(), false), (Config { terminals, ..Config::default() }, true)]
+    {
+        let test = TestWorkspace::with(config, &["codex", "claude"]).await;
+        let file = |id: &str, at: Timestamp| {
+            with(
+                message(id, "claude", "codex", id),
+                json!({ "action": "execute", "createdAt": crate::translate::iso(at) }),
+            )
+        };
+        let later = test.clock.now() + jiff::SignedDuration::from_secs(60);
+        // It came with the repository and says that it is new.
+        test.put("codex", &file("msg_1_prepared", later));
+        let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+        test.put("codex", &file("msg_2_old", Timestamp::UNIX_EPOCH));
+        test.put("codex", &file("msg_3_new", later));
+        test.workspace.sweep_all().await.unwrap();
+        let next = post.look().await.unwrap().map(|next| next.text);
+        assert_eq!(next.as_deref(), is_typed.then_some("msg_3_new"));
+        assert!(test.names("outbox/claude").contains(&"msg_1_prepared.refused.receipt.json".to_owned()));
+        assert!(test.names("outbox/claude").contains(&"msg_2_old.refused.receipt.json".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_one_had_begun_is_said_to_be_uncertain_and_never_typed_again() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let id = test.send(execute("claude", "codex", "rm -r build")).await;
+    let next = post.next().await.unwrap();
+    assert!(post.begin(&next).await.unwrap());
+    // The process dies here: nothing is finished, and the lock goes with it.
+    drop(post);
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    assert_eq!(post.look().await.unwrap(), None);
+    let told = result_file(&test, "claude", id, "failed");
+    assert!(told["error"].as_str().unwrap().contains("may not have been typed"), "{told}");
+    assert_eq!(test.states(id).await, ["acknowledged"]);
+    assert!(test.path(&archive_file("codex", id)).exists());
+    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_was_noted_before_the_crash_stays_true() {
+    for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung: twice".into() }] {
+        let test = TestWorkspace::new(&["codex", "claude"]).await;
+        let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+        let id = test.send(execute("claude", "codex", "make")).await;
+        let next = post.next().await.unwrap();
+        assert!(post.begin(&next).await.unwrap());
+        // The process dies after the journal has it and before any file does.
+        test.workspace.hub().acknowledge(agent("codex"), id, Some(result.note())).await.unwrap();
+        drop(post);
+        drop(test.workspace.take_terminal_post(&name("codex")).await.unwrap());
+        let told = ExecuteResult::read(test.workspace.tree(), &next.message).unwrap();
+        assert_eq!(told, Some(result));
+        assert!(test.path(&archive_file("codex", id)).exists());
+    }
+}
+
+#[tokio::test]
+async fn one_at_a_time_and_the_second_is_told_who() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let other = test.another().await;
+    let error = other.take_terminal_post(&name("CODEX")).await.err().unwrap().to_string();
+    assert!(error.contains(&format!("process {} on", std::process::id())), "{error}");
+    assert!(error.contains("'codex'"), "{error}");
+    other.take_terminal_post(&name("claude")).await.unwrap();
+    drop(post);
+    other.take_terminal_post(&name("codex")).await.unwrap();
+    other.close().await;
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_or_expires_before_its_turn_is_not_typed() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let read = test.send(execute("claude", "codex", "read by the agent itself")).await;
+    let next = post.next().await.unwrap();
+    test.workspace.acknowledge(&agent("codex"), read, None).await.unwrap();
+    assert!(!post.begin(&next).await.unwrap());
+    let expires_at = Some(test.clock.now() + jiff::SignedDuration::from_secs(10));
+    test.send(Letter { expires_at, ..execute("claude", "codex", "soon too late") }).await;
+    let next = post.next().await.unwrap();
+    test.clock.advance(jiff::SignedDuration::from_secs(11));
+    assert!(!post.begin(&next).await.unwrap());
+    assert_eq!(post.look().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_renamed_agent_keeps_its_post_s_past() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let id = test.send(execute("claude", "codex", "x")).await;
+    let next = post.next().await.unwrap();
+    assert!(post.begin(&next).await.unwrap());
+    drop(post);
+    test.workspace.rename(name("codex"), name("gpt")).await.unwrap();
+    test.workspace.register(Registration::mailbox(name("other"))).await.unwrap();
+    drop(test.workspace.take_terminal_post(&name("other")).await.unwrap());
+    assert_eq!(test.states(id).await, ["delivered"]);
+    drop(test.workspace.take_terminal_post(&name("gpt")).await.unwrap());
+    assert_eq!(test.states(id).await, ["acknowledged"]);
+}

@@ -1,0 +1,116 @@
+//! What the sender of an `execute` is told: `outbox/<sender>/<message-id>.<status>.receipt.json`, beside
+//! the receipts, in the shape of one.
+
+use jiff::Timestamp;
+use switchboard_core::{AgentId, Message};
+use switchboard_hub::files::{Durability, FileError};
+
+use crate::ids;
+use crate::receipts::later_name;
+use crate::translate::{is_foreign, iso};
+use crate::tree::{Folders, Section, Tree};
+use crate::wire::{ReceiptFile, pretty};
+
+/// Larger than any record of ours.
+const LIMIT: u64 = 1 << 20;
+
+/// What became of an `execute` message at its terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ExecuteResult {
+    /// It was typed, with one Enter.
+    Executed,
+    /// It was begun and not finished, or may not have been typed at all. It is not tried again.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// It was not typed and stays in the mailbox.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl ExecuteResult {
+    /// The word for it in a record.
+    pub fn status(&self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Failed { .. } => "failed",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
+    /// One sentence for a receipt.
+    pub(crate) fn note(&self) -> String {
+        match self {
+            Self::Executed => self.status().to_owned(),
+            Self::Failed { reason } | Self::Refused { reason } => format!("{}: {reason}", self.status()),
+        }
+    }
+
+    /// What [`note`](Self::note) said; none where it was not ours.
+    pub(crate) fn from_note(note: &str) -> Option<Self> {
+        match note.split_once(": ") {
+            None if note == Self::Executed.status() => Some(Self::Executed),
+            Some(("failed", reason)) => Some(Self::Failed { reason: reason.to_owned() }),
+            _ => None,
+        }
+    }
+
+    fn summary(&self, agent: &AgentId) -> String {
+        match self {
+            Self::Executed => format!("Typed into the terminal of '{agent}'"),
+            Self::Failed { .. } => format!("Typing into the terminal of '{agent}' failed"),
+            Self::Refused { .. } => {
+                format!("Not typed into the terminal of '{agent}'; it stays in the mailbox")
+            }
+        }
+    }
+
+    /// Writes the record, once: what was told first stays. A sender of another owner has no outbox here.
+    pub(crate) fn write(
+        &self,
+        tree: &Tree,
+        message: &Message,
+        agent: &AgentId,
+        now: Timestamp,
+    ) -> Result<(), FileError> {
+        if message.from.realm.is_some() || is_foreign(message) {
+            return Ok(());
+        }
+        let native = ids::native_of(message);
+        let file = ReceiptFile {
+            id: format!("result_{native}"),
+            in_reply_to: native.clone(),
+            status: self.status().to_owned(),
+            summary: self.summary(agent),
+            processed_at: iso(now),
+            error: match self {
+                Self::Executed => None,
+                Self::Failed { reason } | Self::Refused { reason } => Some(reason.clone()),
+            },
+        };
+        let folder = Folders::new(tree).make(Section::Outbox, &message.from.name)?;
+        folder.create_new(&later_name(&native, self.status()), &pretty(&file), Durability::Later)?;
+        Ok(())
+    }
+
+    /// Reads the record of a message, if there is one.
+    pub(crate) fn read(tree: &Tree, message: &Message) -> Result<Option<Self>, FileError> {
+        let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(None) };
+        let native = ids::native_of(message);
+        let reason = |status: &str| -> Result<Option<String>, FileError> {
+            let found = folder.read(&later_name(&native, status), LIMIT)?;
+            let file = found.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
+            Ok(file.map(|file| file.error.unwrap_or_default()))
+        };
+        if reason("executed")?.is_some() {
+            return Ok(Some(Self::Executed));
+        }
+        if let Some(reason) = reason("failed")? {
+            return Ok(Some(Self::Failed { reason }));
+        }
+        Ok(reason("refused")?.map(|reason| Self::Refused { reason }))
+    }
+}

@@ -1,0 +1,139 @@
+//! `run_in_terminal`: input for another agent's terminal, and what came of it.
+
+use std::time::Duration;
+
+use switchboard_core::{Address, AgentId, Kind, Message, MessageId, Name};
+
+use super::results::ExecuteResult;
+use super::rule::EXECUTE;
+use super::serve::Target;
+use crate::error::WorkspaceError;
+use crate::ids;
+use crate::workspace::{Letter, Workspace, blocking};
+
+/// How long to wait for the outcome: the protocol's number.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Input that was sent to a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TerminalRun {
+    /// The message that carries it.
+    pub id: MessageId,
+    /// What the protocol calls the message.
+    pub native_id: String,
+    /// What came of it.
+    pub outcome: TerminalOutcome,
+}
+
+/// What came of input for a terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TerminalOutcome {
+    /// It was typed, with one Enter.
+    Executed,
+    /// It was begun and not finished, or may not have been typed at all. It is not tried again.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// It was not typed and will not be.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It waits in the mailbox.
+    Queued {
+        /// For what.
+        reason: String,
+    },
+}
+
+impl Workspace {
+    /// Sends input to an agent's terminal and waits for the outcome, at most ten seconds.
+    ///
+    /// The message is in the journal when this returns `Ok`, whatever the outcome. Delivering it is left to
+    /// whoever has the door open: this process or the one that runs the terminal.
+    pub async fn run_in_terminal(
+        &self,
+        from: &AgentId,
+        name: &Name,
+        input: String,
+    ) -> Result<TerminalRun, WorkspaceError> {
+        self.run_in_terminal_within(from, name, input, PATIENCE).await
+    }
+
+    pub(crate) async fn run_in_terminal_within(
+        &self,
+        from: &AgentId,
+        name: &Name,
+        input: String,
+        patience: Duration,
+    ) -> Result<TerminalRun, WorkspaceError> {
+        let terminal = self.hub().directory().await?.canonical(&AgentId::local(name.clone()));
+        let kind = Kind::parse(EXECUTE).map_err(|_| WorkspaceError::Closed)?;
+        let letter = Letter::new(from.clone(), Address::Agent(terminal.clone()), kind, input);
+        let accepted = self.send(letter).await?;
+        let id = accepted.id;
+        let outcome = match accepted.stopped {
+            Some(stop) => TerminalOutcome::Refused { reason: stop.to_string() },
+            None => self.terminal_outcome(id, &terminal, patience).await?,
+        };
+        Ok(TerminalRun { id, native_id: ids::to_native(id), outcome })
+    }
+
+    async fn terminal_outcome(
+        &self,
+        id: MessageId,
+        terminal: &AgentId,
+        patience: Duration,
+    ) -> Result<TerminalOutcome, WorkspaceError> {
+        let Some(stored) = self.hub().message(id).await? else { return Err(WorkspaceError::Closed) };
+        if !self.is_terminal_worked(terminal).await? {
+            // Whoever ran it may have typed this as the last thing.
+            return Ok(self.told(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Queued {
+                reason: format!(
+                    "nobody runs the terminal of '{terminal}'; start it with `switchboard run --name \"{terminal}\" -- \
+                     COMMAND` and send it again"
+                ),
+            }));
+        }
+        let mut changes = self.hub().changes();
+        let told = async {
+            loop {
+                if let Some(outcome) = self.told(&stored.message).await? {
+                    return Ok::<_, WorkspaceError>(outcome);
+                }
+                changes.next().await;
+            }
+        };
+        match tokio::time::timeout(patience, told).await {
+            Ok(told) => told,
+            Err(_) => Ok(TerminalOutcome::Queued {
+                reason: format!(
+                    "the terminal of '{terminal}' has not taken it within {} s; ask later with `switchboard receipt {}`",
+                    patience.as_secs(),
+                    ids::to_native(id)
+                ),
+            }),
+        }
+    }
+
+    async fn told(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
+        let (tree, message) = (self.tree().clone(), message.clone());
+        let result = blocking(move || Ok(ExecuteResult::read(&tree, &message)?)).await?;
+        Ok(result.map(|result| match result {
+            ExecuteResult::Executed => TerminalOutcome::Executed,
+            ExecuteResult::Failed { reason } => TerminalOutcome::Failed { reason },
+            ExecuteResult::Refused { reason } => TerminalOutcome::Refused { reason },
+        }))
+    }
+
+    /// Whether somebody is there to type: `switchboard run`, or `serve` where it has a way to.
+    async fn is_terminal_worked(&self, terminal: &AgentId) -> Result<bool, WorkspaceError> {
+        if self.terminal_holder(terminal)?.is_some() {
+            return Ok(true);
+        }
+        let targets = self.terminal_targets().await?;
+        let is_target = targets.iter().any(|target: &Target| target.agent == *terminal);
+        Ok(is_target && self.hub().service_holder("serve")?.is_some())
+    }
+}

@@ -1,0 +1,113 @@
+use serde_json::json;
+use switchboard_core::{Door, Kind};
+
+use super::*;
+use crate::config::Config;
+use crate::registration::TerminalRegistration;
+use crate::run::run_deliveries;
+use crate::terminal::{TerminalConfig, TerminalOutcome};
+use crate::test_workspace::{TestWorkspace, agent, name};
+
+fn config(tmux: bool, bridge: bool) -> Config {
+    let terminals = TerminalConfig { tmux, bridge, ..TerminalConfig::default() };
+    Config { terminals, ..Config::default() }
+}
+
+async fn register(test: &TestWorkspace, agent: &str, pane: Option<&str>) {
+    let new = TerminalRegistration {
+        pane: pane.map(str::to_owned),
+        ..TerminalRegistration::new(name(agent), std::process::id(), "coding")
+    };
+    test.workspace.register_terminal(new).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_terminals_with_a_way_that_is_allowed_are_served() {
+    for (tmux, bridge, expected) in [
+        (false, false, &[][..]),
+        (true, false, &["paned"][..]),
+        (false, true, &["hosted"][..]),
+        (true, true, &["hosted", "paned"][..]),
+    ] {
+        let test = TestWorkspace::with(config(tmux, bridge), &["chat", "gone"]).await;
+        register(&test, "paned", Some("%1")).await;
+        register(&test, "hosted", None).await;
+        register(&test, "gone", None).await;
+        test.workspace.set_status(&agent("gone"), OFFLINE, None).await.unwrap();
+        let targets = test.workspace.terminal_targets().await.unwrap();
+        let names: Vec<String> = targets.iter().map(|target| target.agent.to_string()).collect();
+        assert_eq!(names, expected);
+        assert!(targets.iter().all(|target| !target.is_gone()));
+    }
+}
+
+#[test]
+fn a_record_of_others_that_makes_no_sense_is_no_target() {
+    for record in [json!({ "pane": 7 }), json!({ "pane": "-t" }), json!({ "statusState": "offline" })] {
+        assert_eq!(target("codex", record.as_object().unwrap()), None, "{record}");
+    }
+    assert_eq!(target("../codex", &Map::new()), None);
+    let dead = target("codex", json!({ "pid": i32::MAX, "pane": "%1" }).as_object().unwrap()).unwrap();
+    assert!(dead.is_gone());
+    let other = json!({ "pid": std::process::id(), "processStart": "1", "pane": "%1" });
+    assert_eq!(target("codex", other.as_object().unwrap()).unwrap().is_gone(), cfg!(target_os = "linux"));
+    let external = json!({ "pid": i32::MAX, "external": true, "pane": "%1" });
+    assert!(!target("codex", external.as_object().unwrap()).unwrap().is_gone());
+}
+
+#[tokio::test]
+async fn without_anybody_the_input_is_queued_and_says_so() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let run = test.workspace.run_in_terminal(&agent("claude"), &name("Codex"), "x".into()).await.unwrap();
+    let TerminalOutcome::Queued { reason } = &run.outcome else { panic!("{run:?}") };
+    assert!(reason.starts_with("nobody runs the terminal of 'codex'"), "{reason}");
+    let stored = test.workspace.hub().message(run.id).await.unwrap().unwrap();
+    assert_eq!(stored.message.kind, Kind::parse("execute").unwrap());
+    let unknown = test.workspace.run_in_terminal(&agent("claude"), &name("codez"), "x".into()).await;
+    assert!(unknown.unwrap_err().to_string().contains("codez"));
+}
+
+#[tokio::test]
+async fn the_outcome_at_the_terminal_is_told() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let outbound = test.workspace.hub().open_door(Door::Workspace).await.unwrap();
+    let delivering = test.workspace.clone();
+    tokio::spawn(async move { run_deliveries(&delivering, outbound).await });
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let terminal = async {
+        for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung".into() }] {
+            let next = post.next().await.unwrap();
+            assert!(post.begin(&next).await.unwrap());
+            post.finish(&next, result).await.unwrap();
+        }
+        post.next().await.unwrap_err()
+    };
+    let (claude, codex) = (agent("claude"), name("codex"));
+    let sender = async {
+        let mut outcomes = Vec::new();
+        for input in ["one", "two", "///"] {
+            let patience = Duration::from_mins(1);
+            let run = test.workspace.run_in_terminal_within(&claude, &codex, input.into(), patience).await;
+            outcomes.push(run.unwrap().outcome);
+        }
+        outcomes
+    };
+    let outcomes = tokio::select! { outcomes = sender => outcomes, error = terminal => panic!("{error}") };
+    assert_eq!(
+        outcomes[..2],
+        [TerminalOutcome::Executed, TerminalOutcome::Failed { reason: "it hung".into() }]
+    );
+    let TerminalOutcome::Refused { reason } = &outcomes[2] else { panic!("{outcomes:?}") };
+    assert!(reason.starts_with("there is nothing left to type"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_terminal_that_does_not_take_it_leaves_it_queued() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let _post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let (claude, codex) = (agent("claude"), name("codex"));
+    let patience = Duration::from_millis(50);
+    let run = test.workspace.run_in_terminal_within(&claude, &codex, "x".into(), patience).await.unwrap();
+    let TerminalOutcome::Queued { reason } = run.outcome else { panic!("{run:?}") };
+    assert!(reason.contains("has not taken it"), "{reason}");
+}

@@ -1,0 +1,100 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn least() -> Value {
+    json!({ "name": "Least_Of all", "persona": "p", "phases": [{ "id": "a", "instruction": "i" }] })
+}
+
+#[test]
+fn a_name_gets_its_one_spelling() {
+    let workflow = Workflow::read(least().to_string().as_bytes()).unwrap();
+    assert_eq!(workflow.name, "least-of-all");
+    for (text, expected) in
+        [(" Handoff_Lead ", "handoff-lead"), ("handoff lead", "handoff-lead"), ("CHAT", "chat")]
+    {
+        assert_eq!(normal(text), expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_field() {
+    let cases = [
+        ("/name", json!(5), "field 'name': invalid type: integer `5`, expected a string"),
+        ("/name", json!("a/b"), "field 'name': 'a/b' is no name: a name has 1 to 64 letters, digits and '-'"),
+        ("/name", json!(""), "field 'name': '' is no name"),
+        ("/aliases", json!(["ok", "../x"]), "field 'aliases[1]': '../x' is no name"),
+        ("/persona", json!(" "), "field 'persona': is empty"),
+        ("/phases", json!([]), "field 'phases': has 0 entries; a workflow has 1 to 50"),
+        ("/phases/0/instruction", json!(""), "field 'phases[0].instruction': is empty"),
+        ("/phases/0/instruction", json!(null), "field 'phases[0].instruction': invalid type: null"),
+        ("/phases/0/requiredTools", json!("x"), "field 'phases[0].requiredTools': invalid type: string"),
+        (
+            "/phases/0/artifacts",
+            json!(["a[", "b"]),
+            "field 'phases[0].artifacts[0]': error parsing glob 'a['",
+        ),
+        (
+            "/phases/0/artifacts",
+            json!(["/etc/*"]),
+            "field 'phases[0].artifacts[0]': '/etc/*' must be a path below",
+        ),
+        ("/phases/0/artifacts", json!(["a/../../b"]), "must be a path below the workspace"),
+        ("/phases/0/evidence", json!("x"), "field 'phases[0].evidence': unknown field `evidence`"),
+        (
+            "/routes",
+            json!([{ "action": "a b", "to": "lead" }]),
+            "field 'routes[0].action': 'a b' is not a kind",
+        ),
+        (
+            "/routes",
+            json!([{ "action": "execute", "to": "boss" }]),
+            "field 'routes[0].to': role 'boss' is unknown",
+        ),
+        (
+            "/routes",
+            json!([{ "action": "execute", "to": "none" }]),
+            "field 'routes[0].to': 'none' reaches nobody",
+        ),
+        (
+            "/routes",
+            json!([{ "action": "execute", "to": "lead", "afterPhase": 2 }]),
+            "field 'routes[0].afterPhase': 2 is beyond the last phase, 1",
+        ),
+    ];
+    for (pointer, value, expected) in cases {
+        let mut file = least();
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        file.pointer_mut(parent).unwrap()[key] = value;
+        let error = Workflow::read(file.to_string().as_bytes()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{pointer}: {error}");
+    }
+    let mut twice = least();
+    twice["phases"] = json!([{ "id": "a", "instruction": "i" }, { "id": "a", "instruction": "j" }]);
+    let error = Workflow::read(twice.to_string().as_bytes()).unwrap_err();
+    assert_eq!(error.to_string(), "field 'phases[1].id': 'a' is there twice");
+    for text in ["", "{", "[]", "{} {}"] {
+        assert!(Workflow::read(text.as_bytes()).is_err(), "{text}");
+    }
+    let after = format!("{} x", least());
+    assert!(Workflow::read(after.as_bytes()).unwrap_err().to_string().starts_with("field '.': trailing"));
+}
+
+#[test]
+fn a_star_does_not_cross_a_folder() {
+    let pattern = Pattern::parse("plans/*.md").unwrap();
+    for (path, fits) in
+        [("plans/a.md", true), ("plans/b/a.md", false), ("plans/a.txt", false), ("a.md", false)]
+    {
+        assert_eq!(pattern.is_match(path), fits, "{path}");
+    }
+    assert!(Pattern::parse("plans/**/*.md").unwrap().is_match("plans/b/c/a.md"));
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    for workflow in super::super::library::Library::built_in().workflows {
+        let json = serde_json::to_vec(&workflow).unwrap();
+        assert_eq!(Workflow::read(&json).unwrap(), workflow);
+    }
+}

@@ -1,0 +1,171 @@
+//! Which workflows there are: the built-in ones, and those of the workspace.
+
+use std::path::Path;
+
+use switchboard_core::nearest;
+use switchboard_hub::files::{Dir, FileError};
+
+use super::definition::{Workflow, normal};
+use super::error::WorkflowError;
+use crate::delivery::describe;
+use crate::error::WorkspaceError;
+use crate::workspace::{Workspace, blocking};
+
+/// The folder with the workspace's own, below `.switchboard/`.
+const FOLDER: &str = "workflows";
+
+/// Largest workflow file that is read: instructions, not a manual.
+const FILE_LIMIT: u64 = 64 << 10;
+
+/// More files than a workspace has workflows; what comes after them is left out and reported.
+const MAX_FILES: usize = 100;
+
+const BUILT_IN: [&str; 8] = [
+    include_str!("../workflows/accuracy.json"),
+    include_str!("../workflows/handoff.json"),
+    include_str!("../workflows/handoff-lead.json"),
+    include_str!("../workflows/handoff-chat.json"),
+    include_str!("../workflows/handoff-relay.json"),
+    include_str!("../workflows/enhance.json"),
+    include_str!("../workflows/challenge.json"),
+    include_str!("../workflows/chat.json"),
+];
+
+/// Former names of a workflow that a workspace may bring along and that is not built in.
+const FORMER_NAMES: [(&str, &str); 2] = [("jules-plan", "julesplan"), ("remote-plan", "julesplan")];
+
+/// The workflows of a workspace.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Library {
+    /// The built-in ones, replaced where the workspace has one of that name, then the workspace's own.
+    pub workflows: Vec<Workflow>,
+    /// Files that could not be used.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A workflow file that could not be used. The others can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Where it is, below `.switchboard/`.
+    pub path: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Library {
+    /// The built-in workflows alone.
+    pub(crate) fn built_in() -> Self {
+        let mut library = Self::default();
+        for (at, text) in BUILT_IN.iter().enumerate() {
+            match Workflow::read(text.as_bytes()) {
+                Ok(workflow) => library.workflows.push(workflow),
+                Err(error) => library.leave_out(format!("built-in {at}"), error.to_string()),
+            }
+        }
+        library
+    }
+
+    /// The built-in workflows and those below `root`, which is `.switchboard/`.
+    pub(crate) fn load(root: &Dir) -> Self {
+        let mut library = Self::built_in();
+        let own = own_files(root).unwrap_or_else(|error| {
+            library.leave_out(FOLDER.to_owned(), describe(&error));
+            Vec::new()
+        });
+        let mut taken: Vec<(String, String)> = Vec::new();
+        for (path, found) in own {
+            match found {
+                Ok(workflow) => {
+                    if let Some((_, first)) = taken.iter().find(|(name, _)| *name == workflow.name) {
+                        let problem = format!("field 'name': '{}' is taken by {first}", workflow.name);
+                        library.leave_out(path, problem);
+                        continue;
+                    }
+                    taken.push((workflow.name.clone(), path));
+                    library.put(workflow);
+                }
+                Err(problem) => library.leave_out(path, problem),
+            }
+        }
+        library
+    }
+
+    fn put(&mut self, workflow: Workflow) {
+        match self.workflows.iter_mut().find(|known| known.name == workflow.name) {
+            Some(known) => *known = workflow,
+            None => self.workflows.push(workflow),
+        }
+    }
+
+    fn leave_out(&mut self, path: String, problem: String) {
+        self.left_out.push(LeftOut { path, problem });
+    }
+
+    /// The workflow of exactly this name, as it stands in `state.json`.
+    pub(crate) fn named(&self, name: &str) -> Option<&Workflow> {
+        self.workflows.iter().find(|workflow| workflow.name == name)
+    }
+
+    /// The workflow that a text means: by its name in any spelling, or by another name of it.
+    pub fn find(&self, text: &str) -> Result<&Workflow, WorkflowError> {
+        let name = normal(text);
+        let former = || FORMER_NAMES.iter().find(|(former, _)| *former == name).map(|(_, now)| *now);
+        // A workspace's own aliases come after the built-in ones in the list, and before them in force.
+        let aliased = || self.workflows.iter().rev().find(|workflow| workflow.aliases.contains(&name));
+        let found = self.named(&name).or_else(aliased);
+        found.or_else(|| former().and_then(|name| self.named(name))).ok_or_else(|| {
+            let available: Vec<String> =
+                self.workflows.iter().map(|workflow| workflow.name.clone()).collect();
+            WorkflowError::Unknown {
+                name: text.to_owned(),
+                near: nearest(&name, available.iter().map(String::as_str)),
+                available,
+                left_out: self.left_out.clone(),
+            }
+        })
+    }
+}
+
+/// Where a file is, and the workflow in it or what is wrong with it.
+type OwnFile = (String, Result<Workflow, String>);
+
+/// The workspace's own files in the order of their names, with what is in each.
+fn own_files(root: &Dir) -> Result<Vec<OwnFile>, FileError> {
+    let Some(dir) = root.subdir(FOLDER)? else { return Ok(Vec::new()) };
+    let is_json = |name: &String| Path::new(name).extension().is_some_and(|end| end == "json");
+    let names = dir.names()?.into_iter().filter(|name| is_json(name) && !name.starts_with('.'));
+    let files = names.enumerate().map(|(at, name)| {
+        let found = if at < MAX_FILES {
+            read(&dir, &name)
+        } else {
+            Err(format!("only the first {MAX_FILES} files are read"))
+        };
+        (format!("{FOLDER}/{name}"), found)
+    });
+    Ok(files.take(MAX_FILES + 1).collect())
+}
+
+fn read(dir: &Dir, file: &str) -> Result<Workflow, String> {
+    let described = |error: FileError| describe(&error);
+    match dir.read(file, FILE_LIMIT).map_err(described)? {
+        Some(found) => Workflow::read(&found.bytes).map_err(|error| error.to_string()),
+        None => Err("it disappeared while it was read".to_owned()),
+    }
+}
+
+impl Workspace {
+    /// The workflows that can be started here.
+    pub async fn workflows(&self) -> Result<Vec<Workflow>, WorkspaceError> {
+        Ok(self.workflow_library().await?.workflows)
+    }
+
+    /// The same, with the files that could not be used.
+    pub async fn workflow_library(&self) -> Result<Library, WorkspaceError> {
+        let root = self.tree().root().clone();
+        blocking(move || Ok(Library::load(&root))).await
+    }
+}
+
+#[cfg(test)]
+#[path = "library_tests.rs"]
+mod tests;

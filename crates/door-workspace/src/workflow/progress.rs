@@ -1,0 +1,223 @@
+//! Starting, continuing and stopping workflows in a workspace: the rules, applied under the lock.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use switchboard_core::{AgentId, AgentRecord, Name, ResolveError, nearest};
+use switchboard_hub::HubError;
+use switchboard_hub::files::{Dir, FileError};
+
+use super::artifacts::{self, Artifact};
+use super::definition::{Workflow, normal};
+use super::error::WorkflowError;
+use super::library::Library;
+use super::node::{Node, Target};
+use super::rules::{self, Completion, IfActive, PhaseCompleted, Started, Stopped};
+use crate::error::WorkspaceError;
+use crate::state::{Change, write_agent};
+use crate::translate::iso;
+use crate::tree::Tree;
+use crate::workspace::{Workspace, blocking};
+
+/// Longest text that goes into `state.json`, which every program reads as a whole.
+const MAX_TEXT: usize = 32 << 10;
+
+/// A workflow to be started.
+#[derive(Debug, Clone, Default)]
+pub struct StartWorkflow {
+    /// Its name, or another name of it, in any spelling.
+    pub name: String,
+    /// What it is about.
+    pub initial_context: Option<String>,
+    /// Whose it is to be; everybody's where nobody is named.
+    pub target: Option<Name>,
+    /// Replace an active workflow and forget how far it was.
+    pub force: bool,
+    /// Let an active workflow of the session wait until this one ends. Goes before `force`.
+    pub suspend: bool,
+}
+
+/// A phase to be completed.
+#[derive(Debug, Clone, Default)]
+pub struct CompletePhase {
+    /// The workflow, which must be active.
+    pub workflow: String,
+    /// The phase, from 1.
+    pub phase: i64,
+    /// What shows that it was done.
+    pub artifacts: Vec<Artifact>,
+    /// What there is to say about it.
+    pub notes: Option<String>,
+    /// Why phases before it, or its required tools, can be left out.
+    pub skip_reason: Option<String>,
+    /// Whose workflow it is; everybody's where nobody is named.
+    pub target: Option<Name>,
+}
+
+impl Workspace {
+    /// Starts a workflow for the session or for an agent.
+    pub async fn start_workflow(&self, request: StartWorkflow) -> Result<Started, WorkspaceError> {
+        check_length("initialContext", request.initial_context.as_deref())?;
+        let if_active = match (request.suspend, request.force) {
+            (true, _) => IfActive::Suspend,
+            (false, true) => IfActive::Replace,
+            (false, false) => IfActive::Refuse,
+        };
+        let (tree, name) = (self.tree().clone(), request.name);
+        let (library, workflow) = blocking(move || {
+            let library = Library::load(tree.root());
+            let workflow = find(&tree, &library, &name)?;
+            make_folders(&tree, &workflow)?;
+            Ok((library, workflow))
+        })
+        .await?;
+        let context = request.initial_context;
+        self.change_node(request.target, move |node, now, _| {
+            Ok(rules::start(node, &workflow, &library, if_active, context.as_deref(), now)?)
+        })
+        .await
+    }
+
+    /// Completes a phase. Artifacts are looked for first; after the last phase the workflow ends.
+    pub async fn complete_workflow_phase(
+        &self,
+        request: CompletePhase,
+    ) -> Result<PhaseCompleted, WorkspaceError> {
+        check_length("notes", request.notes.as_deref())?;
+        check_length("skipReason", request.skip_reason.as_deref())?;
+        let CompletePhase { workflow: name, phase, artifacts, notes, skip_reason, target } = request;
+        let tree = self.tree().clone();
+        let (workflow, phase, artifacts) = blocking(move || {
+            let found = artifacts::check(tree.workspace()?.path(), phase, &artifacts)?;
+            let phase = rules::phase_number(phase)?;
+            let workflow = find(&tree, &Library::load(tree.root()), &name)?;
+            rules::check_phase(&workflow, phase, &found)?;
+            Ok((workflow, phase, artifacts))
+        })
+        .await?;
+        self.change_node(target, move |node, now, state| {
+            let completion = Completion {
+                workflow: &workflow,
+                phase,
+                artifacts: artifacts.len(),
+                notes: notes.as_deref().unwrap_or_default(),
+                skip_reason: skip_reason.as_deref(),
+            };
+            let completed = rules::complete(node, completion, now)?;
+            note_artifacts(state, &workflow.name, phase, &artifacts, now);
+            Ok(completed)
+        })
+        .await
+    }
+
+    /// Stops the active workflow; the session goes on with the one that was suspended last.
+    pub async fn stop_workflow(
+        &self,
+        reason: Option<String>,
+        target: Option<Name>,
+    ) -> Result<Stopped, WorkspaceError> {
+        check_length("reason", reason.as_deref())?;
+        self.change_node(target, move |node, now, _| Ok(rules::stop(node, reason.as_deref(), now)?)).await
+    }
+
+    /// Applies a rule to a node under the lock, and writes what follows from it.
+    async fn change_node<T: Send + 'static>(
+        &self,
+        target: Option<Name>,
+        rule: impl FnOnce(&Node, Timestamp, &mut Map<String, Value>) -> Result<(Node, T), WorkspaceError>
+        + Send
+        + 'static,
+    ) -> Result<T, WorkspaceError> {
+        let agent = match target {
+            None => None,
+            Some(name) => Some(self.known_agent(name).await?),
+        };
+        let target = Target::from(agent.as_ref().map(|agent| agent.id.name.clone()));
+        let (file, now) = (self.state().clone(), self.hub().now());
+        blocking(move || {
+            file.change(|state| {
+                // An agent that the hub knows and the file does not gets its record first.
+                if let Some(agent) = &agent {
+                    write_agent(state, agent);
+                }
+                let problem = || WorkspaceError::DamagedState { problem: format!("{target} has no record") };
+                let node = Node::of(state, &target).ok_or_else(problem)?;
+                let (node, answer) = rule(&node, now, state)?;
+                node.put(state)?;
+                Ok(Change::Write(answer))
+            })
+        })
+        .await
+    }
+
+    /// A registered agent of this hub, or an error that names those like it.
+    async fn known_agent(&self, name: Name) -> Result<AgentRecord, WorkspaceError> {
+        let directory = self.hub().directory().await?;
+        let id = AgentId::local(name);
+        if let Some(record) = directory.agent(&id) {
+            return Ok(record.clone());
+        }
+        let known: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
+        let near = nearest(id.name.as_str(), known.iter().map(String::as_str));
+        Err(HubError::from(ResolveError::UnknownAgent { agent: id, near, known }).into())
+    }
+}
+
+/// The workflow that a text means. One that is only described in Markdown is told apart from none.
+fn find(tree: &Tree, library: &Library, text: &str) -> Result<Workflow, WorkspaceError> {
+    library.find(text).cloned().map_err(|unknown| {
+        let name = normal(text);
+        let file = format!("{name}.md");
+        match tree.workspace().and_then(|workspace| is_described(&workspace, &file)) {
+            Ok(true) => {
+                let path = format!(".agent/workflows/{file}");
+                WorkflowError::StaleRuntime { name, path }.into()
+            }
+            // A name that is no file's name is described nowhere.
+            Ok(false) | Err(_) => unknown.into(),
+        }
+    })
+}
+
+fn is_described(workspace: &Dir, file: &str) -> Result<bool, FileError> {
+    let Some(agent) = workspace.subdir(".agent")? else { return Ok(false) };
+    let Some(workflows) = agent.subdir("workflows")? else { return Ok(false) };
+    Ok(workflows.stat(file)?.is_some_and(|stamp| stamp.is_regular))
+}
+
+/// Makes the folder for reviews where a phase wants artifacts there.
+fn make_folders(tree: &Tree, workflow: &Workflow) -> Result<(), WorkspaceError> {
+    let mut patterns = workflow.phases.iter().flat_map(|phase| &phase.artifacts);
+    if patterns.any(|pattern| pattern.as_str().starts_with(".switchboard/reviews/")) {
+        tree.root().make_subdir("reviews")?;
+    }
+    Ok(())
+}
+
+/// Writes down the artifacts of the phase of each workflow that was completed last.
+fn note_artifacts(
+    state: &mut Map<String, Value>,
+    workflow: &str,
+    phase: usize,
+    artifacts: &[Artifact],
+    now: Timestamp,
+) {
+    let entry = json!({ "phase": phase, "completedAt": iso(now), "artifacts": artifacts });
+    let all = state.entry("lastCompletedArtifacts").or_insert(Value::Null);
+    if !all.is_object() {
+        *all = json!({});
+    }
+    if let Some(all) = all.as_object_mut() {
+        all.insert(workflow.to_owned(), entry);
+    }
+}
+
+fn check_length(field: &'static str, text: Option<&str>) -> Result<(), WorkflowError> {
+    match text.map_or(0, str::len) {
+        bytes if bytes > MAX_TEXT => Err(WorkflowError::TooLong { field, bytes, limit: MAX_TEXT }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "progress_tests.rs"]
+mod tests;

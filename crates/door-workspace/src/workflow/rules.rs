@@ -1,0 +1,288 @@
+//! What may follow what. Pure: a node and a definition in, the new node and what to say of it out.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::definition::{Phase, Workflow};
+use super::error::WorkflowError;
+use super::library::Library;
+use super::node::{Completed, MAX_SUSPENDED, Node, Target};
+use crate::translate::iso;
+
+/// A workflow that was started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Started {
+    /// The workflow.
+    pub workflow: Workflow,
+    /// Whose it is.
+    pub target: Target,
+    /// The one that was active and is gone.
+    pub replaced: Option<String>,
+    /// The one that was active and waits.
+    pub suspended: Option<String>,
+}
+
+/// A phase that was completed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhaseCompleted {
+    /// The workflow.
+    pub workflow: String,
+    /// The phase, from 1.
+    pub phase: usize,
+    /// How many phases there are.
+    pub total: usize,
+    /// How many artifacts were found.
+    pub artifacts: usize,
+    /// What is due now; none where that was the last phase, and the workflow was stopped.
+    pub next: Option<Phase>,
+    /// The suspended workflow that goes on.
+    pub resumed: Option<String>,
+}
+
+/// A workflow that was stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    /// The workflow.
+    pub workflow: String,
+    /// Whose it was.
+    pub target: Target,
+    /// Why.
+    pub outcome: String,
+    /// The suspended workflow that goes on.
+    pub resumed: Option<String>,
+}
+
+/// What to do with a workflow that is active when another is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfActive {
+    /// Refuse.
+    Refuse,
+    /// End it and forget how far it was.
+    Replace,
+    /// Let it wait until the new one ends.
+    Suspend,
+}
+
+/// Starts a workflow.
+///
+/// A workflow all of whose phases are done counts as over, whoever forgot to stop it.
+pub(crate) fn start(
+    node: &Node,
+    workflow: &Workflow,
+    library: &Library,
+    if_active: IfActive,
+    initial_context: Option<&str>,
+    now: Timestamp,
+) -> Result<(Node, Started), WorkflowError> {
+    let mut node = node.clone();
+    let target = node.target.clone();
+    let (mut replaced, mut suspended) = (None, None);
+    if let Some(active) = node.active().map(str::to_owned) {
+        let total = library.named(&active).map(|active| active.phases.len());
+        let is_over = total.is_some_and(|total| node.step() >= total);
+        match if_active {
+            _ if is_over => replaced = Some(active),
+            IfActive::Refuse => {
+                let (step, asked) = (node.step(), workflow.name.clone());
+                return Err(WorkflowError::Locked { target, active, step, total, asked });
+            }
+            IfActive::Replace => replaced = Some(active),
+            IfActive::Suspend if target != Target::Session => {
+                return Err(WorkflowError::CannotSuspend { target });
+            }
+            IfActive::Suspend if node.suspended().len() >= MAX_SUSPENDED => {
+                return Err(WorkflowError::TooManySuspended { limit: MAX_SUSPENDED });
+            }
+            IfActive::Suspend => {
+                node.suspend(iso(now));
+                suspended = Some(active);
+            }
+        }
+    }
+    node.clear();
+    node.set("activeWorkflow", workflow.name.as_str());
+    node.set("activePersona", workflow.persona.as_str());
+    node.set("initialContext", initial_context.map(str::to_owned));
+    match target {
+        Target::Session => {
+            node.set("id", format!("sess_{}", now.as_millisecond()));
+            node.set("status", "IN_PROGRESS");
+            node.set("startTime", iso(now));
+        }
+        Target::Agent(_) => node.set("workflowStartTime", iso(now)),
+    }
+    Ok((node, Started { workflow: workflow.clone(), target, replaced, suspended }))
+}
+
+/// A phase to be completed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion<'a> {
+    pub(crate) workflow: &'a Workflow,
+    pub(crate) phase: usize,
+    /// How many artifacts were found.
+    pub(crate) artifacts: usize,
+    pub(crate) notes: &'a str,
+    pub(crate) skip_reason: Option<&'a str>,
+}
+
+/// A number that can be a phase's.
+pub(crate) fn phase_number(phase: i64) -> Result<usize, WorkflowError> {
+    let number = usize::try_from(phase).ok().filter(|number| *number > 0);
+    number.ok_or(WorkflowError::BadPhase { phase })
+}
+
+/// The checks that need no state: the phase exists, and the artifacts found are what it asks for.
+pub(crate) fn check_phase(workflow: &Workflow, number: usize, found: &[String]) -> Result<(), WorkflowError> {
+    let total = workflow.phases.len();
+    let none = || WorkflowError::NoSuchPhase { workflow: workflow.name.clone(), phase: number, total };
+    let definition = workflow.phase(number).ok_or_else(none)?;
+    if let (Some(evidence), true) = (&definition.required_evidence, found.is_empty()) {
+        let (workflow, evidence) = (workflow.name.clone(), evidence.clone());
+        return Err(WorkflowError::EvidenceRequired { workflow, phase: number, evidence });
+    }
+    let unmatched = definition.artifacts.iter().filter(|glob| !found.iter().any(|path| glob.is_match(path)));
+    let patterns: Vec<String> = unmatched.map(|glob| glob.as_str().to_owned()).collect();
+    if patterns.is_empty() {
+        Ok(())
+    } else {
+        Err(WorkflowError::UnmatchedArtifacts { phase: number, patterns })
+    }
+}
+
+/// Completes a phase whose artifacts were found. After the last one the workflow ends by itself.
+pub(crate) fn complete(
+    node: &Node,
+    completion: Completion<'_>,
+    now: Timestamp,
+) -> Result<(Node, PhaseCompleted), WorkflowError> {
+    let Completion { workflow, phase, .. } = completion;
+    let name = || workflow.name.clone();
+    if node.active() != Some(&workflow.name) {
+        let (target, active) = (node.target.clone(), node.active().map(str::to_owned));
+        return Err(WorkflowError::NotActive { target, asked: name(), active });
+    }
+    let (step, total) = (node.step(), workflow.phases.len());
+    if phase <= step {
+        let next = Some(step + 1).filter(|next| *next <= total);
+        return Err(WorkflowError::AlreadyCompleted { workflow: name(), phase, next });
+    }
+    let skip_reason = completion.skip_reason.map(str::trim);
+    if skip_reason == Some("") {
+        return Err(WorkflowError::EmptySkipReason);
+    }
+    if phase != step + 1 && skip_reason.is_none() {
+        return Err(WorkflowError::OutOfOrder { workflow: name(), phase, due: step + 1 });
+    }
+    check_tools(node, completion, skip_reason.is_some())?;
+    if node.awaits_provision() {
+        return Err(WorkflowError::Unprovisioned { phase });
+    }
+    let mut node = node.clone();
+    let skipped = skip_reason.map(|reason| (step, reason));
+    node.note_completed(&workflow.name, Completed { phase, at: iso(now), notes: completion.notes, skipped });
+    node.set_step(phase);
+    let next = workflow.phase(phase + 1).cloned();
+    let resumed = match next {
+        Some(_) => None,
+        None => end(&mut node, &format!("Completed {}", workflow.name), now),
+    };
+    let artifacts = completion.artifacts;
+    Ok((node, PhaseCompleted { workflow: name(), phase, total, artifacts, next, resumed }))
+}
+
+/// Tools of the phase must have been used, unless it is skipped; prohibited ones never.
+fn check_tools(node: &Node, completion: Completion<'_>, is_skipped: bool) -> Result<(), WorkflowError> {
+    let Completion { workflow, phase, .. } = completion;
+    let used: Vec<(usize, &str)> = node.tools_used(&workflow.name).collect();
+    let required = workflow.phase(phase).map(|phase| phase.required_tools.as_slice()).unwrap_or_default();
+    let unused = required.iter().filter(|tool| !used.contains(&(phase, tool.as_str())));
+    let tools: Vec<String> = unused.cloned().collect();
+    if !tools.is_empty() && !is_skipped {
+        return Err(WorkflowError::ToolsNotUsed { workflow: workflow.name.clone(), phase, tools });
+    }
+    let was_used = |tool: &&String| used.iter().any(|(_, used)| used == tool);
+    let tools: Vec<String> = workflow.prohibited_tools.iter().filter(was_used).cloned().collect();
+    if !tools.is_empty() {
+        return Err(WorkflowError::ProhibitedToolsUsed { workflow: workflow.name.clone(), phase, tools });
+    }
+    Ok(())
+}
+
+/// Stops whatever is active. What was suspended last goes on.
+pub(crate) fn stop(
+    node: &Node,
+    reason: Option<&str>,
+    now: Timestamp,
+) -> Result<(Node, Stopped), WorkflowError> {
+    let Some(workflow) = node.active().map(str::to_owned) else {
+        return Err(WorkflowError::NothingToStop { target: node.target.clone() });
+    };
+    let outcome = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or("Stopped").to_owned();
+    let mut node = node.clone();
+    let resumed = end(&mut node, &outcome, now);
+    let target = node.target.clone();
+    Ok((node, Stopped { workflow, target, outcome, resumed }))
+}
+
+/// Whether a tool may be used where this workflow is active.
+pub(crate) fn check_tool(node: &Node, workflow: &Workflow, tool: &str) -> Result<(), WorkflowError> {
+    if workflow.prohibited_tools.iter().any(|prohibited| prohibited == tool) {
+        return Err(WorkflowError::ToolProhibited {
+            tool: tool.to_owned(),
+            workflow: workflow.name.clone(),
+            target: node.target.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn end(node: &mut Node, outcome: &str, now: Timestamp) -> Option<String> {
+    node.clear();
+    node.set("endTime", iso(now));
+    node.set("lastOutcome", outcome);
+    if node.target != Target::Session {
+        return None;
+    }
+    let resumed = node.resume();
+    node.set("status", if resumed.is_some() { "IN_PROGRESS" } else { "IDLE" });
+    resumed
+}
+
+impl fmt::Display for Started {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Workflow { name, persona, phases, .. } = &self.workflow;
+        write!(f, "Workflow '{name}' started for {}, {} phases.", self.target, phases.len())?;
+        if let Some(replaced) = &self.replaced {
+            write!(f, " '{replaced}' was replaced.")?;
+        }
+        if let Some(suspended) = &self.suspended {
+            write!(f, " '{suspended}' waits until it ends.")?;
+        }
+        write!(f, "\nPersona: {persona}")?;
+        phases.first().map_or(Ok(()), |phase| write!(f, "\nStep 1: {}", phase.instruction))
+    }
+}
+
+impl fmt::Display for PhaseCompleted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workflow, phase, artifacts, .. } = self;
+        write!(f, "PHASE {phase} COMPLETE: {workflow} ({artifacts} artifacts validated)")?;
+        match (&self.next, &self.resumed) {
+            (Some(next), _) => write!(f, "\nStep {}: {}", phase + 1, next.instruction),
+            (None, None) => f.write_str(" (Workflow Auto-Stopped)"),
+            (None, Some(resumed)) => write!(f, " (Workflow Auto-Stopped)\nResumed: {resumed}"),
+        }
+    }
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Workflow '{}' stopped for {}: {}", self.workflow, self.target, self.outcome)?;
+        self.resumed.as_ref().map_or(Ok(()), |resumed| write!(f, "\nResumed: {resumed}"))
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

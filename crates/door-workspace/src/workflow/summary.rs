@@ -1,0 +1,125 @@
+//! Where things stand, for whoever asks: the whole state, a summary of it, and the rules in force.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use switchboard_core::Name;
+
+use super::library::Library;
+use super::node::{Node, Target};
+use crate::error::WorkspaceError;
+use crate::state;
+use crate::workspace::{Workspace, blocking};
+
+/// Parts of keys whose values are nobody's business, without `_` and `-`.
+const SECRET: [&str; 7] = ["apikey", "password", "secret", "token", "authorization", "cookie", "privatekey"];
+
+/// What stands in their place.
+const REDACTED: &str = "[REDACTED]";
+
+impl Workspace {
+    /// All of `state.json` but its secrets, with a `summary` of the workflows beside it.
+    pub async fn workflow_state(&self) -> Result<Value, WorkspaceError> {
+        let (file, library) = (self.state().clone(), self.workflow_library().await?);
+        let mut state = Arc::unwrap_or_clone(blocking(move || file.whole()).await?);
+        let summary = summary(&state, &library);
+        redact_state(&mut state);
+        state.insert("summary".into(), summary);
+        Ok(state.into())
+    }
+
+    /// The rules of the session's workflow, as text for a model.
+    pub async fn active_rules(&self) -> Result<String, WorkspaceError> {
+        let (state, library) = (self.read_whole().await, self.workflow_library().await?);
+        Ok(rules_text(Node::governing(&state, None).as_ref(), &library))
+    }
+}
+
+fn rules_text(node: Option<&Node>, library: &Library) -> String {
+    let Some((node, active)) = node.and_then(|node| Some((node, node.active()?))) else {
+        return "No active workflow. Tools are not restricted; start_workflow starts one.".to_owned();
+    };
+    let mut text = format!("[PROTOCOL STATUS: {} WORKFLOW ACTIVE]", active.to_uppercase());
+    let Some(workflow) = library.named(active) else {
+        text.push_str("\nThis workflow is not known here; stop_workflow ends it.");
+        return text;
+    };
+    let restricted = match workflow.prohibited_tools.as_slice() {
+        [] => "none".to_owned(),
+        tools => tools.join(", "),
+    };
+    let _ = write!(text, "\n[RESTRICTED MCP TOOLS: {restricted}]\n{}", workflow.persona);
+    if let Some(phase) = workflow.phase(node.step() + 1) {
+        let total = workflow.phases.len();
+        let _ = write!(text, "\nStep {}/{total} ({}): {}", node.step() + 1, phase.id, phase.instruction);
+    }
+    text
+}
+
+/// The workflows that are active, in the session and for each agent.
+fn summary(state: &Map<String, Value>, library: &Library) -> Value {
+    let session = Node::of(state, &Target::Session);
+    let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));
+    let agents: Map<String, Value> = names
+        .filter_map(|(name, _)| {
+            let node = Node::of(state, &Target::Agent(Name::parse(name).ok()?))?;
+            Some((name.clone(), standing(&node, library)?))
+        })
+        .collect();
+    let left_out: Vec<Value> =
+        library.left_out.iter().map(|file| json!({ "path": file.path, "problem": file.problem })).collect();
+    json!({
+        "session": session.as_ref().and_then(|node| standing(node, library)),
+        "suspended": session.as_ref().map(Node::suspended).unwrap_or_default(),
+        "agents": agents,
+        "unusableWorkflowFiles": left_out,
+    })
+}
+
+/// Where one workflow stands; none where none is active.
+fn standing(node: &Node, library: &Library) -> Option<Value> {
+    let active = node.active()?;
+    let workflow = library.named(active);
+    Some(json!({
+        "workflow": active,
+        "step": node.step(),
+        "total": workflow.map(|workflow| workflow.phases.len()),
+        "next": workflow.and_then(|workflow| workflow.phase(node.step() + 1)),
+        "prohibitedTools": workflow.map(|workflow| workflow.prohibited_tools.as_slice()).unwrap_or_default(),
+    }))
+}
+
+/// Takes the secrets out of the state. In the sections of agents and teams the keys are names.
+fn redact_state(state: &mut Map<String, Value>) {
+    for (key, value) in state {
+        match (key.as_str(), value) {
+            ("terminals" | "chatAgents" | "teams", Value::Object(records)) => {
+                records.values_mut().for_each(redact);
+            }
+            (key, value) => redact_field(key, value),
+        }
+    }
+}
+
+/// Takes out what stands under the key of a secret, at any depth.
+fn redact(value: &mut Value) {
+    match value {
+        Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| redact_field(key, value)),
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        _ => {}
+    }
+}
+
+fn redact_field(key: &str, value: &mut Value) {
+    let plain = key.to_ascii_lowercase().replace(['_', '-'], "");
+    if SECRET.iter().any(|secret| plain.contains(secret)) {
+        *value = REDACTED.into();
+    } else {
+        redact(value);
+    }
+}
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod tests;

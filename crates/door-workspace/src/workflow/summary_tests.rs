@@ -1,0 +1,83 @@
+use super::*;
+use crate::test_workspace::{TestWorkspace, name};
+use crate::workflow::StartWorkflow;
+
+#[tokio::test]
+async fn the_state_is_told_whole_without_its_secrets() {
+    let t = TestWorkspace::new(&["token-keeper"]).await;
+    let mut state = t.json("state.json");
+    state["startupCommands"] = json!({ "codex": "codex", "API-Key": "abc" });
+    state["authToken"] = "abc".into();
+    state["nested"] = json!([{ "client_secret": { "deep": "abc" } }, { "plain": 1 }]);
+    state["chatAgents"]["token-keeper"]["password"] = "abc".into();
+    t.write("state.json", state.to_string());
+    let mut told = t.workspace.workflow_state().await.unwrap();
+    assert!(!told.to_string().contains("abc"));
+    let summary = told.as_object_mut().unwrap().remove("summary").unwrap();
+    assert_eq!(
+        summary,
+        json!({ "session": null, "suspended": [], "agents": {}, "unusableWorkflowFiles": [] })
+    );
+    state["startupCommands"]["API-Key"] = "[REDACTED]".into();
+    state["authToken"] = "[REDACTED]".into();
+    state["nested"][0]["client_secret"] = "[REDACTED]".into();
+    state["chatAgents"]["token-keeper"]["password"] = "[REDACTED]".into();
+    assert_eq!(told, state);
+}
+
+#[tokio::test]
+async fn the_summary_says_what_is_active_and_due() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.write("workflows/bad.json", "{");
+    for (workflow, target) in [("accuracy", None), ("chat", None), ("handoff", Some("codex"))] {
+        let request = StartWorkflow {
+            name: workflow.into(),
+            target: target.map(name),
+            suspend: target.is_none(),
+            ..StartWorkflow::default()
+        };
+        t.workspace.start_workflow(request).await.unwrap();
+    }
+    let summary = &t.workspace.workflow_state().await.unwrap()["summary"];
+    assert_eq!((&summary["session"]["workflow"], &summary["session"]["total"]), (&"chat".into(), &4.into()));
+    assert_eq!(summary["session"]["next"]["id"], "activate_persona");
+    assert_eq!(summary["session"]["prohibitedTools"], json!(["run_in_terminal"]));
+    assert_eq!(summary["suspended"], json!(["accuracy"]));
+    assert_eq!(summary["agents"]["codex"]["next"]["requiredEvidence"], "the file with the part to hand over");
+    assert_eq!(summary["unusableWorkflowFiles"][0]["path"], "workflows/bad.json");
+}
+
+#[tokio::test]
+async fn a_damaged_state_is_an_error_for_who_asks_for_it() {
+    let t = TestWorkspace::new(&[]).await;
+    t.write("state.json", "{");
+    let told = t.workspace.workflow_state().await;
+    assert!(matches!(told, Err(WorkspaceError::DamagedState { .. })), "{told:?}");
+}
+
+#[tokio::test]
+async fn the_rules_in_force_are_told_as_text() {
+    let t = TestWorkspace::new(&[]).await;
+    assert_eq!(
+        t.workspace.active_rules().await.unwrap(),
+        "No active workflow. Tools are not restricted; start_workflow starts one."
+    );
+    let request = StartWorkflow { name: "chat".into(), ..StartWorkflow::default() };
+    t.workspace.start_workflow(request).await.unwrap();
+    let chat = Library::built_in().named("chat").unwrap().clone();
+    assert_eq!(
+        t.workspace.active_rules().await.unwrap(),
+        format!(
+            "[PROTOCOL STATUS: CHAT WORKFLOW ACTIVE]\n[RESTRICTED MCP TOOLS: run_in_terminal]\n{}\nStep 1/4 \
+             (activate_persona): {}",
+            chat.persona, chat.phases[0].instruction
+        )
+    );
+    let mut state = t.json("state.json");
+    state["session"]["activeWorkflow"] = "phonefriend".into();
+    t.write("state.json", state.to_string());
+    assert_eq!(
+        t.workspace.active_rules().await.unwrap(),
+        "[PROTOCOL STATUS: PHONEFRIEND WORKFLOW ACTIVE]\nThis workflow is not known here; stop_workflow ends it."
+    );
+}

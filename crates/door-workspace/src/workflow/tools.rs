@@ -1,0 +1,60 @@
+//! Which tools were used in a workflow, and which must not be.
+
+use switchboard_core::Name;
+
+use super::node::Node;
+use super::rules;
+use crate::error::WorkspaceError;
+use crate::snapshot::Snapshot;
+use crate::state::Change;
+use crate::translate::iso;
+use crate::workspace::{Workspace, blocking};
+
+impl Workspace {
+    /// Remembers that an agent used a tool, as evidence for the workflow that it is under.
+    ///
+    /// Costs a look at `state.json` and no write where no workflow is active.
+    pub async fn note_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
+        let now = self.snapshot().await?;
+        let agent = now.current_name(agent);
+        if Node::governing(&now.state, agent.as_ref()).is_none() {
+            return Ok(());
+        }
+        let (file, at, tool) = (self.state().clone(), iso(self.hub().now()), tool.to_owned());
+        blocking(move || {
+            file.change(|state| {
+                let governing = Node::governing(state, agent.as_ref());
+                let Some(mut node) = governing else { return Ok(Change::Keep(())) };
+                node.note_tool(&tool, at);
+                node.put(state)?;
+                Ok(Change::Write(()))
+            })
+        })
+        .await
+    }
+
+    /// Whether an agent may use a tool in the workflow that it is under.
+    pub async fn check_tool_allowed(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
+        self.check_tool_allowed_in(&self.snapshot().await?, agent, tool).await
+    }
+
+    /// The same, as of a moment.
+    pub(crate) async fn check_tool_allowed_in(
+        &self,
+        now: &Snapshot,
+        agent: Option<&Name>,
+        tool: &str,
+    ) -> Result<(), WorkspaceError> {
+        let agent = now.current_name(agent);
+        let Some(node) = Node::governing(&now.state, agent.as_ref()) else { return Ok(()) };
+        let library = self.workflow_library().await?;
+        match node.active().and_then(|active| library.named(active)) {
+            Some(workflow) => Ok(rules::check_tool(&node, workflow, tool)?),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tools_tests.rs"]
+mod tests;

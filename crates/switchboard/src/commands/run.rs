@@ -1,0 +1,83 @@
+//! `switchboard run`
+//!
+//! The person's terminal is put into raw mode and all bytes go both ways unchanged, through a pty that the
+//! agent's program runs in. `outer` is the person's side, `keyboard` what is written into the pty, by the
+//! person and for mail, `mail` what there is to type, and `session` holds them together.
+
+mod keyboard;
+mod mail;
+mod outer;
+mod session;
+
+use std::cell::Cell;
+use std::ffi::OsString;
+
+use clap::Args;
+use switchboard_core::{AgentId, Name, OFFLINE};
+use switchboard_hub::Registration;
+
+use self::session::{Ended, Session};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::log;
+
+/// Run an agent's program in this terminal. You use it as ever; messages of kind `execute` to the agent
+/// are typed into it, as if you had.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The agent whose terminal this is; registered where it is not known
+    #[arg(long)]
+    name: String,
+
+    /// What the agent is there for: lead, coder 1, reviewer …
+    #[arg(long)]
+    role: Option<String>,
+
+    /// Also type a one-line notice of new mail when nothing happens in the terminal
+    #[arg(long)]
+    notify_mail: bool,
+
+    /// The program and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
+    let name = Name::parse(&args.name)?;
+    let folder = context.workspace_folder()?.canonicalize().map_err(anyhow::Error::from)?;
+    let open = context.open_running().await?;
+    let workspace = open.workspace.clone();
+    let known =
+        workspace.register(Registration { role: args.role.clone(), ..Registration::mailbox(name) }).await?;
+    let agent: AgentId = known.id;
+    let post = workspace.take_terminal_post(&agent.name).await?;
+    let environment = [
+        ("SWITCHBOARD_AGENT_NAME", OsString::from(agent.name.as_str())),
+        ("SWITCHBOARD_WORKSPACE_ROOT", folder.into_os_string()),
+    ];
+    let started = Session::start(&args.command, &environment);
+    let session = started.map_err(|error| {
+        let program = args.command.first().map(|program| program.display().to_string()).unwrap_or_default();
+        Failure::new("not_started", Exit::Failed, format!("cannot run `{program}`: {error}"))
+            .hint("check the command after `--`, and that it is in PATH")
+    })?;
+    let held = log::Hold::begin();
+    let (turns, wanted) = tokio::sync::mpsc::channel(1);
+    let config = &workspace.config().terminals;
+    let notices = args.notify_mail || config.notify_mail;
+    let is_typing = Cell::new(false);
+    let mail = mail::type_mail(post, session.pid(), notices, turns, &is_typing);
+    let ended = session.run(wanted, config.idle, mail, &is_typing).await;
+    drop(held);
+    let how = match &ended {
+        Ok(Ended { code }) => format!("its program ended with code {code}"),
+        Err(error) => format!("its terminal failed: {error}"),
+    };
+    if let Err(error) = workspace.set_status(&agent, OFFLINE, Some(&how)).await {
+        tracing::warn!(error = %error, "the end of the terminal could not be noted");
+    }
+    open.close().await;
+    let ended = ended.map_err(anyhow::Error::from)?;
+    // The program's own code, which is none of ours.
+    std::process::exit(ended.code);
+}

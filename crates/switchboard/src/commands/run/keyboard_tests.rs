@@ -1,0 +1,45 @@
+use super::*;
+
+const IDLE: Duration = Duration::from_secs(3);
+
+#[tokio::test(start_paused = true)]
+async fn enter_ends_a_line_and_keys_that_are_no_text_begin_none() {
+    let table: [(&[&[u8]], bool); 12] = [
+        (&[], false),
+        (&[b"a"], true),
+        (&[b"a", b"\r"], false),
+        (&[b"abc\r"], false),
+        (&[b"abc\rd"], true),
+        (&[b"abc", b"\x03"], false),
+        (&[b"\x1b[A"], false),
+        (&[b"a", b"\x1b[D"], true),
+        (&[b"\x1b[I", b"\x1b[24;80R"], false),
+        (&[b"\x1b[200~pasted\x1b[201~"], true),
+        (&[b"\x1b[200~pasted\x1b[201~", b"\r"], false),
+        (&[b"line\n"], false),
+    ];
+    for (pieces, begun) in table {
+        let mut watch = Watch::new();
+        for piece in pieces {
+            watch.note_keys(piece);
+        }
+        assert_eq!(watch.is_line_begun, begun, "{pieces:?}");
+        let waits = watch.free_from(When::LineIsFree, IDLE) > Instant::now();
+        assert_eq!(waits, begun, "{pieces:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_waits_for_quiet_and_an_execute_only_for_the_person() {
+    let mut watch = Watch::new();
+    let is_free = |watch: &Watch, when| watch.free_from(when, IDLE) <= Instant::now();
+    watch.note_keys(b"half a line");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    watch.note_output(b"\x1b[?2004h...");
+    assert!(!is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert!(is_free(&watch, When::AllIsQuiet));
+    assert!(watch.paste.is_on());
+}

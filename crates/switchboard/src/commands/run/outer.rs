@@ -1,0 +1,123 @@
+//! The person's side: the terminal that `run` was started in, or pipes.
+
+use std::io::{self, Read, Write};
+use std::thread::{self, JoinHandle};
+
+use rustix::termios::{self, OptionalActions, Termios, Winsize};
+use tokio::sync::mpsc;
+
+/// Bytes in one piece, and pieces that may wait in either direction. When they do, the reader of the other
+/// side stops: a program that writes faster than the screen, or a person faster than the program, waits.
+const PIECE: usize = 4096;
+const PIECES: usize = 16;
+
+/// A size for a program that nobody watches: what terminals had for decades.
+const NO_TERMINAL: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// The person's terminal in raw mode, given back as it was when this is dropped: at the end, on an error
+/// and on a panic alike.
+#[derive(Debug)]
+pub(super) struct RawMode {
+    before: Option<Termios>,
+}
+
+impl RawMode {
+    /// Raw mode where stdin is a terminal; nothing where it is not.
+    pub(super) fn begin() -> io::Result<Self> {
+        let mut raw = Self { before: None };
+        raw.enter()?;
+        Ok(raw)
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        let stdin = io::stdin();
+        if !termios::isatty(&stdin) {
+            return Ok(());
+        }
+        let before = termios::tcgetattr(&stdin)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        // Now, not after a flush: what the person has typed ahead is kept.
+        termios::tcsetattr(&stdin, OptionalActions::Now, &raw)?;
+        self.before = Some(before);
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        if let Some(before) = self.before.take() {
+            let _ = termios::tcsetattr(io::stdin(), OptionalActions::Drain, &before);
+        }
+    }
+
+    /// Gives the terminal back, stops as the person's shell asked, and goes on once it says so.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        self.leave();
+        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        self.enter()
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// The settings of the person's terminal: which keys erase, interrupt and so on.
+pub(super) fn settings() -> Option<Termios> {
+    let stdin = io::stdin();
+    if termios::isatty(&stdin) { termios::tcgetattr(&stdin).ok() } else { None }
+}
+
+/// Whether a person may be typing.
+pub(super) fn is_terminal() -> bool {
+    termios::isatty(io::stdin())
+}
+
+/// The size of the person's window, by whichever stream leads to it.
+pub(super) fn window_size() -> Winsize {
+    let size = termios::tcgetwinsize(io::stdout())
+        .or_else(|_| termios::tcgetwinsize(io::stdin()))
+        .or_else(|_| termios::tcgetwinsize(io::stderr()));
+    size.ok().filter(|size| size.ws_row > 0 && size.ws_col > 0).unwrap_or(NO_TERMINAL)
+}
+
+/// What comes in on stdin, piece by piece, until its end.
+///
+/// By a thread that waits for it: stdin cannot be made non-blocking, because the shell that we were started
+/// from has the same one. The thread ends with the process.
+pub(super) fn keys() -> io::Result<mpsc::Receiver<Vec<u8>>> {
+    let (sender, keys) = mpsc::channel(PIECES);
+    let read = move || {
+        let mut piece = [0; PIECE];
+        loop {
+            match io::stdin().lock().read(&mut piece) {
+                Ok(0) => return,
+                Ok(read) => {
+                    if sender.blocking_send(piece[..read].to_vec()).is_err() {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    };
+    thread::Builder::new().name("stdin".into()).spawn(read)?;
+    Ok(keys)
+}
+
+/// The way to stdout. Everything that was sent is written once the sender is dropped and the thread joined.
+pub(super) fn screen() -> io::Result<(mpsc::Sender<Vec<u8>>, JoinHandle<()>)> {
+    let (screen, mut pieces) = mpsc::channel::<Vec<u8>>(PIECES);
+    let write = move || {
+        let mut stdout = io::stdout().lock();
+        while let Some(piece) = pieces.blocking_recv() {
+            // A reader that went away: the sender hears of it at its next piece.
+            if stdout.write_all(&piece).and_then(|()| stdout.flush()).is_err() {
+                return;
+            }
+        }
+    };
+    Ok((screen, thread::Builder::new().name("stdout".into()).spawn(write)?))
+}

@@ -1,0 +1,249 @@
+//! One run of a program in a pty, from its start to its end.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::future::{Future, pending, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::task::Poll;
+use std::time::Duration;
+
+use pty_process::{Command, Pty, ReadPty};
+use rustix::process::{Pid, Signal};
+use rustix::termios::{self, OptionalActions};
+use tokio::io::AsyncReadExt;
+use tokio::process::Child;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::keyboard::{Keyboard, Turn, Watch};
+use super::outer::{self, RawMode};
+
+/// How long a program that was asked to end may take before it is asked more firmly.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How long to wait for the last output of a program that has ended, while something it left behind still
+/// has the pty open.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// How long what was being typed has to be noted after the end of the program.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// Signals of job control and of hanging up, by number: tokio names only some of them.
+const STOP_KEY: i32 = Signal::TSTP.as_raw();
+
+/// A program in its pty.
+pub(super) struct Session {
+    pty: Pty,
+    child: Child,
+    group: Pid,
+    /// The pty once more, for its size and settings.
+    control: OwnedFd,
+    raw: RawMode,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The program's exit code; 128 and the signal's number where a signal ended it.
+    pub(super) code: i32,
+}
+
+impl Session {
+    /// Starts the program in a pty of its own, with the size and the settings of ours.
+    ///
+    /// Not through the hub's spawner: this is the person's own program, which gets the person's own
+    /// environment, and it must be in another session than ours to have a terminal of its own.
+    pub(super) fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Self> {
+        let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
+        let control = pty.as_fd().try_clone_to_owned()?;
+        if let Some(settings) = outer::settings() {
+            termios::tcsetattr(&pts, OptionalActions::Now, &settings)?;
+        }
+        termios::tcsetwinsize(&control, outer::window_size())?;
+        let mut command = Command::new(program).args(args).kill_on_drop(true);
+        for (name, value) in environment {
+            command = command.env(name, value);
+        }
+        let child = command.spawn(pts).map_err(|error| match error {
+            pty_process::Error::Io(error) => error,
+            other => io::Error::other(other),
+        })?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let group = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
+        let raw = RawMode::begin()?;
+        Ok(Self { pty, child, group, control, raw })
+    }
+
+    /// The program's process, which leads its group.
+    pub(super) fn pid(&self) -> u32 {
+        self.group.as_raw_pid().unsigned_abs()
+    }
+
+    /// Passes everything both ways until the program ends, and types what `mail` asks for meanwhile.
+    /// `is_typing` says that `mail` has begun something that it has yet to note.
+    pub(super) async fn run(
+        mut self,
+        wanted: mpsc::Receiver<Turn>,
+        idle: Duration,
+        mail: impl Future<Output = ()>,
+        is_typing: &Cell<bool>,
+    ) -> io::Result<Ended> {
+        let keys = outer::keys()?;
+        let (screen, writer) = outer::screen()?;
+        let mut resized = signal(SignalKind::window_change())?;
+        let mut stopped = signal(SignalKind::from_raw(STOP_KEY))?;
+        let mut asked = Asked::listen()?;
+        let watch = RefCell::new(Watch::new());
+        let (reader, keyboard_end) = self.pty.split();
+        let mut output = Box::pin(show(reader, screen, &watch));
+        let keyboard = Keyboard::new(keyboard_end, &self.control, &watch, idle);
+        let mut input = Box::pin(keyboard.run(keys, wanted, !outer::is_terminal()));
+        let mut mail = Box::pin(mail);
+        let mut end = Ending::default();
+        let (mut is_shown, mut is_mailed) = (false, false);
+        let status = loop {
+            tokio::select! {
+                status = self.child.wait() => break status?,
+                gone = &mut output, if !is_shown => {
+                    is_shown = true;
+                    if gone == Screen::Gone {
+                        end.ask(self.group, &self.control, Signal::HUP);
+                    }
+                }
+                () = &mut input => {}
+                () = &mut mail, if !is_mailed => is_mailed = true,
+                _ = resized.recv() => resize(&self.control),
+                _ = stopped.recv() => {
+                    self.raw.suspend()?;
+                    resize(&self.control);
+                }
+                signal = asked.next() => end.ask(self.group, &self.control, signal),
+                () = end.is_due() => end.ask_more_firmly(self.group, &self.control),
+            }
+        };
+        // What was typed may be what ended the program: its sender is told before all is over.
+        let settled = poll_fn(|cx| {
+            if !is_typing.get() || is_mailed {
+                return Poll::Ready(());
+            }
+            let _ = input.as_mut().poll(cx);
+            is_mailed = mail.as_mut().poll(cx).is_ready();
+            if is_typing.get() && !is_mailed { Poll::Pending } else { Poll::Ready(()) }
+        });
+        let _ = tokio::time::timeout(SETTLE, settled).await;
+        if !is_shown {
+            let _ = tokio::time::timeout(LAST_WORDS, &mut output).await;
+        }
+        // The sender goes with `output`; then the thread writes what it has and ends.
+        drop(output);
+        let _ = tokio::task::spawn_blocking(|| writer.join()).await;
+        Ok(Ended { code: code_of(status) })
+    }
+}
+
+/// Gives the pty the size of the person's window. One that has closed needs none.
+fn resize(control: &OwnedFd) {
+    let _ = termios::tcsetwinsize(control, outer::window_size());
+}
+
+/// Whether there was still somebody to show the output to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Screen {
+    There,
+    Gone,
+}
+
+/// Passes the program's output on until there is no more, and takes note of it.
+///
+/// Room comes first: what is not read waits in the pty, and the program with it.
+async fn show(mut pty: ReadPty<'_>, screen: mpsc::Sender<Vec<u8>>, watch: &RefCell<Watch>) -> Screen {
+    let mut piece = [0; 4096];
+    loop {
+        let Ok(room) = screen.reserve().await else { return Screen::Gone };
+        match pty.read(&mut piece).await {
+            // On Linux a pty that nobody has open any more fails with EIO, elsewhere it ends.
+            Ok(0) | Err(_) => return Screen::There,
+            Ok(read) => {
+                watch.borrow_mut().note_output(&piece[..read]);
+                room.send(piece[..read].to_vec());
+            }
+        }
+    }
+}
+
+/// The signals that are meant for the program.
+struct Asked {
+    terminate: tokio::signal::unix::Signal,
+    hang_up: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    quit: tokio::signal::unix::Signal,
+}
+
+impl Asked {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.terminate.recv() => Signal::TERM,
+            _ = self.hang_up.recv() => Signal::HUP,
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.quit.recv() => Signal::QUIT,
+        }
+    }
+}
+
+/// A program that was asked to end: a shell ignores SIGTERM, some programs ignore SIGHUP too.
+#[derive(Debug, Default)]
+struct Ending {
+    due: Option<Instant>,
+    next: Option<Signal>,
+}
+
+impl Ending {
+    /// Passes a signal on to the program's group and to the one in the foreground of its terminal.
+    fn ask(&mut self, group: Pid, control: &OwnedFd, signal: Signal) {
+        let foreground = termios::tcgetpgrp(control).ok().filter(|foreground| *foreground != group);
+        for group in [Some(group), foreground].into_iter().flatten() {
+            // That nobody is left is as good as success.
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+        let next = match signal {
+            Signal::TERM => Some(Signal::HUP),
+            Signal::HUP => Some(Signal::KILL),
+            _ => None,
+        };
+        if next.is_some() {
+            (self.next, self.due) = (next, Some(Instant::now() + GRACE));
+        }
+    }
+
+    fn ask_more_firmly(&mut self, group: Pid, control: &OwnedFd) {
+        self.due = None;
+        if let Some(signal) = self.next.take() {
+            self.ask(group, control, signal);
+        }
+    }
+
+    async fn is_due(&self) {
+        match self.due {
+            Some(due) => tokio::time::sleep_until(due).await,
+            None => pending().await,
+        }
+    }
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}

@@ -1,0 +1,221 @@
+//! `switchboard workflow`
+
+use std::fmt::Write as _;
+
+use clap::{Args, Subcommand};
+use door_workspace::{Artifact, CompletePhase, StartWorkflow, Target, Workspace};
+use serde_json::{Value, json};
+use switchboard_core::Name;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Work in phases, each of which is done when its evidence is there.
+///
+/// A workflow belongs to the session, that is to everybody, or to one agent.
+#[derive(Debug, Args)]
+pub(crate) struct Workflow {
+    #[command(subcommand)]
+    command: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the workflows that can be started
+    List,
+    /// Start one
+    Start {
+        /// Its name
+        name: String,
+        /// What it is about
+        #[arg(long, value_name = "TEXT")]
+        context: Option<String>,
+        /// Whose it is to be [default: everybody's]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Replace one that is active and forget how far it was
+        #[arg(long, conflicts_with = "suspend")]
+        force: bool,
+        /// Let one that is active wait until this one ends
+        #[arg(long)]
+        suspend: bool,
+    },
+    /// Show what is active and what is due (also without a verb)
+    State,
+    /// Say that a phase is done
+    Complete {
+        /// The workflow
+        workflow: String,
+        /// The phase, from 1
+        #[arg(allow_negative_numbers = true)]
+        phase: i64,
+        /// A file or folder of the workspace that shows it; may be given several times
+        #[arg(long = "artifact", value_name = "PATH")]
+        artifacts: Vec<String>,
+        /// What there is to say about it
+        #[arg(long, value_name = "TEXT")]
+        notes: Option<String>,
+        /// Why phases before it, or the tools it requires, can be left out
+        #[arg(long, value_name = "TEXT")]
+        skip_reason: Option<String>,
+        /// Whose workflow it is [default: everybody's]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+    },
+    /// End the one that is active
+    Stop {
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Whose workflow it is [default: everybody's]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+    },
+}
+
+pub(crate) async fn run(args: Workflow, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    match args.command.unwrap_or(Verb::State) {
+        Verb::List => list(&workspace, &context).await?,
+        Verb::State => state(&workspace, &context).await?,
+        Verb::Start { name, context: initial_context, agent, force, suspend } => {
+            let target = target(agent)?;
+            let request = StartWorkflow { name, initial_context, target, force, suspend };
+            let started = workspace.start_workflow(request).await?;
+            print(&context, &started, || {
+                json!({
+                    "workflow": started.workflow.name,
+                    "agent": agent_of(&started.target),
+                    "phases": started.workflow.phases.len(),
+                    "replaced": started.replaced,
+                    "suspended": started.suspended,
+                    "next": started.workflow.phase(1),
+                })
+            });
+        }
+        Verb::Complete { workflow, phase, artifacts, notes, skip_reason, agent } => {
+            let artifacts = artifacts.into_iter().map(|path| artifact(path, &context));
+            let artifacts = artifacts.collect::<Result<_, _>>()?;
+            let target = target(agent)?;
+            let request = CompletePhase { workflow, phase, artifacts, notes, skip_reason, target };
+            let completed = workspace.complete_workflow_phase(request).await?;
+            print(&context, &completed, || {
+                json!({
+                    "workflow": completed.workflow,
+                    "phase": completed.phase,
+                    "phases": completed.total,
+                    "artifacts": completed.artifacts,
+                    "next": completed.next,
+                    "resumed": completed.resumed,
+                })
+            });
+        }
+        Verb::Stop { reason, agent } => {
+            let stopped = workspace.stop_workflow(reason, target(agent)?).await?;
+            print(&context, &stopped, || {
+                json!({
+                    "workflow": stopped.workflow,
+                    "agent": agent_of(&stopped.target),
+                    "outcome": stopped.outcome,
+                    "resumed": stopped.resumed,
+                })
+            });
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+fn target(agent: Option<String>) -> Result<Option<Name>, Failure> {
+    Ok(agent.as_deref().map(Name::parse).transpose()?)
+}
+
+/// A file as people name it: relative to where they are, or else to the workspace.
+fn artifact(path: String, context: &Context) -> Result<Artifact, Failure> {
+    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let is_elsewhere = here != context.workspace_folder()?;
+    let meant = here.join(&path);
+    let path = if is_elsewhere && meant.exists() { meant.display().to_string() } else { path };
+    Ok(Artifact { path, description: None })
+}
+
+fn agent_of(target: &Target) -> Option<String> {
+    match target {
+        Target::Session => None,
+        Target::Agent(name) => Some(name.to_string()),
+    }
+}
+
+/// What came of it: the protocol's words for people, an object for programs.
+fn print(context: &Context, text: &impl std::fmt::Display, object: impl FnOnce() -> Value) {
+    if context.printer.is_json() {
+        context.printer.object(&object());
+    } else {
+        context.printer.line(show::plain(&text.to_string()));
+    }
+}
+
+async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let library = workspace.workflow_library().await?;
+    for workflow in &library.workflows {
+        if context.printer.is_json() {
+            context.printer.object(workflow);
+        } else {
+            let phases: Vec<&str> = workflow.phases.iter().map(|phase| phase.id.as_str()).collect();
+            let text = format!("{}: {}\n    {}", workflow.name, workflow.description, phases.join(" → "));
+            context.printer.line(show::plain(&text));
+        }
+    }
+    for file in library.left_out {
+        let text = format!("Not usable: .switchboard/{}: {}", file.path, file.problem);
+        context.printer.note(show::plain(&text));
+    }
+    Ok(())
+}
+
+async fn state(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let state = workspace.workflow_state().await?;
+    if context.printer.is_json() {
+        context.printer.object(&state);
+        return Ok(());
+    }
+    let summary = &state["summary"];
+    let agents = summary["agents"].as_object().into_iter().flatten();
+    let agents = agents.map(|(name, standing)| (name.as_str(), standing));
+    let mut is_idle = true;
+    for (whose, standing) in [("session", &summary["session"])].into_iter().chain(agents) {
+        if let Some(text) = standing_text(whose, standing) {
+            context.printer.line(show::plain(&text));
+            is_idle = false;
+        }
+    }
+    for name in summary["suspended"].as_array().into_iter().flatten().rev() {
+        let text = format!("suspended: {}", name.as_str().unwrap_or_default());
+        context.printer.line(show::plain(&text));
+    }
+    if is_idle {
+        context.printer.note("No workflow is active; `switchboard workflow list` lists those there are.");
+    }
+    Ok(())
+}
+
+/// One line for a workflow that is active, and one for what is due; none where none is.
+fn standing_text(whose: &str, standing: &Value) -> Option<String> {
+    let workflow = standing["workflow"].as_str()?;
+    let total = standing["total"].as_u64().map_or_else(|| "?".to_owned(), |total| total.to_string());
+    let mut text = format!("{whose}: {workflow}, {}/{total} phases done", standing["step"]);
+    let next = &standing["next"];
+    if let (Some(id), Some(instruction)) = (next["id"].as_str(), next["instruction"].as_str()) {
+        let _ = write!(text, "\n    next: {id}: {instruction}");
+    }
+    if let Some(evidence) = next["requiredEvidence"].as_str() {
+        let _ = write!(text, "\n    evidence: {evidence}");
+    }
+    let tools: Vec<&str> =
+        next["requiredTools"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !tools.is_empty() {
+        let _ = write!(text, "\n    tools: {}", tools.join(", "));
+    }
+    Some(text)
+}
