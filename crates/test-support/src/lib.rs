@@ -11,11 +11,15 @@
 
 pub mod fault;
 pub mod files;
+pub mod http;
+pub mod mcp;
 pub mod poll;
 pub mod process;
 mod redact;
 mod sandbox;
+mod served;
 pub mod tools;
 
 pub use process::Running;
 pub use sandbox::{Ran, Sandbox, message_file};
+pub use served::Served;

@@ -1,8 +1,8 @@
 //! Processes that a test starts, watches and ends.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -40,6 +40,7 @@ pub fn without_log(text: &str) -> String {
 /// A process that runs beside the test and is ended with this value.
 pub struct Running {
     child: Child,
+    input: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Arc<Mutex<String>>,
     listener: Option<JoinHandle<()>>,
@@ -50,6 +51,7 @@ impl Running {
     /// Starts a program whose output is read along.
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take();
         let (out, lines) = sync_channel(LINES);
         let (stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         thread::spawn(move || {
@@ -71,7 +73,23 @@ impl Running {
                 heard.lock().unwrap().push_str(&String::from_utf8_lossy(&piece[..read]));
             }
         });
-        Self { child, lines, errors, listener: Some(listener), ended: None }
+        Self { child, input, lines, errors, listener: Some(listener), ended: None }
+    }
+
+    /// Starts a program that reads what [`Self::say`] writes.
+    pub fn start_listening(command: &mut Command) -> Self {
+        Self::start(command.stdin(Stdio::piped()))
+    }
+
+    /// Writes a line to its stdin; an error where it does not read any more.
+    pub fn say(&mut self, line: &str) -> std::io::Result<()> {
+        let input = self.input.as_mut().expect("a stdin that is open");
+        input.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Closes its stdin.
+    pub fn say_no_more(&mut self) {
+        self.input = None;
     }
 
     /// Its id.

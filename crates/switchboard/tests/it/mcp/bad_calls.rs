@@ -1,0 +1,165 @@
+//! Calls that a model gets wrong: each answer says what to do, and the session goes on.
+
+use std::fmt::Write;
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use test_support::Served;
+use test_support::mcp::Client;
+
+use super::each;
+use crate::workspace;
+
+/// A tool, and arguments that it cannot take.
+fn calls() -> Vec<(&'static str, Value)> {
+    let long = "x".repeat(129);
+    vec![
+        ("send_mesage", json!({})),
+        ("", json!({})),
+        ("rm -rf /", json!({})),
+        ("send_message", json!({})),
+        ("send_message", json!({ "action": "delegate_task" })),
+        ("send_message", json!({ "action": "shout", "payload": "text" })),
+        ("send_message", json!({ "action": "delegate_task", "payload": 7, "recipient": "codex" })),
+        (
+            "send_message",
+            json!({ "action": "delegate_task", "payload": "text", "recipient": "codex", "reciever": "codex" }),
+        ),
+        (
+            "send_message",
+            json!({ "action": "delegate_task", "payload": "text", "recipient": "codex", "__proto__": {} }),
+        ),
+        ("send_message", json!({ "action": "delegate_task", "payload": "text", "recipient": "codx" })),
+        ("send_message", json!({ "action": "delegate_task", "payload": "text", "recipient": "../codex" })),
+        ("send_message", json!({ "action": "delegate_task", "payload": "text", "recipient": long })),
+        ("send_message", json!({ "action": "delegate_task", "payload": "text" })),
+        (
+            "send_message",
+            json!({ "action": "delegate_task", "payload": "text", "recipient": "codex", "replyTo": "msg_1_no" }),
+        ),
+        ("check_inbox", json!({ "limit": -1 })),
+        ("check_inbox", json!({ "limit": "ten" })),
+        ("check_inbox", json!({ "cursor": "page two" })),
+        ("check_inbox", json!({ "since": "yesterday" })),
+        ("check_inbox", json!({ "constructor": 1 })),
+        ("ack_message", json!({ "ids": [] })),
+        ("ack_message", json!({ "ids": "msg_1_no" })),
+        ("ack_message", json!({ "ids": ["msg_1_no"] })),
+        ("wait_for_message", json!({ "timeout": -5 })),
+        ("get_receipt", json!({ "id": "msg_1_no" })),
+        ("get_team_roster", json!({ "verbose": true })),
+        ("register_terminal", json!({ "name": "term", "pid": 0, "purpose": "coding" })),
+        ("assign_role", json!({ "agent": "codex", "role": "emperor" })),
+        ("start_workflow", json!({ "name": "chalenge" })),
+        ("complete_workflow_phase", json!({ "workflow": "challenge", "phase": "first" })),
+        ("run_in_terminal", json!({ "name": "codex", "input": " " })),
+        ("handoff_clipboard", json!({ "file": "/etc/passwd" })),
+    ]
+}
+
+fn answers(client: &mut Client) -> String {
+    let mut text = String::new();
+    for (tool, arguments) in calls() {
+        let said = client.refused(tool, arguments.clone());
+        let shown = arguments.to_string();
+        let shown = if shown.len() > 100 { format!("{}…", &shown[..100]) } else { shown };
+        writeln!(text, "{tool} {shown}\n    {}", said.replace('\n', "\n    ")).unwrap();
+    }
+    text
+}
+
+#[test]
+fn mcp_bad_calls_get_an_answer_to_act_on() {
+    let sandbox = workspace();
+    let mut client = super::stdio(&sandbox, None).registered("claude");
+    let text = answers(&mut client);
+    assert_snapshot!(sandbox.redact(&text), @r#"
+    send_mesage {}
+        There is no tool 'send_mesage'. Did you mean 'send_message'?
+     {}
+        There is no tool ''. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
+    rm -rf / {}
+        There is no tool 'rm -rf /'. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
+    send_message {}
+        The argument 'action' is missing. action is one of delegate_task, request_review, submit_result, status_update, execute.
+    send_message {"action":"delegate_task"}
+        The argument 'payload' is missing. payload: The text.
+    send_message {"action":"shout","payload":"text"}
+        The argument 'action' does not fit: unknown variant `shout`, expected one of `delegate_task`, `request_review`, `submit_result`, `status_update`, `execute`. action is one of delegate_task, request_review, submit_result, status_update, execute.
+    send_message {"action":"delegate_task","payload":7,"recipient":"codex"}
+        The argument 'payload' does not fit: invalid type: integer `7`, expected a string. payload: The text.
+    send_message {"action":"delegate_task","payload":"text","reciever":"codex","recipient":"codex"}
+        There is no argument 'reciever'. Did you mean 'recipient'?
+    send_message {"__proto__":{},"action":"delegate_task","payload":"text","recipient":"codex"}
+        There is no argument '__proto__'. The arguments are action, allowUnregistered, expiresInMinutes, idempotencyKey, metadata, payload, recipient, replyTo, sender.
+    send_message {"action":"delegate_task","payload":"text","recipient":"codx"}
+        no agent is named 'codx'. Did you mean codex?
+    send_message {"action":"delegate_task","payload":"text","recipient":"../codex"}
+        '../codex' is not an address: '/' is not allowed in a name; use letters, digits, space, '.', '_' and '-'
+    send_message {"action":"delegate_task","payload":"text","recipient":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
+        'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' is not an address: a name has at most 128 bytes; this one has 129
+    send_message {"action":"delegate_task","payload":"text"}
+        recipient: none was given, and no active workflow says to whom 'delegate_task' goes. Tip: name a recipient, or start a workflow that has one: handoff (execute, delegate_task), handoff-lead (execute), challenge (execute)
+    send_message {"action":"delegate_task","payload":"text","recipient":"codex","replyTo":"msg_1_no"}
+        no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
+    check_inbox {"limit":-1}
+        The argument 'limit' does not fit: invalid value: integer `-1`, expected usize. limit: How many messages [20].
+    check_inbox {"limit":"ten"}
+        The argument 'limit' does not fit: invalid type: string "ten", expected usize. limit: How many messages [20].
+    check_inbox {"cursor":"page two"}
+        'page two' is no cursor. Use the cursor of the last result as it is.
+    check_inbox {"since":"yesterday"}
+        no message has the id 'yesterday'. check_inbox and search_messages give the ids of messages.
+    check_inbox {"constructor":1}
+        There is no argument 'constructor'. The arguments are agent, box, cursor, filter, id, limit, offset, since, verbose.
+    ack_message {"ids":[]}
+        The argument 'ids' is empty. Give the ids that check_inbox showed.
+    ack_message {"ids":"msg_1_no"}
+        The argument 'ids' does not fit: invalid type: string "msg_1_no", expected a sequence. ids: Ids of the messages.
+    ack_message {"ids":["msg_1_no"]}
+        msg_1_no: no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
+    wait_for_message {"timeout":-5}
+        -5 is not a number of seconds. timeout is from 0 to 1800.
+    get_receipt {"id":"msg_1_no"}
+        no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
+    get_team_roster {"verbose":true}
+        There is no argument 'verbose'. This tool takes none.
+    register_terminal {"name":"term","pid":[pid],"purpose":"coding"}
+        the field 'pid' is 0; give the id of the process in the terminal
+    assign_role {"agent":"codex","role":"emperor"}
+        role 'emperor' is unknown; use one of: lead, coder 1, coder 2, reviewer, tester, researcher, execution, coder, planner, task runner, analyst, none
+    start_workflow {"name":"chalenge"}
+        workflow 'chalenge' is unknown; did you mean 'challenge' or 'chat'? available: accuracy, handoff, handoff-lead, handoff-chat, handoff-relay, enhance, challenge, chat
+    complete_workflow_phase {"phase":"first","workflow":"challenge"}
+        The argument 'phase' does not fit: invalid type: string "first", expected i64. phase: From 1.
+    run_in_terminal {"input":" ","name":"codex"}
+        The argument 'input' is empty. Say what to type.
+    handoff_clipboard {"file":"/etc/passwd"}
+        '/etc/passwd' cannot be handed over: outside the workspace. Give the path of a text file from the workspace's folder.
+    "#);
+}
+
+#[test]
+fn mcp_bad_calls_never_end_a_session() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    for (name, client) in each(&sandbox, &served) {
+        let mut client = client.registered(name);
+        answers(&mut client);
+        // What is no object is not a call at all, and gets the error of the protocol.
+        for params in [
+            json!({ "name": "check_inbox", "arguments": [1, 2] }),
+            json!({ "name": "check_inbox", "arguments": "all" }),
+            json!({ "arguments": {} }),
+            json!({ "name": 7 }),
+        ] {
+            let error = client.ask("tools/call", params.clone()).unwrap_err();
+            assert_eq!(error["code"], -32602, "{name}: {params}: {error}");
+        }
+        let error = client.ask("tools/cal", json!({})).unwrap_err();
+        assert_eq!(error["code"], -32601, "{name}: {error}");
+        let error = client.ask("resources/read", json!({ "uri": "switchboard://nothing" })).unwrap_err();
+        assert!(error["message"].as_str().unwrap().contains("resources/list"), "{name}: {error}");
+        assert_eq!(client.ok("check_inbox", json!({}))["messages"], json!([]), "{name}");
+    }
+}

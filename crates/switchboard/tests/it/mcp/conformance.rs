@@ -1,0 +1,145 @@
+//! The official conformance suite, against the product and against the server that has the suite's own tools.
+//!
+//! What must pass where stands in docs/conformance.md, and only there: the tests read its table.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use test_support::process::command;
+use test_support::{Ran, Running, Served, tools};
+
+use super::token_proxy::TokenProxy;
+use crate::workspace;
+
+const TABLE: &str = include_str!("../../../../../docs/conformance.md");
+
+/// The revisions of the protocol whose requirements the suite knows.
+const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// What the table says of a scenario.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// All its checks pass, but for so many that need a tool of the suite's own.
+    Passes {
+        but: usize,
+    },
+    DoesNotApply,
+}
+
+/// The suite, and the Node that runs it.
+struct Suite {
+    node: PathBuf,
+    program: PathBuf,
+}
+
+impl Suite {
+    fn find() -> Result<Self, String> {
+        let package = tools::installed("npm/@modelcontextprotocol/conformance")?;
+        let program = package.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        Ok(Self { node: tools::node()?, program })
+    }
+
+    /// Runs everything that a revision requires; checks passed and failed, by scenario.
+    fn run(&self, port: u16, revision: &str) -> BTreeMap<String, (usize, usize)> {
+        let url = format!("http://127.0.0.1:{port}/mcp");
+        let mut suite = command(&self.node);
+        suite.arg(&self.program).args(["server", "--url", &url, "--requirements", revision]);
+        let ran = Ran::of(&mut suite);
+        let (_, summary) = ran.stdout.split_once("=== SUMMARY ===").unwrap_or_else(|| panic!("{ran:?}"));
+        let (summary, _) = summary.split_once("Total:").unwrap();
+        summary.lines().filter(|line| !line.is_empty()).map(|line| counted(line).unwrap()).collect()
+    }
+}
+
+/// Reads a line such as `✓ tools-list: 3 passed, 0 failed`.
+fn counted(line: &str) -> Option<(String, (usize, usize))> {
+    let (name, counts) = line.split_once(' ')?.1.split_once(": ")?;
+    let (passed, failed) = counts.split_once(", ")?;
+    let number = |text: &str| text.split(' ').next()?.parse().ok();
+    Some((name.to_owned(), (number(passed)?, number(failed)?)))
+}
+
+/// One column of the table, by scenario: 2 is the product, 3 the suite's own server.
+fn verdicts(column: usize) -> BTreeMap<String, Verdict> {
+    let rows = TABLE.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (verdict, reason) = cells[column].split_once(": ").unwrap_or((cells[column], ""));
+        let verdict = match verdict {
+            "passes" => Verdict::Passes { but: 0 },
+            "does not apply" => Verdict::DoesNotApply,
+            but => {
+                let count = but.strip_prefix("passes but for ").and_then(|count| count.parse().ok());
+                Verdict::Passes { but: count.unwrap_or_else(|| panic!("what is this? {row}")) }
+            }
+        };
+        assert_eq!(reason.is_empty(), verdict == Verdict::Passes { but: 0 }, "a reason is given: {row}");
+        (cells[1].trim_matches('`').to_owned(), verdict)
+    })
+    .collect()
+}
+
+/// Runs the suite for every revision and compares with a column of the table.
+fn check(suite: &Suite, port: u16, column: usize) {
+    let mut expected = verdicts(column);
+    assert!(expected.values().any(|verdict| *verdict == Verdict::Passes { but: 0 }));
+    let mut wrong = Vec::new();
+    let mut seen = Vec::new();
+    for revision in REVISIONS {
+        for (scenario, (passed, failed)) in suite.run(port, revision) {
+            let line = format!("{revision} {scenario}: {passed} passed, {failed} failed");
+            match expected.get(&scenario) {
+                Some(Verdict::Passes { but }) if failed != *but || passed == 0 => wrong.push(line),
+                Some(_) => {}
+                None => wrong.push(format!("{line}, and not in docs/conformance.md")),
+            }
+            seen.push(scenario);
+        }
+    }
+    expected.retain(|scenario, _| !seen.contains(scenario));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(expected.is_empty(), "in docs/conformance.md, but not in the suite: {expected:?}");
+}
+
+#[test]
+fn conformance_of_the_product() {
+    let suite = match Suite::find() {
+        Ok(suite) => suite,
+        Err(reason) => return tools::skip("conformance_of_the_product", &reason),
+    };
+    let sandbox = workspace();
+    let proxy = TokenProxy::bind();
+    // The server checks Host and Origin against its own port, and the suite knows that of the proxy.
+    let names = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", proxy.port()));
+    let origins = names.clone().map(|name| format!("http://{name}"));
+    let config = json!({ "http": { "allowedHosts": names, "allowedOrigins": origins } });
+    sandbox.configure_user(&config.to_string());
+    let mut served = Served::start(&sandbox);
+    let port = proxy.port();
+    proxy.start(served.port, &served.token);
+    check(&suite, port, 2);
+    assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
+}
+
+#[test]
+fn conformance_of_the_transports_with_the_tools_of_the_suite() {
+    let name = "conformance_of_the_transports_with_the_tools_of_the_suite";
+    let found = Suite::find().and_then(|suite| Ok((suite, example()?)));
+    let (suite, example) = match found {
+        Ok(found) => found,
+        Err(reason) => return tools::skip(name, &reason),
+    };
+    let server = Running::start(command(example).args(["--port", "0", "--no-token"]));
+    let said: Value = serde_json::from_str(&server.line()).unwrap();
+    check(&suite, u16::try_from(said["port"].as_u64().unwrap()).unwrap(), 3);
+}
+
+/// The suite's own server, which is built with the tests of the whole workspace.
+fn example() -> Result<PathBuf, String> {
+    let tests = std::env::current_exe().unwrap();
+    let profile = tests.parent().and_then(Path::parent).unwrap();
+    let example = profile.join("examples/conformance_server");
+    let hint = "it is not built: run `cargo build -p switchboard-mcp --examples`";
+    if example.is_file() { Ok(example) } else { Err(format!("{}: {hint}", example.display())) }
+}

@@ -1,0 +1,222 @@
+//! Whose mail a session may read, and in whose name it may speak.
+
+use serde_json::{Value, json};
+use test_support::http::Request;
+use test_support::mcp::{Client, REVISION};
+use test_support::{Sandbox, Served, poll};
+
+use super::{each, payloads, stdio, task};
+use crate::BINARY;
+
+const BOB: &str = "switchboard://inbox/bob";
+
+/// A workspace in which `carol` has written to `bob`, whose session is open; with the id of the message.
+fn with_mail_for_bob() -> (Sandbox, Served, Client, String) {
+    let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
+    let served = Served::start(&sandbox);
+    let bob = Client::sse(&served, None).registered("bob");
+    let id = sandbox.send("carol", "bob", "for the eyes of bob: xylophone");
+    (sandbox, served, bob, id)
+}
+
+#[test]
+fn mcp_identity_nobody_reads_the_mail_of_others() {
+    let (sandbox, served, mut bob, id) = with_mail_for_bob();
+    for (name, client) in each(&sandbox, &served) {
+        let mut alice = client.registered(&format!("alice {name}"));
+        for (tool, arguments) in [
+            ("check_inbox", json!({ "agent": "bob" })),
+            ("check_inbox", json!({ "agent": "BOB" })),
+            ("check_inbox", json!({ "id": id })),
+            ("wait_for_message", json!({ "agent": "bob", "timeout": 1 })),
+            ("ack_message", json!({ "ids": [id] })),
+            ("ack_message", json!({ "ids": [id], "agent": "bob" })),
+            ("get_receipt", json!({ "id": id })),
+            ("set_agent_status", json!({ "name": "bob", "status": "away" })),
+            ("register_chat_agent", json!({ "name": "bob" })),
+            (
+                "send_message",
+                json!({ "sender": "bob", "recipient": "carol", "action": "delegate_task", "payload": "as bob" }),
+            ),
+            ("register_terminal", json!({ "name": "bob", "pid": std::process::id(), "purpose": "coding" })),
+        ] {
+            let said = alice.refused(tool, arguments.clone());
+            assert!(!said.contains("xylophone"), "{name}: {tool} {arguments}: {said}");
+        }
+        let found = alice.ok("search_messages", json!({ "query": "xylophone" }));
+        assert_eq!(found["messages"], json!([]), "{name}");
+        for method in ["resources/read", "resources/subscribe"] {
+            let error = alice.ask(method, json!({ "uri": BOB })).unwrap_err();
+            assert!(error["message"].as_str().unwrap().contains("its own inbox only"), "{name}: {error}");
+        }
+        let listed = alice.ask("resources/list", json!({})).unwrap().to_string();
+        assert!(!listed.contains(BOB), "{name}: {listed}");
+        assert_eq!(alice.ok("check_inbox", json!({}))["messages"], json!([]), "{name}");
+    }
+    let mail = bob.ok("check_inbox", json!({}));
+    assert_eq!(payloads(&mail), ["for the eyes of bob: xylophone"]);
+    assert_eq!(mail["messages"][0]["state"], "delivered", "nobody has seen it before");
+    let found = bob.ok("search_messages", json!({ "query": "xylophone" }));
+    assert_eq!(payloads(&found).len(), 1);
+}
+
+#[test]
+fn mcp_identity_a_cursor_or_an_id_of_others_opens_nothing() {
+    let (sandbox, served, mut bob, _) = with_mail_for_bob();
+    sandbox.send("carol", "bob", "the second for bob");
+    let page = bob.ok("check_inbox", json!({ "limit": 1 }));
+    let cursor = &page["cursor"];
+    assert!(cursor.is_string(), "{page}");
+    let mut alice = Client::streamable(&served, None).registered("alice");
+    sandbox.send("carol", "alice", "for alice");
+    let mail = alice.ok("check_inbox", json!({ "cursor": cursor }));
+    assert!(payloads(&mail).iter().all(|payload| *payload == "for alice"), "{mail}");
+    let mail = alice.ok("check_inbox", json!({ "since": page["messages"][0]["id"] }));
+    assert_eq!(payloads(&mail), ["for alice"]);
+}
+
+#[test]
+fn mcp_identity_a_name_in_use_is_refused() {
+    let (sandbox, served, bob, _) = with_mail_for_bob();
+    let register = |client: &mut Client| client.refused("register_chat_agent", json!({ "name": "Bob" }));
+    for mut client in [Client::streamable(&served, None), Client::sse(&served, None)] {
+        let said = register(&mut client);
+        assert!(said.contains("'bob' is in use by another session"), "{said}");
+        // It is nobody still, and may become somebody else.
+        client.ok("register_chat_agent", json!({ "name": "dave" }));
+        drop(client);
+        let mut free = Client::streamable(&served, None);
+        poll::until("the name to be free again", || {
+            (!free.call("register_chat_agent", json!({ "name": "dave" })).failed).then_some(())
+        });
+    }
+    let said = register(&mut stdio(&sandbox, None));
+    let holder = format!("process {} on ", served.running.id());
+    assert!(said.contains("'bob' is in use by ") && said.contains(&holder), "{said}");
+    // Once his session is over, anybody may be bob: one user, one machine.
+    drop(bob);
+    let mut next = stdio(&sandbox, None);
+    poll::until("the name to be free", || {
+        (!next.call("register_chat_agent", json!({ "name": "bob" })).failed).then_some(())
+    });
+    let said = register(&mut Client::sse(&served, None));
+    assert!(said.contains(&format!("process {} on ", next.process().id())), "{said}");
+    assert_eq!(next.ok("check_inbox", json!({}))["messages"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn mcp_identity_is_what_was_configured() {
+    let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
+    let served = Served::start(&sandbox);
+    let id = sandbox.run_as("carol", ["send", "carol", "a note to myself"]).ok();
+    let configured = [
+        ("stdio", stdio(&sandbox, Some("eve"))),
+        ("streamable", Client::streamable(&served, Some("eve"))),
+        ("sse", Client::sse(&served, Some("eve"))),
+    ];
+    for (name, mut client) in configured {
+        let payload = format!("by {name}");
+        client.ok("send_message", task("carol", &payload));
+        // Accepted is not delivered yet.
+        let arrived = poll::until("the message", || {
+            sandbox.json(["inbox", "carol"]).pop().filter(|last| last["body"] == json!(payload))
+        });
+        assert_eq!(arrived["from"], json!("eve"), "{name}");
+        let said = client.refused("register_chat_agent", json!({ "name": "carol" }));
+        assert!(said.contains("speaks for 'eve' and cannot become 'carol'"), "{name}: {said}");
+        let said = client.refused("ack_message", json!({ "ids": [id] }));
+        assert!(said.contains("no message"), "{name}: {said}");
+        // To say again who one is, is no contradiction.
+        client.ok("register_chat_agent", json!({ "name": "eve" }));
+    }
+    let said = sandbox.run_as("human", ["mcp"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(4), ""), "{}", said.stderr);
+}
+
+#[test]
+fn mcp_identity_without_a_name_nothing_is_sent_or_read() {
+    let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
+    let served = Served::start(&sandbox);
+    for (name, mut client) in each(&sandbox, &served) {
+        for (tool, arguments) in [
+            ("send_message", task("carol", "anonymous")),
+            ("check_inbox", json!({ "agent": "carol" })),
+            ("wait_for_message", json!({})),
+            ("create_team", json!({ "id": "crew" })),
+            ("run_in_terminal", json!({ "name": "carol", "input": "ls" })),
+        ] {
+            let said = client.refused(tool, arguments);
+            assert!(said.contains("register_chat_agent"), "{name}: {tool}: {said}");
+        }
+        let said = client.refused("register_chat_agent", json!({ "name": "human" }));
+        assert!(said.contains("the person"), "{name}: {said}");
+    }
+    assert_eq!(sandbox.json(["inbox", "carol"]), Vec::<Value>::new());
+}
+
+#[test]
+fn mcp_identity_a_session_of_others_cannot_be_used() {
+    let sandbox = Sandbox::with_agents(BINARY, &[]);
+    let served = Served::start(&sandbox);
+    let streamable = Client::streamable(&served, Some("bob"));
+    let sse = Client::sse(&served, Some("bob"));
+    let post = |path: &str, session: Option<&str>, agent: Option<&str>| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+        let request = served.knows(Request::post(path, &body), agent);
+        let request = match session {
+            Some(session) => {
+                request.header("Mcp-Session-Id", session).header("MCP-Protocol-Version", REVISION)
+            }
+            None => request,
+        };
+        let response = request.send(served.port).unwrap();
+        (response.status, response.text().unwrap())
+    };
+    let guessed = |session: &str| {
+        let last = if session.ends_with('0') { "1" } else { "0" };
+        format!("{}{last}", &session[..session.len() - 1])
+    };
+    let (one, other) = (streamable.session(), sse.session());
+    assert!(one.len() >= 32 && other.len() >= 32, "128 bits and more: {one} {other}");
+    let messages = |session: &str| format!("/messages?sessionId={session}");
+    for (status, answer) in
+        [post("/mcp", Some(one), Some("alice")), post(&messages(other), None, Some("alice"))]
+    {
+        assert_eq!(status, 403, "{answer}");
+    }
+    for (status, answer) in [
+        post("/mcp", Some(&guessed(one)), Some("alice")),
+        post(&messages(&guessed(other)), None, Some("alice")),
+        // The id of one transport is none of the other's.
+        post("/mcp", Some(other), Some("bob")),
+        post(&messages(one), None, Some("bob")),
+    ] {
+        assert_eq!(status, 404, "{answer}");
+    }
+    assert_eq!(post("/mcp", Some(one), Some("bob")).0, 200);
+    assert_eq!(post(&messages(other), None, Some("bob")).0, 202);
+}
+
+#[test]
+fn mcp_identity_that_was_configured_cannot_be_registered_by_others() {
+    let sandbox = Sandbox::with_agents(BINARY, &["carol"]);
+    let served = Served::start(&sandbox);
+    let mut by_env = stdio(&sandbox, Some("eve"));
+    by_env.ok("check_inbox", json!({}));
+    let mut by_header = Client::streamable(&served, Some("frank"));
+    by_header.ok("check_inbox", json!({}));
+    // A second client of the same agent is its owner's business.
+    stdio(&sandbox, Some("eve")).ok("check_inbox", json!({}));
+    Client::sse(&served, Some("frank")).ok("check_inbox", json!({}));
+    for (name, mut thief) in each(&sandbox, &served) {
+        for victim in ["eve", "frank"] {
+            let said = thief.refused("register_chat_agent", json!({ "name": victim }));
+            assert!(said.contains(&format!("'{victim}' is in use by")), "{name}: {said}");
+        }
+    }
+    drop(by_env);
+    poll::until("its name is free once it is gone", || {
+        let said = stdio(&sandbox, None).call("register_chat_agent", json!({ "name": "eve" }));
+        (!said.failed).then_some(())
+    });
+}

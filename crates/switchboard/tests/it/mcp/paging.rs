@@ -1,0 +1,126 @@
+//! A mailbox that is far larger than what a model can take at once.
+
+use std::collections::HashSet;
+
+use door_workspace::to_native;
+use serde_json::{Value, json};
+use test_support::mcp::Said;
+use test_support::{Sandbox, Served};
+
+use super::stdio;
+use crate::BINARY;
+use crate::child::{Library, letter};
+
+/// More than this and clients cut a result off, at about 25,000 tokens.
+const MOST_BYTES: usize = 100_000;
+
+/// Accepts messages for `codex`, many at a time; their native ids in the order of the journal.
+async fn fill(sandbox: &Sandbox, bodies: Vec<String>) -> Vec<String> {
+    let library = Library::open(sandbox.path()).await;
+    let mut ids = Vec::new();
+    for part in bodies.chunks(500) {
+        let mut sends = tokio::task::JoinSet::new();
+        for body in part {
+            let (workspace, letter) = (library.workspace.clone(), letter("claude", body.clone()));
+            sends.spawn(async move { workspace.send(letter).await.unwrap().id });
+        }
+        ids.extend(sends.join_all().await);
+    }
+    for id in &ids {
+        library.workspace.hub().settled(*id).await.unwrap();
+    }
+    library.close().await;
+    ids.sort();
+    ids.into_iter().map(to_native).collect()
+}
+
+fn check_size(said: &Said) {
+    assert!(said.text.len() < MOST_BYTES, "{} bytes of text", said.text.len());
+    // What a client may show instead is the same once more.
+    let data = said.data.to_string().len();
+    assert!(data < MOST_BYTES, "{data} bytes of data");
+}
+
+fn ids(data: &Value) -> Vec<String> {
+    let messages = data["messages"].as_array().unwrap();
+    messages.iter().map(|message| message["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn mcp_paging_reaches_every_one_of_ten_thousand_messages_once() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let bodies = (0..10_000).map(|number| format!("message {number} {}", "w".repeat(600))).collect();
+    let sent: HashSet<String> = runtime.block_on(fill(&sandbox, bodies)).into_iter().collect();
+    assert_eq!(sent.len(), 10_000);
+    let mut client = stdio(&sandbox, Some("codex"));
+    let (mut seen, mut arguments) = (HashSet::new(), json!({ "limit": 1000 }));
+    loop {
+        let said = client.call("check_inbox", arguments.clone());
+        check_size(&said);
+        let page = said.ok();
+        for id in ids(&page) {
+            assert!(seen.insert(id.clone()), "{id} twice");
+        }
+        match page.get("cursor") {
+            Some(cursor) => arguments["cursor"] = cursor.clone(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, sent);
+    // The resource has no cursor; it says that there is more.
+    let read = client.ask("resources/read", json!({ "uri": "switchboard://inbox/codex" })).unwrap();
+    let text = read["contents"][0]["text"].as_str().unwrap();
+    assert!(text.len() < MOST_BYTES, "{} bytes", text.len());
+    assert_eq!(serde_json::from_str::<Value>(text).unwrap()["more"], true);
+    let found = client.call("search_messages", json!({ "query": "message", "limit": 1000 }));
+    check_size(&found);
+    assert!(found.ok()["cursor"].is_string());
+}
+
+#[test]
+fn mcp_paging_shows_a_payload_of_a_megabyte_piece_by_piece() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
+    let served = Served::start(&sandbox);
+    // One byte a character, and four: what counts for a model is neither, but both are bounded.
+    let bodies = ["0123456789".repeat(100_000), "🦀🐍".repeat(125_000)];
+    let mut claude = test_support::mcp::Client::streamable(&served, Some("claude"));
+    for body in &bodies {
+        claude.ok("send_message", super::task("codex", body));
+    }
+    let mut codex = test_support::mcp::Client::sse(&served, Some("codex"));
+    let said = codex.call("wait_for_message", json!({ "timeout": 60 }));
+    check_size(&said);
+    let mut listed = Vec::new();
+    for verbose in [false, true] {
+        let mut arguments = json!({ "verbose": verbose });
+        loop {
+            let said = codex.call("check_inbox", arguments.clone());
+            check_size(&said);
+            let page = said.ok();
+            listed.extend(ids(&page));
+            match page.get("cursor") {
+                Some(cursor) => arguments["cursor"] = cursor.clone(),
+                None => break,
+            }
+        }
+    }
+    assert_eq!(listed.len(), 4);
+    assert_eq!(listed[..2], listed[2..]);
+    for (id, body) in listed.iter().zip(&bodies) {
+        let mut whole = String::new();
+        let mut pieces = 0;
+        while whole.len() < body.len() {
+            let offset = whole.chars().count();
+            let said = codex.call("check_inbox", json!({ "id": id, "offset": offset }));
+            check_size(&said);
+            let data = said.ok();
+            let piece = data["messages"][0]["payload"].as_str().unwrap().to_owned();
+            assert!(!piece.is_empty());
+            whole.push_str(&piece);
+            pieces += 1;
+        }
+        assert!(whole == *body, "{id} is another one");
+        println!("{} bytes in {pieces} pieces", body.len());
+    }
+}

@@ -1,0 +1,95 @@
+//! A connection that breaks in the middle of a send: the client tries again, and there is one message.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use serde_json::{Value, json};
+use test_support::http::Request;
+use test_support::mcp::{Client, REVISION};
+use test_support::{Sandbox, Served};
+
+use super::{stdio, task};
+use crate::workspace;
+
+fn keyed(number: usize) -> Value {
+    let mut arguments = task("codex", &format!("message {number}"));
+    arguments["idempotencyKey"] = format!("key {number}").into();
+    arguments
+}
+
+fn call(number: usize) -> Value {
+    let params = json!({ "name": "send_message", "arguments": keyed(number) });
+    json!({ "jsonrpc": "2.0", "id": 1000 + number, "method": "tools/call", "params": params })
+}
+
+/// Retries every send twice; each key must stand for one message, whatever became of the first attempt.
+fn retry_all(sandbox: &Sandbox, client: &mut Client, count: usize) {
+    let mut ids = BTreeSet::new();
+    for number in 0..count {
+        let first = client.ok("send_message", keyed(number));
+        let second = client.ok("send_message", keyed(number));
+        assert_eq!((&first["id"], &second["duplicate"]), (&second["id"], &json!(true)));
+        ids.insert(first["id"].as_str().unwrap().to_owned());
+    }
+    let mail = sandbox.json(["inbox", "codex", "--limit", "1000"]);
+    let found: Vec<&str> = mail.iter().map(|message| message["native_id"].as_str().unwrap()).collect();
+    assert_eq!(found.len(), count, "{mail:?}");
+    assert_eq!(found.into_iter().map(str::to_owned).collect::<BTreeSet<_>>(), ids);
+    // The same key with another text is another message by mistake, and neither is sent.
+    let mut other = keyed(0);
+    other["payload"] = "something else".into();
+    let said = client.refused("send_message", other);
+    assert!(said.contains("idempotencyKey"), "{said}");
+}
+
+/// Breaks off after so many tenths of a request's body.
+const BREAKS: [usize; 5] = [0, 3, 9, 10, 10];
+
+fn break_off(served: &Served, request: &Request, body: &Value, tenths: usize) {
+    let body = body.to_string();
+    let end = body.len() * tenths / 10;
+    let mut connection = request.begin(served.port).unwrap();
+    connection.write_all(&body.as_bytes()[..end]).unwrap();
+}
+
+#[test]
+fn mcp_retry_after_a_connection_that_broke() {
+    for transport in ["streamable", "sse"] {
+        let sandbox = workspace();
+        let served = Served::start(&sandbox);
+        let mut client = match transport {
+            "sse" => Client::sse(&served, Some("claude")),
+            _ => Client::streamable(&served, Some("claude")),
+        };
+        let count = BREAKS.len() * 4;
+        for number in 0..count {
+            let body = call(number);
+            let path = match transport {
+                "sse" => format!("/messages?sessionId={}", client.session()),
+                _ => "/mcp".to_owned(),
+            };
+            let request = served
+                .knows(Request::post(&path, &body), Some("claude"))
+                .header("Mcp-Session-Id", client.session())
+                .header("MCP-Protocol-Version", REVISION);
+            break_off(&served, &request, &body, BREAKS[number % BREAKS.len()]);
+        }
+        retry_all(&sandbox, &mut client, count);
+    }
+}
+
+#[test]
+fn mcp_retry_after_a_process_that_was_killed() {
+    let sandbox = workspace();
+    let count = 10;
+    for number in 0..count {
+        let mut client = stdio(&sandbox, Some("claude"));
+        client.send(&call(number));
+        // Every other one is heard before it is killed.
+        if number % 2 == 1 {
+            client.answer(1000 + i64::try_from(number).unwrap()).unwrap();
+        }
+        client.process().kill();
+    }
+    retry_all(&sandbox, &mut stdio(&sandbox, Some("claude")), count);
+}

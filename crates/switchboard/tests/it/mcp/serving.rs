@@ -1,0 +1,221 @@
+//! `switchboard serve` and what it leaves in the workspace for clients to find it by.
+
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use test_support::http::Request;
+use test_support::process::command;
+use test_support::{Ran, Running, Sandbox, Served, files, poll, tools};
+
+use super::{stdio, task};
+use crate::{BINARY, workspace};
+
+fn server_info(sandbox: &Sandbox) -> Option<Value> {
+    files::whole_json(&sandbox.file("server_info.json"))
+}
+
+fn health(served: &Served) -> Value {
+    let response = Request::new("GET", "/health").send(served.port).unwrap();
+    assert_eq!(response.status, 200);
+    serde_json::from_str(&response.text().unwrap()).unwrap()
+}
+
+#[test]
+fn serving_is_announced_as_the_protocol_says_and_taken_back() {
+    let sandbox = workspace();
+    let mut served = Served::start(&sandbox);
+    let info = server_info(&sandbox).unwrap();
+    let started = info["startedAt"].as_str().unwrap();
+    assert_eq!(
+        info,
+        json!({
+            "port": served.port,
+            "host": "127.0.0.1",
+            "transport": "sse",
+            "sseEndpoint": "/sse",
+            "messagesEndpoint": "/messages",
+            "healthEndpoint": "/health",
+            "pid": served.running.id(),
+            "startedAt": started,
+        })
+    );
+    let shape: String = started.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    assert_eq!(shape, "0000-00-00T00:00:00.000Z");
+    let healthy = health(&served);
+    assert_eq!((&healthy["status"], &healthy["pid"]), (&json!("ok"), &json!(served.running.id())));
+    assert!(!healthy.to_string().contains(&served.token));
+    served.running.signal(Signal::TERM);
+    assert_eq!(served.running.wait().code(), Some(0));
+    assert_eq!(served.running.errors(), "");
+    assert_eq!(server_info(&sandbox), None);
+}
+
+#[test]
+fn serving_replaces_what_a_killed_one_left() {
+    let sandbox = workspace();
+    let mut killed = Served::start(&sandbox);
+    killed.running.kill();
+    let left = server_info(&sandbox).expect("nobody was there to remove it");
+    assert_eq!(left["pid"], killed.running.id());
+    let mut next = Served::start(&sandbox);
+    let info = server_info(&sandbox).unwrap();
+    assert_eq!((&info["pid"], &info["port"]), (&json!(next.running.id()), &json!(next.port)));
+    assert_ne!(next.token, killed.token);
+    assert_eq!(next.running.terminate().code(), Some(0));
+    assert_eq!(server_info(&sandbox), None);
+}
+
+#[test]
+fn serving_twice_names_the_first_and_leaves_its_files_alone() {
+    let sandbox = workspace();
+    let mut served = Served::start(&sandbox);
+    let (info, token) = (server_info(&sandbox), std::fs::read(sandbox.file("auth_token")).unwrap());
+    for args in [&["serve"][..], &["serve", "--port", "0"], &["serve", "--port", "0", "--keep-token"]] {
+        let ran = sandbox.run(args);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), ""));
+        assert!(ran.stderr.contains(&format!("process {} on", served.running.id())), "{}", ran.stderr);
+    }
+    assert_eq!((server_info(&sandbox), std::fs::read(sandbox.file("auth_token")).unwrap()), (info, token));
+    assert_eq!(health(&served)["status"], "ok");
+    // Sessions over pipes need no server, and do not mind one.
+    stdio(&sandbox, None).registered("claude").ok("send_message", task("codex", "beside it"));
+    assert_eq!(served.running.terminate().code(), Some(0));
+}
+
+#[test]
+fn serving_draws_a_new_token_unless_it_is_to_keep_it() {
+    let sandbox = workspace();
+    let mode = || sandbox.file("auth_token").metadata().unwrap().permissions().mode() & 0o777;
+    let list = |served: &Served, token: &str| {
+        let request = Request::new("GET", "/sse").header("Authorization", &format!("Bearer {token}"));
+        request.send(served.port).unwrap().status
+    };
+    let mut tokens: Vec<String> = Vec::new();
+    for args in [&[][..], &[], &["--keep-token"], &[]] {
+        let mut served = Served::with(&sandbox, args);
+        assert_eq!(mode(), 0o600);
+        assert_eq!(list(&served, &served.token), 200);
+        if let Some(before) = tokens.last() {
+            let is_kept = !args.is_empty();
+            assert_eq!(list(&served, before), if is_kept { 200 } else { 401 });
+        }
+        tokens.push(served.token.clone());
+        assert_eq!(served.running.terminate().code(), Some(0));
+    }
+    assert_eq!(tokens[1], tokens[2]);
+    assert!(tokens[0] != tokens[1] && tokens[2] != tokens[3]);
+    assert!(tokens.iter().all(|token| token.len() >= 43));
+    // A file that others can read is not trusted as it is: it is written anew.
+    files::chmod(sandbox.file("auth_token"), 0o644);
+    let _served = Served::with(&sandbox, &["--keep-token"]);
+    assert_eq!(mode(), 0o600);
+}
+
+#[test]
+fn serving_never_logs_the_token() {
+    let sandbox = workspace();
+    let mut command = sandbox.command(["serve", "--port", "0", "--json"]);
+    let mut served = Served::of(&sandbox, Running::start(command.env("SWITCHBOARD_LOG", "trace")));
+    let mut client = test_support::mcp::Client::streamable(&served, None).registered("claude");
+    client.ok("send_message", task("codex", "a task"));
+    let in_query = Request::new("GET", &format!("/sse?token={}", served.token)).send(served.port).unwrap();
+    assert_eq!(in_query.status, 200);
+    let endpoint = in_query.events().next().unwrap().data;
+    assert!(endpoint.contains("token="), "who cannot send a header can post as well: {endpoint}");
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    assert_eq!(Request::post(&endpoint, &body).send(served.port).unwrap().status, 404, "its stream is gone");
+    for path in ["/mcp", "/nowhere", "/sse"] {
+        let wrong = format!("{}0", served.token);
+        let path = format!("{path}?token={wrong}");
+        assert!(Request::new("GET", &path).send(served.port).unwrap().status >= 400);
+    }
+    drop(client);
+    assert_eq!(served.running.terminate().code(), Some(0));
+    let log = served.running.errors();
+    assert!(log.contains("TRACE"), "there was something to log");
+    assert!(!log.contains(&served.token), "the token is in the log");
+}
+
+#[test]
+fn serving_without_the_token_is_refused_everywhere_but_for_health() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let other = Served::start(&workspace());
+    for request in [
+        Request::post("/mcp", &body),
+        Request::new("GET", "/mcp"),
+        Request::new("DELETE", "/mcp"),
+        Request::new("GET", "/sse"),
+        Request::post("/messages?sessionId=0", &body),
+    ] {
+        let of_others = request.clone().header("Authorization", &format!("Bearer {}", other.token));
+        for request in [request, of_others] {
+            let response = request.send(served.port).unwrap();
+            assert_eq!(response.status, 401, "{request:?}");
+            let said: Value = serde_json::from_str(&response.text().unwrap()).unwrap();
+            assert!(said.to_string().contains("auth_token"), "it says where the token is: {said}");
+        }
+    }
+    assert_eq!(health(&served)["status"], "ok");
+}
+
+/// Serves five workspaces, one after the other, and then a sixth, in a network of their own.
+const SIX: &str = r#"
+pids=
+for n in 1 2 3 4 5; do
+  (cd "w$n" && exec "$0" serve --json >out 2>err) &
+  pids="$pids $!"
+  while [ ! -s "w$n/out" ] && kill -0 $!; do sleep 0.05; done
+done
+(cd w6 && "$0" serve --json)
+echo "exit $?"
+kill $pids
+wait
+"#;
+
+#[test]
+fn serving_takes_the_first_free_of_five_ports() {
+    let probe = tools::run(command("unshare").args(["-rn", "true"]));
+    if let Err(reason) = probe {
+        return tools::skip("serving_takes_the_first_free_of_five_ports", &reason);
+    }
+    let sandbox = Sandbox::bare(BINARY);
+    for number in 1..=6 {
+        let folder = sandbox.path().join(format!("w{number}"));
+        std::fs::create_dir(&folder).unwrap();
+        sandbox.ok(["--workspace", folder.to_str().unwrap(), "init"]);
+    }
+    let mut six = command("unshare");
+    six.args(["-rn", "sh", "-c", SIX, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.path());
+    let ran = Ran::of(&mut six);
+    for number in 1..=5 {
+        let said = std::fs::read_to_string(sandbox.path().join(format!("w{number}/out"))).unwrap();
+        let said: Value = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        assert_eq!(said["port"], 3099 + number, "{said}");
+    }
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines.len(), 2, "{ran:?}");
+    assert_eq!(lines[1], "exit 1");
+    let error: Value = serde_json::from_str(lines[0]).unwrap();
+    let said = error["error"].to_string();
+    assert!(said.contains("3100") && said.contains("3104") && said.contains("--port"), "{said}");
+    assert!(!sandbox.path().join("w6/.switchboard/server_info.json").exists());
+}
+
+#[test]
+fn serving_on_a_port_that_is_taken_says_which() {
+    let sandbox = workspace();
+    let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ran = sandbox.run(["serve", "--port", &port]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&port), "{}", ran.stderr);
+    assert!(!sandbox.file("server_info.json").exists());
+    drop(taken);
+    poll::until("the port to be free", || {
+        let mut serve = sandbox.start(["serve", "--port", &port]);
+        serve.line_within(poll::PATIENCE).map(|_| serve.terminate())
+    });
+}

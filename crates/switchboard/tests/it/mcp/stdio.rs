@@ -1,0 +1,145 @@
+//! `switchboard mcp` as a process: what it writes, and when it ends.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use test_support::mcp::Client;
+use test_support::process::command;
+use test_support::{Running, Sandbox};
+
+use super::{stdio, task};
+use crate::{BINARY, workspace};
+
+/// What a client grants before it kills.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// Waits until stdout has ended, which is when the last process that had it is gone.
+fn ends_in_time(process: &Running) {
+    let began = Instant::now();
+    assert!(process.lines_until(began + LIMIT, &mut Vec::new()), "still there after {:?}", began.elapsed());
+}
+
+/// Leaves a call waiting in a session. Requests are read in order, so that when the second is answered, the
+/// first one has begun.
+fn leave_waiting(client: &mut Client) {
+    client.ok("register_chat_agent", json!({ "name": "codex" }));
+    client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+    client.ask("ping", json!({})).unwrap();
+}
+
+#[test]
+fn mcp_ends_when_stdin_ends_although_a_call_waits() {
+    let sandbox = workspace();
+    let mut client = stdio(&sandbox, None);
+    leave_waiting(&mut client);
+    let process = client.process();
+    process.say_no_more();
+    ends_in_time(process);
+    assert_eq!(process.wait().code(), Some(0), "{}", process.errors());
+}
+
+#[test]
+fn mcp_ends_when_asked_although_a_call_waits() {
+    let sandbox = workspace();
+    let mut client = stdio(&sandbox, None);
+    leave_waiting(&mut client);
+    let process = client.process();
+    process.signal(Signal::TERM);
+    ends_in_time(process);
+    assert_eq!(process.wait().code(), Some(0), "{}", process.errors());
+}
+
+/// A shell that starts the server as its child, beside another child that holds the same stdin.
+fn below_a_shell(sandbox: &Sandbox) -> Client {
+    let script = r#"exec 3<&0; sleep 60 <&3 >/dev/null 2>&1 & "$0" mcp <&3 & wait"#;
+    let mut shell = command("sh");
+    shell.args(["-c", script, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.path());
+    Client::stdio(Running::start_listening(&mut shell))
+}
+
+#[test]
+fn mcp_ends_when_its_parent_is_killed_although_others_hold_the_pipe() {
+    let sandbox = workspace();
+    let mut client = below_a_shell(&sandbox);
+    leave_waiting(&mut client);
+    // Our end of stdin stays open as well: nothing but the parent's end tells that it is over.
+    let shell = client.process();
+    shell.kill();
+    ends_in_time(shell);
+}
+
+/// As `npx` does it: Node, a shell below it, the server below that.
+fn below_npx(sandbox: &Sandbox, shell: bool) -> Client {
+    let script = "const [bin, shell] = process.argv.slice(1);
+        const child = require('child_process').spawn(bin, ['mcp'], { stdio: 'inherit', shell: shell === 'yes' });
+        child.on('exit', (code) => process.exit(code ?? 1));";
+    let mut node = command("node");
+    node.args(["-e", script, BINARY, if shell { "yes" } else { "no" }]);
+    node.current_dir(sandbox.path()).env("HOME", sandbox.path());
+    Client::stdio(Running::start_listening(&mut node))
+}
+
+#[test]
+fn mcp_ends_below_a_wrapper_when_stdin_ends() {
+    for shell in [false, true] {
+        let sandbox = workspace();
+        let mut client = below_npx(&sandbox, shell);
+        leave_waiting(&mut client);
+        let wrapper = client.process();
+        wrapper.say_no_more();
+        ends_in_time(wrapper);
+        assert_eq!(wrapper.wait().code(), Some(0), "{}", wrapper.errors());
+    }
+}
+
+#[test]
+fn mcp_ends_below_a_wrapper_that_is_killed() {
+    let sandbox = workspace();
+    let mut client = below_npx(&sandbox, false);
+    leave_waiting(&mut client);
+    let wrapper = client.process();
+    wrapper.kill();
+    ends_in_time(wrapper);
+}
+
+#[test]
+fn mcp_writes_nothing_but_the_protocol_to_stdout() {
+    let sandbox = workspace();
+    let mut command = sandbox.command(["mcp", "-vvv"]);
+    command.env("SWITCHBOARD_LOG", "trace").stdin(Stdio::piped());
+    let mut process = Running::start(&mut command);
+    let call = |id: i64, tool: &str, arguments: Value| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool, "arguments": arguments } })
+            .to_string()
+    };
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } } });
+    let lines = [
+        initialize.to_string(),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string(),
+        call(2, "register_chat_agent", json!({ "name": "claude" })),
+        call(3, "send_message", task("codex", "one\ntwo\r\nthree\u{2028}four")),
+        "this is no JSON".to_owned(),
+        call(4, "send_message", task("nobody", "text")),
+        call(5, "no_such_tool", json!({})),
+    ];
+    for line in &lines {
+        process.say(line).unwrap();
+    }
+    let mut answered = Vec::new();
+    while answered.len() < 6 {
+        let line = process.line();
+        let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        answered.push(message["id"].as_i64());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [None, Some(1), Some(2), Some(3), Some(4), Some(5)]);
+    process.say_no_more();
+    let (status, rest) = process.wait_for_rest(LIMIT);
+    assert_eq!((status.code(), rest), (Some(0), Vec::new()));
+    let log = process.errors();
+    assert!(log.contains("TRACE") && log.contains("DEBUG"), "there was something to log: {log}");
+}

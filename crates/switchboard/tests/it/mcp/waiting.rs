@@ -1,0 +1,129 @@
+//! `wait_for_message`: it wakes at once, says meanwhile that it goes on, and can be called off.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use test_support::mcp::Client;
+use test_support::{Sandbox, Served};
+
+use super::{each, payloads, stdio, task};
+use crate::workspace;
+
+/// Far below the 15 s after which a mailbox is looked at without a reason.
+const AT_ONCE: Duration = Duration::from_secs(3);
+
+/// Begins to wait. Requests of a session are taken in order, so that once the second is answered the first
+/// one has begun; over HTTP it may still be on its way, and then finds what has come.
+fn begin(client: &mut Client) -> i64 {
+    let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+    client.ask("ping", json!({})).unwrap();
+    waiting
+}
+
+fn wakes(client: &mut Client, waiting: i64, expected: &str) {
+    let began = Instant::now();
+    let data = client.said(waiting).ok();
+    assert!(began.elapsed() < AT_ONCE, "{expected}: after {:?}", began.elapsed());
+    assert_eq!(payloads(&data), [expected]);
+    assert_eq!(client.call("get_team_roster", json!({})).data.get("unread"), None, "it has been seen");
+}
+
+/// Every way by which mail can come, to one who waits in a session.
+fn check(sandbox: &Sandbox, served: &Served, name: &str, client: Client) {
+    let mut client = client.registered(name);
+    let waiting = begin(&mut client);
+    sandbox.send("claude", name, "by the command line");
+    wakes(&mut client, waiting, "by the command line");
+
+    let waiting = begin(&mut client);
+    sandbox.drop_file(&format!("msg_1763000000000_{name}"), "claude", name, "by a file");
+    wakes(&mut client, waiting, "by a file");
+
+    for (way, mut other) in [
+        ("by pipes", stdio(sandbox, Some("claude"))),
+        ("by streamable HTTP", Client::streamable(served, Some("claude"))),
+        ("by SSE", Client::sse(served, Some("claude"))),
+    ] {
+        let waiting = begin(&mut client);
+        other.ok("send_message", task(name, way));
+        wakes(&mut client, waiting, way);
+    }
+    // What is there already is not waited for.
+    sandbox.send("claude", name, "before it waited");
+    let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+    wakes(&mut client, waiting, "before it waited");
+}
+
+#[test]
+fn mcp_wait_wakes_however_the_mail_comes() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    for (name, client) in each(&sandbox, &served) {
+        check(&sandbox, &served, name, client);
+    }
+}
+
+#[test]
+fn mcp_wait_by_pipes_needs_no_server() {
+    let sandbox = workspace();
+    let mut client = stdio(&sandbox, Some("codex"));
+    let waiting = begin(&mut client);
+    sandbox.drop_file("msg_1763000000000_alone", "claude", "codex", "nobody serves");
+    wakes(&mut client, waiting, "nobody serves");
+}
+
+#[test]
+fn mcp_wait_says_that_it_goes_on_and_can_be_called_off() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let mut waiting: Vec<(&str, Client, i64)> = each(&sandbox, &served)
+        .into_iter()
+        .map(|(name, client)| {
+            let mut client = client.registered(name);
+            let id = begin(&mut client);
+            (name, client, id)
+        })
+        .collect();
+    for (name, client, id) in &mut waiting {
+        let progress = client.told("notifications/progress");
+        assert_eq!(progress["progressToken"], *id, "{name}");
+        assert_eq!((progress["progress"].as_f64(), progress["total"].as_f64()), (Some(15.0), Some(600.0)));
+        let cancelled = json!({ "requestId": *id, "reason": "enough" });
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }));
+        // The session goes on, and what comes later was not swallowed by the call that was given up.
+        sandbox.send("claude", name, "after it was called off");
+        let mail = client.ok("wait_for_message", json!({ "timeout": 60 }));
+        assert_eq!(payloads(&mail), ["after it was called off"], "{name}");
+    }
+}
+
+#[test]
+fn mcp_wait_ends_with_its_time() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    for (name, client) in each(&sandbox, &served) {
+        let mut client = client.registered(name);
+        let began = Instant::now();
+        let data = client.ok("wait_for_message", json!({ "timeout": 0.2 }));
+        assert_eq!((&data["timedOut"], &data["messages"]), (&json!(true), &json!([])), "{name}");
+        assert!(began.elapsed() >= Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn mcp_unread_mail_rides_on_every_answer() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    for (name, client) in each(&sandbox, &served) {
+        let mut client = client.registered(name);
+        sandbox.send("claude", name, "first");
+        sandbox.send("claude", name, "second");
+        let said = client.call("get_team_roster", json!({}));
+        assert_eq!(said.data["unread"], 2, "{name}");
+        assert!(said.text.ends_with("You have 2 unread messages: call check_inbox."), "{}", said.text);
+        // Also where the call itself went wrong.
+        assert!(client.refused("send_message", json!({})).contains("2 unread"), "{name}");
+        let said = client.call("check_inbox", json!({}));
+        assert_eq!(said.data.get("unread"), None, "{name}");
+    }
+}

@@ -1,0 +1,471 @@
+//! `switchboard run`: a person's terminal, a program in it, and mail that is typed.
+
+pub(crate) mod person;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, test_kill_process};
+use serde_json::{Value, json};
+use test_support::{Ran, Sandbox, files, poll};
+
+use self::person::Person;
+use crate::workspace;
+
+/// Writes every line it reads to the file `typed`, and says when it is ready.
+const SCRIBE: [&str; 3] =
+    ["sh", "-c", "echo ready; while IFS= read -r line; do printf '%s\\n' \"$line\" >> typed; done"];
+
+fn run<'a>(name: &'a str, command: &[&'a str]) -> Vec<&'a str> {
+    [&["run", "--name", name, "--"], command].concat()
+}
+
+/// A person at a terminal in which the scribe runs for `codex`, and the post is taken.
+fn scribe(sandbox: &Sandbox) -> Person {
+    let person = Person::sit_down(sandbox, &run("codex", &SCRIBE));
+    person.until_shown("ready");
+    poll::until("the terminal to be registered", || pid_of(sandbox, "codex"));
+    person
+}
+
+/// The process that is registered for an agent's terminal.
+fn pid_of(sandbox: &Sandbox, agent: &str) -> Option<u32> {
+    let state = files::whole_json(&sandbox.file("state.json"))?;
+    state["terminals"][agent]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+}
+
+fn execute(sandbox: &Sandbox, from: &str, text: &str) -> String {
+    sandbox.run_as(from, ["send", "codex", text, "--kind", "execute"]).ok()
+}
+
+/// Waits for what is said of an execute message: `executed`, `failed` or `refused`.
+fn result(sandbox: &Sandbox, sender: &str, id: &str, status: &str) -> Value {
+    let path = sandbox.file(&format!("outbox/{sender}/{id}.{status}.receipt.json"));
+    poll::until(&format!("{id} to be {status}"), || files::whole_json(&path))
+}
+
+fn typed(sandbox: &Sandbox) -> String {
+    std::fs::read_to_string(sandbox.path().join("typed")).unwrap_or_default()
+}
+
+/// Waits until the scribe has written down so many lines.
+fn lines(sandbox: &Sandbox, count: usize) -> Vec<String> {
+    poll::until(&format!("{count} lines"), || {
+        let lines: Vec<String> = typed(sandbox).lines().map(str::to_owned).collect();
+        (lines.len() >= count).then_some(lines)
+    })
+}
+
+fn is_running(pid: u32) -> bool {
+    Pid::from_raw(i32::try_from(pid).unwrap()).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+fn drop_execute(sandbox: &Sandbox, id: &str, payload: &str) -> PathBuf {
+    let path = sandbox.file(&format!("inbox/codex/{id}.json"));
+    let file = json!({ "id": id, "action": "execute", "sender": "claude", "recipient": "codex", "payload": payload });
+    files::put_by_rename(&path, file.to_string());
+    path
+}
+
+#[test]
+fn an_execute_is_typed_once_with_one_enter_and_the_exit_code_is_the_program_s() {
+    let sandbox = workspace();
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "--noprofile", "-i"]));
+    person.until_shown("$ ");
+    let id = execute(&sandbox, "claude", "echo sum=$((20+3))");
+    person.until_shown("sum=23");
+    assert_eq!(result(&sandbox, "claude", &id, "executed")["summary"], "Typed into the terminal of 'codex'");
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "acknowledged");
+    assert!(files::message_files(&sandbox.file("inbox/codex")).is_empty());
+    assert_eq!(files::message_files(&sandbox.file("archive/codex")), [format!("{id}.json")]);
+    person.types("echo me=$SWITCHBOARD_AGENT_NAME,$SWITCHBOARD_WORKSPACE_ROOT; exit 7\r");
+    assert_eq!(person.end().code(), Some(7));
+    let shown = person.shown();
+    assert_eq!(shown.matches("sum=23").count(), 1, "{shown}");
+    assert!(shown.contains(&format!("me=codex,{}", sandbox.path().display())), "{shown}");
+    let agents = sandbox.json(["agents"]);
+    let codex = agents.iter().find(|agent| agent["name"] == "codex").unwrap();
+    assert_eq!((&codex["presence"], &codex["status"]), (&json!("offline"), &json!("offline")));
+    assert_eq!(codex["status_message"], "its program ended with code 7");
+}
+
+#[test]
+fn the_order_is_kept_and_other_mail_is_not_typed() {
+    let sandbox = workspace();
+    let mut person = scribe(&sandbox);
+    sandbox.send("claude", "codex", "a task, not to be typed");
+    let ids: Vec<String> =
+        (1..=5).map(|number| execute(&sandbox, "claude", &format!("line {number}"))).collect();
+    sandbox.run_as("claude", ["send", "codex", "nor this", "--kind", "status_update"]).ok();
+    for id in &ids {
+        result(&sandbox, "claude", id, "executed");
+    }
+    assert_eq!(lines(&sandbox, 5), ["line 1", "line 2", "line 3", "line 4", "line 5"]);
+    assert_eq!(files::message_files(&sandbox.file("inbox/codex")).len(), 2);
+    person.types("\x04");
+    assert_eq!(person.end().code(), Some(0));
+    assert_eq!(typed(&sandbox).lines().count(), 5);
+}
+
+#[test]
+fn mail_from_before_the_run_is_never_typed() {
+    let sandbox = workspace();
+    let old = execute(&sandbox, "claude", "old");
+    let prepared = drop_execute(&sandbox, "msg_1763000000000_prepared", "prepared");
+    let person = scribe(&sandbox);
+    let told = result(&sandbox, "claude", &old, "refused");
+    assert!(
+        told["error"].as_str().unwrap().starts_with("it was accepted before this terminal was run"),
+        "{told}"
+    );
+    result(&sandbox, "claude", "msg_1763000000000_prepared", "refused");
+    let new = execute(&sandbox, "claude", "new");
+    result(&sandbox, "claude", &new, "executed");
+    assert_eq!(lines(&sandbox, 1), ["new"]);
+    assert!(prepared.exists() && sandbox.file(&format!("inbox/codex/{old}.json")).exists());
+    drop(person);
+    // Nor does the next run type what this one did not.
+    let person = scribe(&sandbox);
+    let last = execute(&sandbox, "claude", "last");
+    result(&sandbox, "claude", &last, "executed");
+    assert_eq!(lines(&sandbox, 2), ["new", "last"]);
+    drop(person);
+}
+
+#[test]
+fn a_dropped_file_is_typed_only_where_the_owner_said_so() {
+    for allowed in [false, true] {
+        let sandbox = workspace();
+        let config = json!({ "terminals": { "executeFromFiles": allowed } });
+        sandbox.configure_user(&config.to_string());
+        let _person = scribe(&sandbox);
+        let id = "msg_9763000000000_dropped";
+        drop_execute(&sandbox, id, "dropped");
+        let told = result(&sandbox, "claude", id, if allowed { "executed" } else { "refused" });
+        if allowed {
+            assert_eq!(lines(&sandbox, 1), ["dropped"]);
+        } else {
+            assert!(told["error"].as_str().unwrap().contains("nobody vouches for its sender"), "{told}");
+            let sent = execute(&sandbox, "claude", "sent");
+            result(&sandbox, "claude", &sent, "executed");
+            assert_eq!(lines(&sandbox, 1), ["sent"]);
+        }
+    }
+}
+
+#[test]
+fn keys_that_would_mean_more_than_text_are_not_typed() {
+    let sandbox = workspace();
+    let _person = scribe(&sandbox);
+    let id = execute(&sandbox, "claude", "  !/$ two\nlines\x1b[201~\r\x03 and \ta \x1b]0;t\x07tab\n");
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(lines(&sandbox, 1), ["two lines  and  a tab"]);
+    let nothing = execute(&sandbox, "claude", "/// \x1b[A");
+    result(&sandbox, "claude", &nothing, "refused");
+}
+
+#[test]
+fn a_program_that_asks_for_bracketed_paste_gets_lines_as_a_paste() {
+    let sandbox = workspace();
+    let expected = b"\x1b[200~one\n\ttwo\x1b[201~\r";
+    let program = format!(
+        "stty raw -echo; printf '\\033[?20'; printf '04h'; echo ready; head -c {} > typed; stty sane",
+        expected.len()
+    );
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", &program]));
+    person.until_shown("ready");
+    let id = execute(&sandbox, "claude", "one\n\ttwo");
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(person.end().code(), Some(0));
+    assert_eq!(typed(&sandbox).as_bytes(), expected);
+}
+
+#[test]
+fn long_text_arrives_whole() {
+    let sandbox = workspace();
+    let text = "grüße ".repeat(3000);
+    let text = text.trim_end();
+    let program = format!("stty raw -echo; echo ready; head -c {} > typed; stty sane", text.len() + 1);
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", &program]));
+    person.until_shown("ready");
+    let id = execute(&sandbox, "claude", text);
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(person.end().code(), Some(0));
+    assert_eq!(typed(&sandbox), format!("{text}\r"));
+}
+
+#[test]
+fn what_cannot_be_typed_whole_fails_and_says_how_far_it_got() {
+    let sandbox = workspace();
+    let _person = scribe(&sandbox);
+    let id = execute(&sandbox, "claude", &"x".repeat(5000));
+    let told = result(&sandbox, "claude", &id, "failed");
+    assert!(told["error"].as_str().unwrap().contains("this one has 5000; nothing was typed"), "{told}");
+    let fine = execute(&sandbox, "claude", "fine");
+    result(&sandbox, "claude", &fine, "executed");
+    assert_eq!(lines(&sandbox, 1), ["fine"]);
+}
+
+#[test]
+fn a_program_that_does_not_read_makes_typing_fail_in_time() {
+    let sandbox = workspace();
+    let program = "stty raw -echo; echo ready; exec sleep 1000";
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
+    person.until_shown("ready");
+    let id = execute(&sandbox, "claude", &"x".repeat(60_000));
+    let told = result(&sandbox, "claude", &id, "failed");
+    let error = told["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("the program did not read for 5 s;") && error.ends_with("without Enter"),
+        "{error}"
+    );
+    person.signal(Signal::TERM);
+    assert_eq!(person.end().code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_half_typed_line_is_left_alone_until_the_person_pauses() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 1500}}"#);
+    let person = scribe(&sandbox);
+    person.types("draft ");
+    person.until_shown("draft ");
+    let since = Instant::now();
+    let id = execute(&sandbox, "claude", "typed for claude");
+    result(&sandbox, "claude", &id, "executed");
+    assert!(since.elapsed() > Duration::from_millis(1200), "{:?}", since.elapsed());
+    assert_eq!(lines(&sandbox, 1), ["draft typed for claude"]);
+    // After Enter nothing is waited for.
+    person.types("whole\r");
+    assert_eq!(lines(&sandbox, 2)[1], "whole");
+}
+
+#[test]
+fn the_person_s_keys_never_get_between_what_is_typed() {
+    let sandbox = workspace();
+    let person = scribe(&sandbox);
+    let id = execute(&sandbox, "claude", &"m".repeat(3000));
+    poll::until("the typing to begin", || person.shown().contains("mmm").then_some(()));
+    person.types("person\r");
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(lines(&sandbox, 2), ["m".repeat(3000), "person".to_owned()]);
+}
+
+#[test]
+fn ctrl_c_ends_what_is_being_typed() {
+    let sandbox = workspace();
+    let person = scribe(&sandbox);
+    let id = execute(&sandbox, "claude", &"m".repeat(4000));
+    poll::until("the typing to begin", || person.shown().contains("mmm").then_some(()));
+    person.types("\x03");
+    let told = result(&sandbox, "claude", &id, "failed");
+    assert!(told["error"].as_str().unwrap().starts_with("the person pressed Ctrl-C; "), "{told}");
+}
+
+#[test]
+fn the_window_s_size_is_the_program_s() {
+    let sandbox = workspace();
+    let program = "trap 'stty size' WINCH; stty size; while :; do read -r -t 0.2 line; done";
+    let person = Person::sit_down(&sandbox, &run("codex", &["bash", "-c", program]));
+    person.until_shown("33 101");
+    person.resize(44, 122);
+    person.until_shown("44 122");
+}
+
+#[test]
+fn the_person_s_terminal_is_given_back_as_it_was() {
+    let sandbox = workspace();
+    for end in [None, Some(Signal::TERM), Some(Signal::HUP)] {
+        let before = Person::settings_of_a_new_terminal();
+        let mut person =
+            Person::sit_down(&sandbox, &run("codex", &["sh", "-c", "echo ready; read line; exit 3"]));
+        person.until_shown("ready");
+        poll::until("raw mode", || (person.settings() != before).then_some(()));
+        match end {
+            Some(signal) => person.signal(signal),
+            None => person.types("\r"),
+        }
+        let code = person.end().code();
+        assert_eq!(code, end.map_or(Some(3), |signal| Some(128 + signal.as_raw())));
+        assert_eq!(person.settings(), before);
+    }
+}
+
+#[test]
+fn it_can_be_stopped_and_continued() {
+    let sandbox = workspace();
+    let before = Person::settings_of_a_new_terminal();
+    let person = scribe(&sandbox);
+    poll::until("raw mode", || (person.settings() != before).then_some(()));
+    person.signal(Signal::TSTP);
+    poll::until("the terminal to be given back", || (person.settings() == before).then_some(()));
+    person.signal(Signal::CONT);
+    poll::until("raw mode again", || (person.settings() != before).then_some(()));
+    person.types("still here\r");
+    assert_eq!(lines(&sandbox, 1), ["still here"]);
+}
+
+#[test]
+fn what_ends_the_program_counts_as_typed() {
+    let sandbox = workspace();
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "--noprofile", "-i"]));
+    person.until_shown("$ ");
+    let id = execute(&sandbox, "claude", "exit 6");
+    assert_eq!(person.end().code(), Some(6));
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "acknowledged");
+}
+
+#[test]
+fn signals_go_to_the_program_and_it_decides() {
+    let sandbox = workspace();
+    for (signal, name) in [(Signal::TERM, "TERM"), (Signal::INT, "INT"), (Signal::HUP, "HUP")] {
+        let program =
+            format!("trap 'echo heard; exit 9' {name}; echo ready; while :; do read -r -t 0.2 line; done");
+        let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "-c", &program]));
+        person.until_shown("ready");
+        person.signal(signal);
+        assert_eq!(person.end().code(), Some(9), "{name}");
+        assert!(person.shown().contains("heard"), "{name}");
+    }
+    // Ctrl-C in raw mode is a key like any other, and the program's own terminal makes the signal of it.
+    let program = "trap 'exit 8' INT; echo ready; while :; do read -r -t 0.2 line; done";
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "-c", program]));
+    person.until_shown("ready");
+    person.types("\x03");
+    assert_eq!(person.end().code(), Some(8));
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", "kill -9 $$"]));
+    assert_eq!(person.end().code(), Some(137));
+}
+
+#[test]
+fn nothing_is_left_behind_when_it_is_killed() {
+    let sandbox = workspace();
+    let program = "sleep 1000 & echo child=$!; echo ready; wait";
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "-c", program]));
+    person.until_shown("ready");
+    let leader = poll::until("the terminal to be registered", || pid_of(&sandbox, "codex"));
+    let shown = person.shown();
+    let child: u32 = shown.split("child=").nth(1).unwrap().lines().next().unwrap().trim().parse().unwrap();
+    assert!(is_running(leader) && is_running(child));
+    person.signal(Signal::KILL);
+    person.end();
+    poll::until("the program to be gone", || (!is_running(leader)).then_some(()));
+    poll::until("its child to be gone", || (!is_running(child)).then_some(()));
+    // And nothing stands in the way of the next run.
+    let _person = scribe(&sandbox);
+}
+
+#[test]
+fn what_was_being_typed_when_it_was_killed_is_uncertain_and_not_typed_again() {
+    let sandbox = workspace();
+    let mut person = scribe(&sandbox);
+    let id = execute(&sandbox, "claude", &"m".repeat(3000));
+    poll::until("the typing to begin", || person.shown().contains("mmm").then_some(()));
+    person.signal(Signal::KILL);
+    person.end();
+    let _person = scribe(&sandbox);
+    let told = result(&sandbox, "claude", &id, "failed");
+    assert!(told["error"].as_str().unwrap().contains("it may not have been typed"), "{told}");
+    let next = execute(&sandbox, "claude", "next");
+    result(&sandbox, "claude", &next, "executed");
+    let lines = poll::until("the next line", || {
+        let lines: Vec<String> = typed(&sandbox).lines().map(str::to_owned).collect();
+        (lines.last()? == "next").then_some(lines)
+    });
+    assert!(lines.iter().filter(|line| line.starts_with('m')).count() <= 1, "{lines:?}");
+    assert!(!sandbox.file(&format!("inbox/codex/{id}.json")).exists());
+}
+
+#[test]
+fn one_run_at_a_time_and_the_second_says_who() {
+    let sandbox = workspace();
+    let person = scribe(&sandbox);
+    let ran = sandbox.run(run("Codex", &["true"]));
+    assert!(ran.stderr.contains(&format!("process {} on", person.id())), "{ran:?}");
+    assert_snapshot!(sandbox.shown(&ran), @"
+    exit 3
+    --- stderr
+    error: process [pid] on [host] already runs the terminal of 'codex' in this workspace
+    hint: use the terminal that runs, end it first, or choose another name
+    ");
+    assert_eq!(sandbox.run(run("claude", &["true"])).code, Some(0));
+}
+
+#[test]
+fn pipes_do_as_well_as_a_terminal() {
+    let sandbox = workspace();
+    let copy = run("codex", &["sh", "-c", "echo ready; cat > typed; exit 5"]);
+    for input in ["one\ntwo\n", "one\nno newline at the end", ""] {
+        let ran = Ran::with_input(&mut sandbox.command(&copy), input.as_bytes());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(5), ""));
+        assert!(ran.stdout.contains("ready"), "{ran:?}");
+        assert_eq!(typed(&sandbox), input);
+    }
+    let ran = sandbox.run(run("codex", &["sh", "-c", "stty size; exit 4"]));
+    assert_eq!((ran.code, ran.stdout.trim()), (Some(4), "24 80"));
+}
+
+#[test]
+fn a_program_that_is_not_there_and_a_missing_one_are_errors() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(run("codex", &["no-such-program"])), @"
+    exit 1
+    --- stderr
+    error: cannot run `no-such-program`: No such file or directory (os error 2)
+    hint: check the command after `--`, and that it is in PATH
+    ");
+    assert_eq!(sandbox.run(["run", "--name", "codex"]).code, Some(2));
+    assert_eq!(sandbox.run(run("human", &["true"])).code, Some(4));
+    assert_eq!(sandbox.run(run("a/b", &["true"])).code, Some(2));
+}
+
+#[test]
+fn a_notice_of_mail_is_typed_once_and_only_when_asked_for() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 200}}"#);
+    let args = [&["run", "--name", "codex", "--notify-mail", "--"], &SCRIBE[..]].concat();
+    let person = Person::sit_down(&sandbox, &args);
+    person.until_shown("ready");
+    poll::until("the terminal to be registered", || pid_of(&sandbox, "codex"));
+    sandbox.send("claude", "codex", "a task");
+    let notice = "[switchboard] 1 new message from claude: run check_inbox";
+    assert_eq!(lines(&sandbox, 1), [notice]);
+    sandbox.send("claude", "codex", "another");
+    let id = execute(&sandbox, "claude", "in between");
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(lines(&sandbox, 2), [notice, "in between"], "one notice until the mail is read");
+    sandbox.run_as("codex", ["inbox"]).ok();
+    sandbox.send("claude", "codex", "a third");
+    assert_eq!(lines(&sandbox, 3)[2], notice);
+}
+
+#[test]
+fn a_host_takes_its_input_from_the_bridge() {
+    let sandbox = workspace();
+    let config = json!({ "terminals": { "bridge": true } });
+    sandbox.configure_user(&config.to_string());
+    let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    state["terminals"]["codex"] =
+        json!({ "pid": std::process::id(), "purpose": "coding", "status": "active" });
+    files::put_by_rename(sandbox.file("state.json"), state.to_string());
+    let old = execute(&sandbox, "claude", "old");
+    let mut serve = sandbox.serve();
+    // That the old one is refused shows that from now on the terminal is served.
+    result(&sandbox, "claude", &old, "refused");
+    let id = execute(&sandbox, "claude", "/make\ttest");
+    let bridge = sandbox.file("bridge.json");
+    let request = poll::until("a request", || {
+        files::whole_json(&bridge)?["requests"].as_array().and_then(|requests| requests.first().cloned())
+    });
+    assert_eq!(
+        (&request["id"], &request["terminal"], &request["input"]),
+        (&json!(id), &json!("codex"), &json!("make test"))
+    );
+    let answer = json!({ "version": 1, "requests": [], "responses": [{ "id": id, "status": "executed" }] });
+    files::put_by_rename(&bridge, answer.to_string());
+    result(&sandbox, "claude", &id, "executed");
+    assert_eq!(serve.terminate().code(), Some(0));
+    assert_eq!(files::whole_json(&bridge).unwrap()["responses"], json!([]));
+}

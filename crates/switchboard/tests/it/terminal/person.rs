@@ -1,0 +1,110 @@
+//! A person at a terminal: a real pty, in a session of its own, in which the binary runs.
+
+use std::io::{Read, Write};
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use pty_process::Size;
+use pty_process::blocking::{Command, Pty, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::termios;
+use test_support::{Sandbox, poll};
+
+/// Somebody who types and looks.
+pub(crate) struct Person {
+    child: Child,
+    pty: Arc<Pty>,
+    shown: Arc<Mutex<Vec<u8>>>,
+    looking: Option<JoinHandle<()>>,
+}
+
+impl Person {
+    /// Starts the binary in a terminal of 33 rows and 101 columns.
+    pub(crate) fn sit_down(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let plain = sandbox.command(args);
+        let (pty, pts) = open().unwrap();
+        pty.resize(Size::new(33, 101)).unwrap();
+        let set = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let child = Command::new(plain.get_program())
+            .args(plain.get_args())
+            .env_clear()
+            .envs(set)
+            .env("TERM", "xterm")
+            .env("PS1", "$ ")
+            .current_dir(sandbox.path())
+            .spawn(pts)
+            .unwrap();
+        let (pty, shown) = (Arc::new(pty), Arc::new(Mutex::new(Vec::new())));
+        let (screen, seen) = (pty.clone(), shown.clone());
+        let looking = thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(read @ 1..) = (&*screen).read(&mut piece) {
+                seen.lock().unwrap().extend_from_slice(&piece[..read]);
+            }
+        });
+        Self { child, pty, shown, looking: Some(looking) }
+    }
+
+    /// The settings that a terminal has before anyone changed them.
+    pub(crate) fn settings_of_a_new_terminal() -> String {
+        let (pty, _pts) = open().unwrap();
+        settings(&pty)
+    }
+
+    /// The settings of the person's terminal now.
+    pub(crate) fn settings(&self) -> String {
+        settings(&self.pty)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn types(&self, keys: &str) {
+        (&*self.pty).write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
+        self.pty.resize(Size::new(rows, columns)).unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Everything that was on the screen so far.
+    pub(crate) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Looks until a text is on the screen.
+    pub(crate) fn until_shown(&self, text: &str) {
+        poll::within(poll::PATIENCE, || self.shown().contains(text).then_some(()))
+            .unwrap_or_else(|| panic!("'{text}' was never shown; shown was {:?}", self.shown()));
+    }
+
+    /// Waits until the binary has ended by itself and everything it showed was seen.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        let ended = poll::within(poll::PATIENCE, || self.child.try_wait().unwrap());
+        let ended = ended.unwrap_or_else(|| panic!("it still runs; shown was {:?}", self.shown()));
+        // The last one at the terminal has gone, so that reading it ends.
+        if let Some(looking) = self.looking.take() {
+            looking.join().unwrap();
+        }
+        ended
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn settings(pty: &Pty) -> String {
+    let set = termios::tcgetattr(pty).unwrap();
+    // Not the control modes: systems write the speed of a line there, each in its own way.
+    format!("{:?} {:?} {:?}", set.input_modes, set.output_modes, set.local_modes)
+}

@@ -1,0 +1,136 @@
+//! Mail that `serve` types into a tmux pane, with a real tmux on a socket of its own.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use test_support::process::command;
+use test_support::{Running, Sandbox, files, poll, tools};
+
+use crate::workspace;
+
+/// A tmux server that ends with this value.
+struct Tmux {
+    sockets: tempfile::TempDir,
+}
+
+impl Tmux {
+    /// Starts a server with one pane, in which `program` runs; none where there is no tmux.
+    fn start(test: &str, folder: &Path, program: &str) -> Option<Self> {
+        if let Err(reason) = tools::run(command("tmux").arg("-V")) {
+            tools::skip(test, &reason);
+            return None;
+        }
+        let tmux = Self { sockets: tempfile::TempDir::new().unwrap() };
+        let mut new = tmux.command();
+        new.current_dir(folder).args([
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-s",
+            "work",
+            "-x",
+            "80",
+            "-y",
+            "24",
+        ]);
+        tools::run(new.args(["sh", "-c", program])).unwrap();
+        Some(tmux)
+    }
+
+    fn command(&self) -> Command {
+        let mut tmux = command("tmux");
+        tmux.env("TMUX_TMPDIR", self.sockets.path()).env("TERM", "xterm").env("LANG", "C.UTF-8");
+        tmux
+    }
+
+    fn ask(&self, args: &[&str]) -> String {
+        tools::run(self.command().args(args)).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = tools::run(self.command().arg("kill-server"));
+    }
+}
+
+/// Registers a terminal in a pane, as an editor or a script that owns it writes it down.
+fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
+    let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+    let pid: u32 = pid.parse().unwrap();
+    state["terminals"]["codex"] =
+        json!({ "pid": pid, "purpose": "coding", "pane": pane, "status": "active" });
+    files::put_by_rename(sandbox.file("state.json"), state.to_string());
+}
+
+/// Starts `serve` for a workspace with a registered pane, and waits until it serves that.
+fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
+    let config = json!({ "terminals": { "tmux": true } });
+    sandbox.configure_user(&config.to_string());
+    let old = execute(sandbox, "old");
+    let mut serve = sandbox.command(["serve"]);
+    let serve = Running::start(serve.env("TMUX_TMPDIR", tmux.sockets.path()));
+    // That the old one is refused shows that from now on the terminal is served.
+    let told = result(sandbox, &old, "refused");
+    assert!(told["error"].as_str().unwrap().starts_with("it was accepted before"), "{told}");
+    serve
+}
+
+fn result(sandbox: &Sandbox, id: &str, status: &str) -> Value {
+    let path = sandbox.file(&format!("outbox/claude/{id}.{status}.receipt.json"));
+    poll::until(&format!("{id} to be {status}"), || files::whole_json(&path))
+}
+
+fn execute(sandbox: &Sandbox, text: &str) -> String {
+    sandbox.run_as("claude", ["send", "codex", text, "--kind", "execute"]).ok()
+}
+
+#[test]
+fn a_pane_is_typed_into_once_and_text_is_never_a_flag_or_a_key() {
+    let sandbox = workspace();
+    let scribe = "while IFS= read -r line; do printf '%s\\n' \"$line\" >> typed; done";
+    let Some(tmux) = Tmux::start("tmux: a pane", sandbox.path(), scribe) else { return };
+    let pane = tmux.ask(&["list-panes", "-F", "#{pane_id}"]);
+    register(&sandbox, &pane, &tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+    let mut serve = serve(&sandbox, &tmux);
+    let texts = ["-t", "Enter", "C-c", "; kill-server", "#{pane_id} $(date)", "two\nlines", "Grüße"];
+    let ids: Vec<String> = texts
+        .iter()
+        .map(|text| sandbox.run_as("claude", ["send", "codex", "--kind", "execute", "--", text]).ok())
+        .collect();
+    for id in &ids {
+        result(&sandbox, id, "executed");
+    }
+    let typed = poll::until("all lines", || {
+        let typed = std::fs::read_to_string(sandbox.path().join("typed")).ok()?;
+        (typed.lines().count() >= texts.len()).then_some(typed)
+    });
+    let expected = ["-t", "Enter", "C-c", "; kill-server", "#{pane_id} $(date)", "two lines", "Grüße"];
+    assert_eq!(typed.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(tmux.ask(&["list-buffers"]), "");
+    assert_eq!(serve.terminate().code(), Some(0));
+}
+
+#[test]
+fn a_pane_that_cannot_be_typed_into_fails_with_its_reason() {
+    let sandbox = workspace();
+    let Some(tmux) = Tmux::start("tmux: no pane", sandbox.path(), "exec cat") else { return };
+    let pid = tmux.ask(&["list-panes", "-F", "#{pane_pid}"]);
+    register(&sandbox, "%99", &pid);
+    let _serve = serve(&sandbox, &tmux);
+    let id = execute(&sandbox, "x");
+    let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
+    assert!(error.contains("pane"), "{error}");
+    register(&sandbox, "work:0.0", &pid);
+    tmux.ask(&["copy-mode", "-t", "work:0.0"]);
+    let id = execute(&sandbox, "x");
+    let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
+    assert_eq!(error, "pane work:0.0 is in copy mode, so nothing was typed");
+    // A number that no process has: somebody else may be in the pane by now.
+    register(&sandbox, "work:0.0", &i32::MAX.to_string());
+    let id = execute(&sandbox, "x");
+    let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
+    assert_eq!(error, "the process that was registered for this terminal has ended");
+}

@@ -1,0 +1,213 @@
+//! HTTP as a client writes it: one request on a connection of its own, and the answer as it arrives.
+//!
+//! Nothing of what the server under test is made of is used here, so that a fault in both cannot hide.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+
+use serde_json::Value;
+
+use crate::poll::PATIENCE;
+
+/// A request to a server on this machine.
+#[derive(Debug, Clone)]
+pub struct Request {
+    method: &'static str,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+/// An answer whose head has arrived. The rest is read when it is asked for.
+pub struct Response {
+    /// The status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    body: Body,
+}
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// What kind it is; empty where the server did not say.
+    pub name: String,
+    /// What it carries.
+    pub data: String,
+}
+
+struct Body {
+    stream: BufReader<TcpStream>,
+    rest: Rest,
+}
+
+/// How much of a body is still to come.
+enum Rest {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many bytes of the chunk that has begun, and more chunks.
+    Chunk(u64),
+    /// All that comes until the connection ends.
+    Everything,
+}
+
+impl Request {
+    /// A request without a body.
+    pub fn new(method: &'static str, path: &str) -> Self {
+        Self { method, path: path.to_owned(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A request that carries JSON, and takes JSON or a stream of events for an answer.
+    pub fn post(path: &str, body: &Value) -> Self {
+        let mut request = Self::new("POST", path)
+            .header("Content-Type", "application/json")
+            .header("Accept", "application/json, text/event-stream");
+        request.body = body.to_string().into_bytes();
+        request
+    }
+
+    /// With one header more.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a token, and with the name of an agent where there is one.
+    #[must_use]
+    pub fn known(self, token: &str, agent: Option<&str>) -> Self {
+        let request = self.header("Authorization", &format!("Bearer {token}"));
+        match agent {
+            Some(agent) => request.header("Switchboard-Agent", agent),
+            None => request,
+        }
+    }
+
+    /// Sends it and waits for the head of the answer.
+    pub fn send(&self, port: u16) -> io::Result<Response> {
+        let mut stream = self.begin(port)?;
+        stream.write_all(&self.body)?;
+        Response::read(stream)
+    }
+
+    /// Sends the head only. Who drops what this returns has hung up in the middle.
+    pub fn begin(&self, port: u16) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            head.extend([name.as_str(), ": ", value.as_str(), "\r\n"]);
+        }
+        if !self.body.is_empty() {
+            head.extend(["Content-Length: ", &self.body.len().to_string(), "\r\n"]);
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        stream.write_all(head.as_bytes())?;
+        Ok(stream)
+    }
+
+    /// Sends it whole, and hangs up without waiting for an answer.
+    pub fn send_and_hang_up(&self, port: u16) -> io::Result<()> {
+        let mut stream = self.begin(port)?;
+        stream.write_all(&self.body)?;
+        stream.shutdown(Shutdown::Both)
+    }
+}
+
+impl Response {
+    fn read(stream: TcpStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = BufReader::new(stream);
+        let status = line(&mut stream)?;
+        let status = status.split(' ').nth(1).and_then(|status| status.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other("the answer has no status"))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = line(&mut stream)?;
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        // From here on it may be a stream that is silent for long.
+        stream.get_ref().set_read_timeout(None)?;
+        let found = |wanted: &str| headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
+        let rest = match (found("transfer-encoding"), found("content-length")) {
+            (Some(_), _) => Rest::Chunk(0),
+            (None, Some(length)) => Rest::Bytes(length.parse().unwrap()),
+            (None, None) => Rest::Everything,
+        };
+        Ok(Self { status, headers, body: Body { stream, rest } })
+    }
+
+    /// The value of a header; its name in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the body is a stream of events.
+    pub fn is_stream(&self) -> bool {
+        self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
+    }
+
+    /// The whole body.
+    pub fn text(mut self) -> io::Result<String> {
+        let mut text = String::new();
+        self.body.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// The connection, with which another thread can end the reading.
+    pub fn connection(&self) -> io::Result<TcpStream> {
+        self.body.stream.get_ref().try_clone()
+    }
+
+    /// The events of the body, one after the other as they come.
+    pub fn events(self) -> impl Iterator<Item = Event> {
+        let mut lines = BufReader::new(self.body);
+        std::iter::from_fn(move || {
+            let (mut name, mut data) = (String::new(), Vec::new());
+            loop {
+                let line = line(&mut lines).ok()?;
+                match line.split_once(':') {
+                    Some(("event", value)) => value.trim_start().clone_into(&mut name),
+                    Some(("data", value)) => data.push(value.strip_prefix(' ').unwrap_or(value).to_owned()),
+                    None if line.is_empty() && !data.is_empty() => {
+                        return Some(Event { name, data: data.join("\n") });
+                    }
+                    Some(_) | None => {}
+                }
+            }
+        })
+    }
+}
+
+impl Read for Body {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Rest::Chunk(0) = self.rest {
+            let mut size = line(&mut self.stream)?;
+            if size.is_empty() {
+                // The end of the chunk before.
+                size = line(&mut self.stream)?;
+            }
+            let size = u64::from_str_radix(&size, 16).map_err(io::Error::other)?;
+            self.rest = if size == 0 { Rest::Bytes(0) } else { Rest::Chunk(size) };
+        }
+        let (Rest::Bytes(left) | Rest::Chunk(left)) = &mut self.rest else {
+            return self.stream.read(buffer);
+        };
+        let most = usize::try_from(*left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.stream.read(&mut buffer[..most])?;
+        if read == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        *left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// One line without its end; an error where the connection ends instead.
+fn line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    match stream.read_line(&mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line.trim_end_matches(['\r', '\n']).to_owned()),
+    }
+}
