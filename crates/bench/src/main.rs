@@ -12,6 +12,7 @@ mod cli;
 mod figure;
 mod load;
 mod mailbox;
+mod mcp;
 mod ours;
 mod place;
 mod program;
@@ -51,6 +52,8 @@ enum Name {
     Mailbox,
     /// Whole processes: `--help` and `inbox`
     Cli,
+    /// `switchboard mcp` and `serve` as a model's program uses them
+    Mcp,
     /// The waiting reader of `mailbox`, which starts it as a process of its own
     #[value(hide = true)]
     Waiter,
@@ -75,6 +78,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     match args.name {
         Name::Mailbox => mailbox::run(&place, args.quick).await,
         Name::Cli => cli::run(&place, args.quick).await,
+        Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Waiter => Ok(()),
     }
 }

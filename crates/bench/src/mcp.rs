@@ -1,0 +1,74 @@
+//! `bench mcp`: what it costs to have Switchboard behind a model's program.
+//!
+//! Start, memory and calls of `switchboard mcp` beside the least that a Node program has to be to serve MCP
+//! (`baselines/server.mjs`); a message sent by a tool beside the least that sending one can be; and how soon a
+//! model that waits for mail has it.
+
+mod http;
+mod memory;
+mod node;
+mod pipe;
+mod rates;
+mod send;
+mod start;
+mod wait;
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use self::pipe::Server;
+use crate::load::{READER, body, sender};
+use crate::ours::{At, Serving};
+use crate::place::Place;
+use crate::program::bring_up_to_date;
+
+const BENCH: &str = "mcp";
+const NODE: &str = "node_sdk_minimal_server";
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// How often each server is started.
+    starts: usize,
+    /// How often each server answers a thousand calls.
+    memories: usize,
+    /// Rounds of sending, and messages in each.
+    sends: (usize, usize),
+    wakes: usize,
+    /// Rounds of calls, and calls in each.
+    calls: (usize, usize),
+}
+
+const FULL: Extent = Extent { starts: 30, memories: 5, sends: (15, 300), wakes: 200, calls: (7, 2000) };
+
+const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 150), wakes: 30, calls: (2, 300) };
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let extent = if quick { QUICK } else { FULL };
+    bring_up_to_date().await?;
+    let node = node::server(place).await?;
+    let ours = fresh(place).await?;
+    start::run(&ours, &node, extent.starts).await?;
+    memory::run(&fresh(place).await?, &node, extent.memories).await?;
+    send::run(place, extent.sends).await?;
+    wait::run(place, extent.wakes).await?;
+    rates::run(&node, place, extent.calls).await
+}
+
+/// `switchboard mcp` for the sender of a new workspace.
+async fn fresh(place: &Place) -> anyhow::Result<Server> {
+    let folder = place.fresh()?;
+    workspace(&folder).await?;
+    Ok(Server::ours(&sender(0), &folder))
+}
+
+/// Makes a workspace with a reader in it.
+async fn workspace(folder: &Path) -> anyhow::Result<()> {
+    Serving::make(folder, At::Nothing).await?.close().await
+}
+
+/// The arguments of `send_message`: what every message of the other benchmarks is.
+fn letter() -> Value {
+    json!({ "recipient": READER, "action": "status_update", "payload": body() })
+}

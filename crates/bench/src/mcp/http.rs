@@ -1,0 +1,241 @@
+//! Clients over HTTP: as little of HTTP/1.1 as it takes, so that the server is what is measured.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::pipe::{TOO_LONG, answered, initialize, request};
+use crate::program::shipped;
+
+/// `switchboard serve` at work.
+pub(super) struct Serve {
+    child: Child,
+    port: u16,
+    token: String,
+}
+
+/// One connection, on which one request follows another.
+pub(super) struct Connection {
+    stream: BufReader<TcpStream>,
+    /// What every request says of its sender.
+    headers: String,
+    session: Option<String>,
+    last: u64,
+}
+
+/// What an answer begins with.
+#[derive(Default)]
+struct Head {
+    status: u16,
+    is_chunked: bool,
+    length: usize,
+    session: Option<String>,
+}
+
+/// A session over `/sse`: answers come by the stream, requests go by a connection of their own.
+pub(super) struct SseClient {
+    events: Connection,
+    posts: Connection,
+    endpoint: String,
+    unread: String,
+    last: u64,
+}
+
+impl Serve {
+    /// Starts it in a workspace, and returns when it listens.
+    pub(super) async fn start(workspace: &Path) -> anyhow::Result<Self> {
+        #[derive(Deserialize)]
+        struct Listening {
+            port: u16,
+        }
+        let mut child = Spawn::new(shipped()?)
+            .args(["--json", "serve", "--port", "0"])
+            .cwd(workspace)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut output = BufReader::new(child.take_stdout().context("no stdout")?);
+        let mut line = String::new();
+        timeout(TOO_LONG, output.read_line(&mut line)).await.context("`serve` says nothing")??;
+        let Listening { port } = serde_json::from_str(&line).with_context(|| format!("said {line}"))?;
+        let token = std::fs::read_to_string(workspace.join(".switchboard/auth_token"))?;
+        Ok(Self { child, port, token: token.trim().to_owned() })
+    }
+
+    /// A connection on which an agent speaks.
+    pub(super) async fn connect(&self, agent: &str) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        stream.set_nodelay(true)?;
+        let headers = format!(
+            "Host: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nswitchboard-agent: {agent}\r\n",
+            self.port, self.token
+        );
+        Ok(Connection { stream: BufReader::new(stream), headers, session: None, last: 0 })
+    }
+
+    pub(super) async fn close(mut self) -> anyhow::Result<()> {
+        if let Some(pid) = i32::try_from(self.child.pid()).ok().and_then(Pid::from_raw) {
+            kill_process(pid, Signal::TERM)?;
+        }
+        timeout(TOO_LONG, self.child.wait()).await.context("`serve` does not end")??;
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Begins a session over `/mcp`.
+    pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+        self.exchange("initialize", &initialize()).await?;
+        let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let (status, _) = self.post("/mcp", &note).await?;
+        ensure!(status == 202, "status {status} for a notification");
+        Ok(())
+    }
+
+    /// Calls a tool over `/mcp` and waits for its answer.
+    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
+        self.exchange("tools/call", &json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    async fn exchange(&mut self, method: &str, params: &Value) -> anyhow::Result<()> {
+        self.last += 1;
+        let (status, body) = self.post("/mcp", &request(self.last, method, params)).await?;
+        ensure!(status == 200, "status {status}: {body}");
+        // An event stream with one answer in it, or the answer alone.
+        let data = body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| !data.is_empty());
+        let id = answered(data.unwrap_or(&body))?;
+        ensure!(id == self.last, "answer {id} to request {}", self.last);
+        Ok(())
+    }
+
+    async fn post(&mut self, path: &str, message: &Value) -> anyhow::Result<(u16, String)> {
+        let body = message.to_string();
+        let session = match &self.session {
+            Some(session) => format!("Mcp-Session-Id: {session}\r\n"),
+            None => String::new(),
+        };
+        let head = format!(
+            "POST {path} HTTP/1.1\r\n{}{session}Content-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n",
+            self.headers,
+            body.len()
+        );
+        self.stream.write_all(format!("{head}{body}").as_bytes()).await?;
+        let answer = timeout(TOO_LONG, self.answer()).await.context("the server does not answer")?;
+        let (head, body) = answer?;
+        self.session = head.session.or(self.session.take());
+        Ok((head.status, body))
+    }
+
+    async fn answer(&mut self) -> anyhow::Result<(Head, String)> {
+        let head = self.head().await?;
+        let mut body = vec![0; head.length];
+        self.stream.read_exact(&mut body).await?;
+        let mut body = String::from_utf8(body)?;
+        while head.is_chunked
+            && let Some(chunk) = self.chunk().await?
+        {
+            body.push_str(&chunk);
+        }
+        Ok((head, body))
+    }
+
+    async fn head(&mut self) -> anyhow::Result<Head> {
+        let status = self.line().await?;
+        let status = status.split(' ').nth(1).context("no status")?.parse()?;
+        let mut head = Head { status, ..Head::default() };
+        loop {
+            let line = self.line().await?;
+            let Some((name, value)) = line.split_once(": ") else { return Ok(head) };
+            match name.to_ascii_lowercase().as_str() {
+                "transfer-encoding" => head.is_chunked = value.eq_ignore_ascii_case("chunked"),
+                "content-length" => head.length = value.parse()?,
+                "mcp-session-id" => head.session = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    /// One piece of a body that comes in pieces; none after the last.
+    async fn chunk(&mut self) -> anyhow::Result<Option<String>> {
+        let length = usize::from_str_radix(&self.line().await?, 16)?;
+        let mut chunk = vec![0; length + 2];
+        self.stream.read_exact(&mut chunk).await?;
+        chunk.truncate(length);
+        Ok((length > 0).then(|| String::from_utf8(chunk)).transpose()?)
+    }
+
+    async fn line(&mut self) -> anyhow::Result<String> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line).await?;
+        ensure!(read > 0, "the connection was closed");
+        Ok(line.trim_end().to_owned())
+    }
+}
+
+impl SseClient {
+    /// Opens a stream and begins a session on it.
+    pub(super) async fn open(serve: &Serve, agent: &str) -> anyhow::Result<Self> {
+        let (mut events, posts) = (serve.connect(agent).await?, serve.connect(agent).await?);
+        let get = format!("GET /sse HTTP/1.1\r\n{}Accept: text/event-stream\r\n\r\n", events.headers);
+        events.stream.write_all(get.as_bytes()).await?;
+        let head = events.head().await?;
+        ensure!(head.status == 200, "status {} for /sse", head.status);
+        let mut client = Self { events, posts, endpoint: String::new(), unread: String::new(), last: 0 };
+        client.endpoint = client.event().await?;
+        client.ask("initialize", &initialize()).await?;
+        client.answer().await?;
+        client.tell(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await?;
+        Ok(client)
+    }
+
+    /// Calls a tool; its answer comes later.
+    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
+        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// Waits for the answer to the last request.
+    pub(super) async fn answer(&mut self) -> anyhow::Result<()> {
+        let data = timeout(TOO_LONG, self.event()).await.context("no answer on the stream")??;
+        let id = answered(&data)?;
+        ensure!(id == self.last, "answer {id} to request {}", self.last);
+        Ok(())
+    }
+
+    async fn ask(&mut self, method: &str, params: &Value) -> anyhow::Result<()> {
+        self.last += 1;
+        self.tell(&request(self.last, method, params)).await
+    }
+
+    async fn tell(&mut self, message: &Value) -> anyhow::Result<()> {
+        let (status, body) = self.posts.post(&self.endpoint, message).await?;
+        ensure!(status == 202, "status {status}: {body}");
+        Ok(())
+    }
+
+    /// The data of the next event.
+    async fn event(&mut self) -> anyhow::Result<String> {
+        loop {
+            while let Some((event, rest)) = self.unread.split_once("\n\n") {
+                let data = event.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned);
+                let rest = rest.to_owned();
+                self.unread = rest;
+                if let Some(data) = data {
+                    return Ok(data);
+                }
+            }
+            match self.events.chunk().await? {
+                Some(chunk) => self.unread.push_str(&chunk),
+                None => bail!("the stream has ended"),
+            }
+        }
+    }
+}

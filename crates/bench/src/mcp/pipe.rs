@@ -1,0 +1,195 @@
+//! A client over pipes: what a model's program does with a server that it starts.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+use crate::program::shipped;
+
+/// Longer than any answer that is not a fault.
+pub(super) const TOO_LONG: Duration = Duration::from_secs(20);
+
+/// How long a server gets to end once its stdin is closed.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// What is started.
+#[derive(Debug, Clone)]
+pub(super) enum Server {
+    /// `switchboard mcp` in a workspace.
+    Ours {
+        /// Whom the client is configured for.
+        agent: String,
+        workspace: PathBuf,
+    },
+    /// The baseline, in the folder that it lies in.
+    Node { folder: PathBuf },
+}
+
+/// A server and the two pipes to it.
+pub(super) struct Client {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    line: String,
+    last: u64,
+}
+
+/// As much of an answer as tells that it is one.
+#[derive(Deserialize)]
+struct Answer {
+    id: Option<u64>,
+    result: Option<Outcome>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    #[serde(rename = "isError", default)]
+    is_error: bool,
+    #[serde(flatten)]
+    _rest: IgnoredAny,
+}
+
+impl Server {
+    pub(super) fn ours(agent: &str, workspace: &Path) -> Self {
+        Self::Ours { agent: agent.to_owned(), workspace: workspace.to_owned() }
+    }
+
+    fn spawn(&self) -> anyhow::Result<Spawn> {
+        Ok(match self {
+            Self::Ours { agent, workspace } => {
+                Spawn::new(shipped()?).args(["--from", agent, "mcp"]).cwd(workspace)
+            }
+            Self::Node { folder } => Spawn::new("node").args(["server.mjs"]).cwd(folder),
+        })
+    }
+}
+
+impl Client {
+    /// Starts a server. It has said nothing yet.
+    pub(super) fn start(server: &Server) -> anyhow::Result<Self> {
+        let spawn = server.spawn()?.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = spawn.spawn()?;
+        let input = child.take_stdin().context("no stdin")?;
+        let output = BufReader::new(child.take_stdout().context("no stdout")?);
+        Ok(Self { child, input, output, line: String::new(), last: 0 })
+    }
+
+    /// Starts a server and begins a session with it.
+    pub(super) async fn open(server: &Server) -> anyhow::Result<Self> {
+        let mut client = Self::start(server)?;
+        client.begin().await?;
+        Ok(client)
+    }
+
+    /// Begins the session and lists the tools; returns how many bytes the list has.
+    pub(super) async fn begin(&mut self) -> anyhow::Result<usize> {
+        self.request("initialize", &initialize()).await?;
+        self.write(&line_of(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await?;
+        self.request("tools/list", &json!({})).await?;
+        Ok(self.line.len())
+    }
+
+    /// Calls a tool and waits for its answer; returns how long that took.
+    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<Duration> {
+        self.request("tools/call", &json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// Calls a tool `count` times, so many at a time; returns how long that took.
+    pub(super) async fn calls(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        in_flight: usize,
+        count: usize,
+    ) -> anyhow::Result<Duration> {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let began = Instant::now();
+        let mut asked = 0;
+        for answered in 0..count {
+            while asked < count && asked - answered < in_flight {
+                let line = self.next_request("tools/call", &params);
+                self.write(&line).await?;
+                asked += 1;
+            }
+            self.read_answer().await?;
+        }
+        Ok(began.elapsed())
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Ends the session and the server.
+    pub(super) async fn close(self) -> anyhow::Result<()> {
+        drop(self.input);
+        self.child.stop(ENDING).await?;
+        Ok(())
+    }
+
+    async fn request(&mut self, method: &str, params: &Value) -> anyhow::Result<Duration> {
+        let line = self.next_request(method, params);
+        let began = Instant::now();
+        self.write(&line).await?;
+        let id = self.read_answer().await?;
+        let time = began.elapsed();
+        ensure!(id == self.last, "answer {id} to request {}", self.last);
+        Ok(time)
+    }
+
+    fn next_request(&mut self, method: &str, params: &Value) -> Vec<u8> {
+        self.last += 1;
+        line_of(&request(self.last, method, params))
+    }
+
+    async fn write(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        Ok(self.input.write_all(line).await?)
+    }
+
+    /// Waits for the next answer, whose line then is `self.line`.
+    async fn read_answer(&mut self) -> anyhow::Result<u64> {
+        self.line.clear();
+        let read = timeout(TOO_LONG, self.output.read_line(&mut self.line));
+        let read = read.await.context("the server does not answer")??;
+        ensure!(read > 0, "the server has ended");
+        answered(&self.line)
+    }
+}
+
+/// The id of a good answer.
+pub(super) fn answered(json: &str) -> anyhow::Result<u64> {
+    let answer: Answer = serde_json::from_str(json).with_context(|| format!("no answer: {json}"))?;
+    let refused = answer.error.is_some() || answer.result.is_none_or(|result| result.is_error);
+    ensure!(!refused, "the server refused: {json}");
+    answer.id.context("an answer without an id")
+}
+
+/// A request of JSON-RPC.
+pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+}
+
+/// The parameters of `initialize`.
+pub(super) fn initialize() -> Value {
+    json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": { "name": "bench", "version": env!("CARGO_PKG_VERSION") },
+    })
+}
+
+fn line_of(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,38 @@
+//! From the start of the process until the client has the list of tools.
+
+use std::time::{Duration, Instant};
+
+use super::pipe::{Client, Server};
+use super::{BENCH, NODE};
+use crate::figure::{Figure, Target};
+use crate::place::Place;
+use crate::progress::say;
+use crate::stats::{median, millis};
+
+/// Turns before it counts.
+const WARM_UP: usize = 2;
+
+pub(super) async fn run(ours: &Server, node: &Server, turns: usize) -> anyhow::Result<()> {
+    Place::settle();
+    let (mut mine, mut theirs) = (Vec::new(), Vec::new());
+    for turn in 0..WARM_UP + turns {
+        if turn == WARM_UP {
+            mine.clear();
+            theirs.clear();
+        }
+        mine.push(once(ours).await?);
+        theirs.push(once(node).await?);
+    }
+    say!("started each server {turns} times");
+    let (mine, theirs) = (median(&millis(&mine)), median(&millis(&theirs)));
+    Figure::new(BENCH, "start_p50", mine, "ms", turns).beside(NODE, theirs).print_against(Target::AtMost(0.1))
+}
+
+async fn once(server: &Server) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    let mut client = Client::start(server)?;
+    client.begin().await?;
+    let time = began.elapsed();
+    client.close().await?;
+    Ok(time)
+}
