@@ -9,7 +9,7 @@ use crate::roles::Role;
 /// More phases than anyone follows; a file with more is a mistake.
 const MAX_PHASES: usize = 50;
 
-/// A workflow, checked. Its JSON is what [`Workflow::read`] reads.
+/// A workflow, checked. Its JSON is what `.switchboard/workflows/*.json` holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
