@@ -24,6 +24,7 @@ use super::resources;
 use super::session::{Call, Session};
 use super::tools::{self, Desk, Profile};
 use super::unread::Unread;
+use crate::error::WorkspaceError;
 use crate::registration::ChatRegistration;
 use crate::snapshot::Snapshot;
 use crate::workspace::Workspace;
@@ -115,37 +116,53 @@ impl ToolServer {
             Err(problem) => return (Err(problem), None),
         };
         let name = request.name.as_ref();
-        let outcome = self.work(&call, name, request.arguments, &caller, context).await;
+        let now = match self.moment(&call, &caller, context).await {
+            Ok(now) => now,
+            Err(problem) => return (Err(problem), None),
+        };
+        let outcome = self.work(&call, &now, name, request.arguments, &caller, context).await;
         // Whom the session speaks for may have been decided just now.
         let agent = self.session.agent(&caller);
         if outcome.is_ok() {
-            self.note_use(agent.as_ref(), name).await;
+            let now = if tools::only_sends(name) { Ok(now) } else { self.workspace.snapshot().await };
+            self.note_use(now, agent.as_ref(), name).await;
         }
         (outcome, agent)
+    }
+
+    /// What a call goes by. From now on its agent is known.
+    async fn moment(
+        &self,
+        call: &Call<'_>,
+        caller: &Caller,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Snapshot, answer::Problem> {
+        let now = self.workspace.snapshot().await?;
+        match call.agent() {
+            Some(agent) if self.make_known(&now, agent, caller, context).await? => {
+                Ok(self.workspace.snapshot().await?)
+            }
+            _ => Ok(now),
+        }
     }
 
     /// Does what a call asks for, where that is allowed.
     async fn work(
         &self,
         call: &Call<'_>,
+        now: &Snapshot,
         name: &str,
         arguments: Option<JsonObject>,
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
         let agent = call.agent();
-        let mut now = self.workspace.snapshot().await?;
-        if let Some(agent) = agent
-            && self.make_known(&now, agent, caller, context).await?
-        {
-            now = self.workspace.snapshot().await?;
-        }
         if tools::find(self.config.profile, name).is_none() {
             return Err(tools::unknown(self.config.profile, name));
         }
-        self.workspace.check_tool_allowed_in(&now, agent.map(|agent| &agent.name), name).await?;
+        self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), name).await?;
         let (workspace, session) = (&self.workspace, &self.session);
-        let desk = Desk { workspace, session, caller, context, agent, now: &now };
+        let desk = Desk { workspace, session, caller, context, agent, now };
         tools::call(&desk, name, arguments).await
     }
 
@@ -166,8 +183,13 @@ impl ToolServer {
     }
 
     /// Evidence for workflows, and a sign of life. Neither may spoil what was done.
-    async fn note_use(&self, agent: Option<&AgentId>, tool: &str) {
-        if let Err(error) = self.workspace.note_tool_use(agent.map(|agent| &agent.name), tool).await {
+    async fn note_use(&self, now: Result<Snapshot, WorkspaceError>, agent: Option<&AgentId>, tool: &str) {
+        let name = agent.map(|agent| &agent.name);
+        let noted = match now {
+            Ok(now) => self.workspace.note_tool_use_in(&now, name, tool).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = noted {
             tracing::warn!(%error, tool, "the use of a tool was not noted");
         }
         let Some(agent) = agent else { return };
@@ -215,8 +237,17 @@ impl ServerHandler for ToolServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let (outcome, agent) = self.call(request, &context).await;
-        let unread = Unread::of(self.workspace.hub(), agent.as_ref()).await;
+        let hub = self.workspace.hub();
+        let (outcome, unread) = if tools::only_sends(&request.name) {
+            // Even a message to oneself is unread only once it is delivered, so that it can be counted while
+            // the disk is waited for. A session that lost its agent is told nothing of that agent's mail.
+            let agent = self.agent(&context);
+            let (sent, unread) = tokio::join!(self.call(request, &context), Unread::of(hub, agent.as_ref()));
+            (sent.0, if sent.1.is_some() { unread } else { Unread::default() })
+        } else {
+            let (outcome, agent) = self.call(request, &context).await;
+            (outcome, Unread::of(hub, agent.as_ref()).await)
+        };
         Ok(CallToolResponse::Complete(answer::result(outcome, unread)))
     }
 

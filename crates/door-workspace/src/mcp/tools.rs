@@ -148,6 +148,11 @@ pub(super) fn says_who(name: &str) -> bool {
     matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
 }
 
+/// Whether a tool sends and does nothing else: neither to the caller's own mail nor to any workflow.
+pub(super) fn only_sends(name: &str) -> bool {
+    matches!(name, "send_message" | "send_team_message")
+}
+
 /// What to say of a tool that is not there.
 pub(super) fn unknown(profile: Profile, name: &str) -> Problem {
     if TOOLS.iter().any(|listed| listed.tool.name == name) {

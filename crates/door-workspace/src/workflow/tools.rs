@@ -15,7 +15,16 @@ impl Workspace {
     ///
     /// Costs a look at `state.json` and no write where no workflow is active.
     pub async fn note_tool_use(&self, agent: Option<&Name>, tool: &str) -> Result<(), WorkspaceError> {
-        let now = self.snapshot().await?;
+        self.note_tool_use_in(&self.snapshot().await?, agent, tool).await
+    }
+
+    /// The same, where a moment shows whether a workflow is active.
+    pub(crate) async fn note_tool_use_in(
+        &self,
+        now: &Snapshot,
+        agent: Option<&Name>,
+        tool: &str,
+    ) -> Result<(), WorkspaceError> {
         let agent = now.current_name(agent);
         if Node::governing(&now.state, agent.as_ref()).is_none() {
             return Ok(());
