@@ -84,6 +84,7 @@ async fn m14_who_does_not_read_loses_the_connection_and_nobody_else_notices() {
     // The session that nobody reads ends, and with it the place where its messages waited.
     rig.handlers_left(2).await;
     assert_eq!(rig.health().await["sessions"], 2);
+    rig.floods_over().await;
     assert!(deaf.hear_end().await < 64_000_000, "the flood was cut off");
     assert!(deaf_too.hear_end().await < 64_000_000, "the flood was cut off");
     assert_eq!(rig.call(&session, "alive", &[]).await.said(), "alive");

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http};
 
 /// Long enough for a busy machine; nothing waits for it to pass.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What handlers tell the tests.
 #[derive(Debug, Default)]
@@ -33,8 +33,27 @@ pub(super) struct Record {
     pub(super) waiting: Notify,
     /// A call of `wait` was cancelled.
     pub(super) cancelled: Notify,
-    /// A handler was dropped.
+    /// How many calls of `flood` are at work.
+    pub(super) floods: AtomicUsize,
+    /// A handler or a call of `flood` was dropped.
     pub(super) dropped: Notify,
+}
+
+/// A call of `flood`.
+struct Flood<'a>(&'a Record);
+
+impl<'a> Flood<'a> {
+    fn begin(record: &'a Record) -> Self {
+        record.floods.fetch_add(1, Ordering::SeqCst);
+        Self(record)
+    }
+}
+
+impl Drop for Flood<'_> {
+    fn drop(&mut self) {
+        self.0.floods.fetch_sub(1, Ordering::SeqCst);
+        self.0.dropped.notify_waiters();
+    }
 }
 
 /// A handler whose tools show what the transport does.
@@ -84,6 +103,7 @@ impl ServerHandler for Shown {
             }
             // More than any buffer on the way holds.
             "flood" => {
+                let _flood = Flood::begin(&self.0);
                 let token = context.meta.get_progress_token().unwrap();
                 for step in 0..1_000_u32 {
                     let progress = ProgressNotificationParam::new(token.clone(), f64::from(step))
@@ -193,17 +213,26 @@ impl Rig {
 
     /// Waits until there are no more than `count` handlers.
     pub(super) async fn handlers_left(&self, count: usize) {
+        self.left(&self.record.handlers, count).await;
+    }
+
+    /// Waits until no call of `flood` is at work. One whose client does not read ends with its connection.
+    pub(super) async fn floods_over(&self) {
+        self.left(&self.record.floods, 0).await;
+    }
+
+    async fn left(&self, counted: &AtomicUsize, count: usize) {
         let wait = async {
             loop {
                 // From here on no drop goes unnoticed.
                 let dropped = self.record.dropped.notified();
-                if self.record.handlers.load(Ordering::SeqCst) <= count {
+                if counted.load(Ordering::SeqCst) <= count {
                     return;
                 }
                 dropped.await;
             }
         };
-        timeout(PATIENCE, wait).await.expect("handlers end with their sessions");
+        timeout(PATIENCE, wait).await.expect("what was begun ends");
     }
 
     pub(super) async fn health(&self) -> Value {
