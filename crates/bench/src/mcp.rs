@@ -40,9 +40,9 @@ struct Extent {
     calls: (usize, usize),
 }
 
-const FULL: Extent = Extent { starts: 30, memories: 5, sends: (15, 300), wakes: 200, calls: (7, 2000) };
+const FULL: Extent = Extent { starts: 30, memories: 5, sends: (7, 200), wakes: 200, calls: (7, 2000) };
 
-const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 150), wakes: 30, calls: (2, 300) };
+const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 80), wakes: 30, calls: (2, 300) };
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };

@@ -5,7 +5,6 @@
 //! ways: with a pause between them, as agents do, so that each call is by itself; and in a row, where a call
 //! shares the machine with the delivery of the message before it, which the bare journal does not make.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use switchboard_hub::process::{Child, Spawn};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 
-use super::pipe::{Client, Server};
+use super::pipe::Client;
 use super::{BENCH, fresh, letter};
 use crate::figure::{Figure, Target};
 use crate::load::body;
@@ -29,14 +28,17 @@ const LEAST: &str = "hub_submit_and_pipe_round_trip";
 /// in a workspace that is used. While the log still grows, the disk has more to do for each message.
 const WARM_UP: usize = 250;
 
-/// What one round measured, in milliseconds.
+/// How many of one kind with pauses between them, before the next kind has its turn.
+const TURN: usize = 20;
+
+/// What one round measured.
 #[derive(Debug, Default)]
 struct Times {
     in_a_row: Vec<Duration>,
     apart: Vec<Duration>,
 }
 
-/// One number per round.
+/// One number per round, in milliseconds.
 #[derive(Debug, Default)]
 struct Series {
     in_a_row: Vec<f64>,
@@ -53,17 +55,14 @@ struct Echo {
 
 pub(super) async fn run(place: &Place, (rounds, count): (usize, usize)) -> anyhow::Result<()> {
     let (mut calls, mut submits, mut echoes) = (Series::default(), Series::default(), Series::default());
-    for round in 1..=rounds {
-        let folder = place.fresh()?;
-        Place::settle();
-        submits.push(&submitted(&folder, count).await?);
-        echoes.push(&echoed(count).await?);
-        let ours = fresh(place).await?;
-        Place::settle();
-        calls.push(&called(&ours, count).await?);
+    for number in 1..=rounds {
+        let [called, submitted, echoed] = round(place, count).await?;
+        calls.push(&called);
+        submits.push(&submitted);
+        echoes.push(&echoed);
         let latest = |series: &Series| series.apart.last().copied().unwrap_or_default();
         say!(
-            "round {round} of {rounds}: send_message {:.3} ms; submit {:.3} ms, pipe {:.3} ms",
+            "round {number} of {rounds}: send_message {:.3} ms; submit {:.3} ms, pipe {:.3} ms",
             latest(&calls),
             latest(&submits),
             latest(&echoes)
@@ -88,55 +87,60 @@ impl Series {
     }
 }
 
+/// Calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
+async fn round(place: &Place, count: usize) -> anyhow::Result<[Times; 3]> {
+    let serving = Serving::make(&place.fresh()?, At::Nothing).await?;
+    let (mut client, letter) = (Client::open(&fresh(place).await?).await?, letter());
+    let mut echo = Echo::start()?;
+    let [mut called, mut submitted, mut echoed] = [Times::default(), Times::default(), Times::default()];
+    Place::settle();
+    submitted.row(count, async || submit(&serving).await).await?;
+    echoed.row(count, async || echo.once().await).await?;
+    called.row(count, async || client.call("send_message", &letter).await).await?;
+    Place::settle();
+    for _ in 0..count / TURN {
+        submitted.turn(async || submit(&serving).await).await?;
+        echoed.turn(async || echo.once().await).await?;
+        called.turn(async || client.call("send_message", &letter).await).await?;
+    }
+    client.close().await?;
+    serving.close().await?;
+    drop(echo.input);
+    ensure!(echo.child.wait().await?.success(), "cat failed");
+    Ok([called, submitted, echoed])
+}
+
 impl Times {
-    /// Warms up, then measures `count` times in a row and `count` times with a pause before each.
-    async fn measure(
+    async fn row(
+        &mut self,
         count: usize,
         mut once: impl AsyncFnMut() -> anyhow::Result<Duration>,
-    ) -> anyhow::Result<Self> {
-        let mut times = Self::default();
-        for _ in 0..WARM_UP {
-            once().await?;
+    ) -> anyhow::Result<()> {
+        for number in 0..WARM_UP + count {
+            let time = once().await?;
+            if number >= WARM_UP {
+                self.in_a_row.push(time);
+            }
         }
-        for _ in 0..count {
-            times.in_a_row.push(once().await?);
+        Ok(())
+    }
+
+    async fn turn(&mut self, mut once: impl AsyncFnMut() -> anyhow::Result<Duration>) -> anyhow::Result<()> {
+        for _ in 0..TURN {
+            // Uneven, so that no timer stays in step; longer than a delivery takes, and the look at the mailbox
+            // that follows it.
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(8..14))).await;
+            self.apart.push(once().await?);
         }
-        for _ in 0..count {
-            // Uneven, so that no timer stays in step; longer than a delivery takes.
-            tokio::time::sleep(Duration::from_micros(fastrand::u64(3000..6000))).await;
-            times.apart.push(once().await?);
-        }
-        Ok(times)
+        Ok(())
     }
 }
 
-async fn called(server: &Server, count: usize) -> anyhow::Result<Times> {
-    let mut client = Client::open(server).await?;
-    let letter = letter();
-    let times = Times::measure(count, async || client.call("send_message", &letter).await).await?;
-    client.close().await?;
-    Ok(times)
-}
-
-/// The same messages, taken in by the journal in this process, with nobody at work who delivers them.
-async fn submitted(folder: &Path, count: usize) -> anyhow::Result<Times> {
-    let serving = Serving::make(folder, At::Nothing).await?;
-    let times = Times::measure(count, async || {
-        let (body, began) = (body(), Instant::now());
-        send(&serving.workspace, 0, body).await?;
-        Ok(began.elapsed())
-    });
-    let times = times.await?;
-    serving.close().await?;
-    Ok(times)
-}
-
-async fn echoed(count: usize) -> anyhow::Result<Times> {
-    let mut echo = Echo::start()?;
-    let times = Times::measure(count, async || echo.once().await).await?;
-    drop(echo.input);
-    ensure!(echo.child.wait().await?.success(), "cat failed");
-    Ok(times)
+/// Has the journal take the same message in, in this process, with nobody at work who delivers it.
+async fn submit(serving: &Serving) -> anyhow::Result<Duration> {
+    let (body, began) = (body(), Instant::now());
+    send(&serving.workspace, 0, body).await?;
+    Ok(began.elapsed())
 }
 
 impl Echo {
