@@ -8,6 +8,7 @@ use switchboard_hub::{Handoff, Outbound};
 
 use crate::error::WorkspaceError;
 use crate::ids;
+use crate::own_files::OwnFiles;
 use crate::receipts;
 use crate::translate::{replaces_earlier, to_file};
 use crate::tree::{Folders, Section};
@@ -49,13 +50,13 @@ async fn deliver(workspace: &Workspace, handoffs: Vec<Handoff>) {
         let reply_to = workspace.reply_name(&handoff.message).await;
         letters.push((handoff, reply_to));
     }
-    let tree = workspace.tree().clone();
+    let (tree, own_files) = (workspace.tree().clone(), workspace.own_files().clone());
     let now = workspace.hub().now();
     let written = tokio::task::spawn_blocking(move || {
         let mut folders = Folders::new(&tree);
         let mut write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
             let outcome = match reply_to {
-                Ok(reply_to) => put(&mut folders, &handoff, reply_to),
+                Ok(reply_to) => put(&mut folders, &own_files, &handoff, reply_to),
                 Err(error) => Outcome::Unreachable { reason: error.to_string() },
             };
             if outcome == Outcome::Delivered
@@ -99,7 +100,12 @@ async fn after(workspace: &Workspace, message: &Message, state: DeliveryState) {
 }
 
 /// Puts one message into its mailbox.
-fn put(folders: &mut Folders<'_>, handoff: &Handoff, reply_to: Option<String>) -> Outcome {
+fn put(
+    folders: &mut Folders<'_>,
+    own_files: &OwnFiles,
+    handoff: &Handoff,
+    reply_to: Option<String>,
+) -> Outcome {
     let agent = match &handoff.delivery.route {
         Route::Mailbox { agent } => agent,
         other => return Outcome::Refused { reason: format!("the workspace door has no way '{other}'") },
@@ -112,7 +118,10 @@ fn put(folders: &mut Folders<'_>, handoff: &Handoff, reply_to: Option<String>) -
         return Outcome::Delivered;
     }
     let file = to_file(&handoff.message, &recipient, reply_to);
-    let result = folders.make(Section::Inbox, agent).and_then(|mailbox| place(&mailbox, &file));
+    let result = folders.make(Section::Inbox, agent).and_then(|mailbox| {
+        own_files.expect(mailbox.path().join(ids::file_name(&file.id)));
+        place(&mailbox, &file)
+    });
     match result {
         Ok(()) => Outcome::Delivered,
         Err(error) => Outcome::Unreachable { reason: describe(&error) },

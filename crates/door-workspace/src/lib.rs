@@ -14,6 +14,7 @@ mod inspect;
 mod intake;
 mod mailbox;
 mod mcp;
+mod own_files;
 mod personas;
 mod problems;
 mod rebuild;

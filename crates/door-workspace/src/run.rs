@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery;
 use crate::error::WorkspaceError;
+use crate::own_files::OwnFiles;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
@@ -107,22 +108,27 @@ async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError
     Ok(())
 }
 
-/// Whether an event says that a mailbox may have changed. Our own reading makes events too, and so do files
-/// that are still being written under another name.
-fn is_hint(event: &notify::Event) -> bool {
+/// Whether an event says that a mailbox may have changed by somebody else's hand. Our own reading makes events
+/// too, and so do our deliveries and files that are still being written under another name.
+fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
     let is_temp = |path: &std::path::PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_hub::files::is_temp)
     };
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
-    event.need_rescan() || (!event.kind.is_access() && !only_temps)
+    let is_ours = || match event.paths.as_slice() {
+        [file] => event.kind.is_create() && own_files.is_awaited(file),
+        _ => false,
+    };
+    event.need_rescan() || (!event.kind.is_access() && !only_temps && !is_ours())
 }
 
 /// Rings on whatever happens below the mailboxes. Overflow is a hint like any other.
 fn watch(workspace: &Workspace, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
-    let rings = hints.clone();
+    let (rings, own_files) = (hints.clone(), workspace.own_files().clone());
+    own_files.listen();
     let hint = move |event: notify::Result<notify::Event>| {
-        if event.map_or(true, |event| is_hint(&event)) {
+        if event.map_or(true, |event| is_hint(&event, &own_files)) {
             rings.notify_one();
         }
     };

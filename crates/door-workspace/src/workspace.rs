@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::ids;
+use crate::own_files::OwnFiles;
 use crate::receipts;
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, group_address, iso, to_draft};
@@ -28,6 +29,7 @@ pub struct Workspace {
     hub: Hub,
     tree: Tree,
     state: StateFile,
+    own_files: OwnFiles,
     config: Arc<Config>,
 }
 
@@ -103,7 +105,7 @@ impl Workspace {
         configure(&mut hub_config);
         let hub = Hub::open(hub_config).await?;
         let state = StateFile::new(tree.root().clone());
-        Ok(Self { hub, tree, state, config: Arc::new(config) })
+        Ok(Self { hub, tree, state, own_files: OwnFiles::default(), config: Arc::new(config) })
     }
 
     /// The hub behind it.
@@ -119,6 +121,11 @@ impl Workspace {
     /// The agent state that is shared with other programs.
     pub fn state(&self) -> &StateFile {
         &self.state
+    }
+
+    /// The files that this process puts into mailboxes itself.
+    pub(crate) fn own_files(&self) -> &OwnFiles {
+        &self.own_files
     }
 
     /// The door's settings.
