@@ -68,9 +68,15 @@ async fn a_delivery_that_is_repeated_finds_its_own_file() {
     let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let accepted = t.workspace.send(letter("claude", "codex", "once")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
-    assert_eq!(put(&mut Folders::new(t.workspace.tree()), &handoff, None), Outcome::Delivered);
+    assert_eq!(
+        put(&mut Folders::new(t.workspace.tree()), t.workspace.own_files(), &handoff, None),
+        Outcome::Delivered
+    );
     let written = t.bytes(&inbox_file("codex", accepted.id));
-    assert_eq!(put(&mut Folders::new(t.workspace.tree()), &handoff, None), Outcome::Delivered);
+    assert_eq!(
+        put(&mut Folders::new(t.workspace.tree()), t.workspace.own_files(), &handoff, None),
+        Outcome::Delivered
+    );
     deliver(&t.workspace, vec![handoff]).await;
     assert_eq!(t.states(accepted.id).await, ["delivered"]);
     assert_eq!(t.bytes(&inbox_file("codex", accepted.id)), written);
@@ -83,7 +89,10 @@ async fn a_file_in_the_making_is_known_while_it_is_in_flight() {
     let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let accepted = t.workspace.send(letter("claude", "codex", "once")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
-    assert_eq!(put(&mut Folders::new(t.workspace.tree()), &handoff, None), Outcome::Delivered);
+    assert_eq!(
+        put(&mut Folders::new(t.workspace.tree()), t.workspace.own_files(), &handoff, None),
+        Outcome::Delivered
+    );
     // Another process looks at the mailbox between the file and the report.
     assert_eq!(t.another().await.sweep().await.unwrap(), crate::Swept::default());
     assert_eq!(t.states(accepted.id).await, ["in_flight"]);

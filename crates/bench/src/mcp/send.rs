@@ -1,9 +1,9 @@
 //! What a tool call adds to the sending of a message.
 //!
-//! Beside it stands the least that it can be: the journal taking the same message in, in the caller's own
-//! process, and a byte there and back between two processes. Messages are sent one after the other, in two
-//! ways: with a pause between them, as agents do, so that each call is by itself; and in a row, where a call
-//! shares the machine with the delivery of the message before it, which the bare journal does not make.
+//! Beside it stands the least that it can be: a hub in the caller's own process, with its door at work as
+//! `switchboard mcp` has it, accepting the same message, and a byte there and back between two processes.
+//! Messages are sent one after the other, in two ways: with a pause between them, as agents do, so that each
+//! call is by itself; and in a row, where each shares the machine with the delivery of the message before it.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl Series {
 
 /// Calls, bare submits and echoes: first each in a row, then in turns, with a pause before each.
 async fn round(place: &Place, count: usize) -> anyhow::Result<[Times; 3]> {
-    let serving = Serving::make(&place.fresh()?, At::Nothing).await?;
+    let serving = Serving::make(&place.fresh()?, At::Everything).await?;
     let (mut client, letter) = (Client::open(&fresh(place).await?).await?, letter());
     let mut echo = Echo::start()?;
     let [mut called, mut submitted, mut echoed] = [Times::default(), Times::default(), Times::default()];
@@ -136,7 +136,7 @@ impl Times {
     }
 }
 
-/// Has the journal take the same message in, in this process, with nobody at work who delivers it.
+/// Has the hub of this process accept the same message.
 async fn submit(serving: &Serving) -> anyhow::Result<Duration> {
     let (body, began) = (body(), Instant::now());
     send(&serving.workspace, 0, body).await?;
