@@ -423,3 +423,14 @@ fn errors_name_the_file_and_keep_the_cause() {
     let error = dir.read("a\nb/c", LIMIT).expect_err("refused");
     assert_eq!(error.to_string(), "`a\\nb/c` is not a file name");
 }
+
+#[test]
+fn appending_makes_the_file_adds_to_it_and_follows_no_link() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let dir = Dir::open_root(temp.path()).expect("it opens");
+    assert_eq!(dir.append("log", b"one\n").expect("it is made"), 4);
+    assert_eq!(dir.append("log", b"two\n").expect("it is added to"), 8);
+    assert_eq!(std::fs::read(temp.path().join("log")).expect("it is there"), b"one\ntwo\n");
+    std::os::unix::fs::symlink("log", temp.path().join("link")).expect("a link");
+    assert!(matches!(dir.append("link", b"x"), Err(FileError::NotAFile { .. })));
+}
