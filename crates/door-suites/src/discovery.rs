@@ -9,7 +9,7 @@ use switchboard_core::nearest;
 use switchboard_hub::files::Dir;
 
 use crate::config::Config;
-use crate::error::SuiteError;
+use crate::error::{SuiteError, chain};
 use crate::expand::{Lookup, from_environment};
 use crate::mcp_json::{McpFile, Surroundings, spec_of};
 use crate::names::child_name;
@@ -198,17 +198,6 @@ impl Discovered {
             });
         }
     }
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

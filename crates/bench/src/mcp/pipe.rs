@@ -170,12 +170,26 @@ impl Client {
 
     /// Waits for the next answer, whose line then is `self.line`.
     async fn read_answer(&mut self) -> anyhow::Result<u64> {
-        self.line.clear();
-        let read = timeout(TOO_LONG, self.output.read_line(&mut self.line));
-        let read = read.await.context("the server does not answer")??;
-        ensure!(read > 0, "the server has ended");
-        answered(&self.line)
+        loop {
+            self.line.clear();
+            let read = timeout(TOO_LONG, self.output.read_line(&mut self.line));
+            let read = read.await.context("the server does not answer")??;
+            ensure!(read > 0, "the server has ended");
+            if !is_news(&self.line) {
+                return answered(&self.line);
+            }
+        }
     }
+}
+
+/// Whether a server says something that it was not asked for.
+fn is_news(json: &str) -> bool {
+    #[derive(Deserialize)]
+    struct News {
+        #[serde(rename = "method")]
+        _method: IgnoredAny,
+    }
+    serde_json::from_str::<News>(json).is_ok()
 }
 
 /// The id of a good answer.

@@ -32,6 +32,7 @@ use super::opening;
 use super::shared::{Living, Shared};
 use super::sse;
 use super::start::{Unopened, as_start_error, spawn_timeout};
+use crate::error::chain;
 use crate::host::Caller;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -244,7 +245,7 @@ impl HttpLink {
         request.send().await.map_err(|error| {
             let is_unreachable = error.is_connect();
             // The address may hold a key: it stays out of what is told.
-            let cause = net::chain(&error.without_url());
+            let cause = chain(&error.without_url());
             if is_unreachable {
                 connection.end(format!("it cannot be reached: {cause}"), EndKind::Crash);
             }
@@ -315,7 +316,7 @@ pub(super) async fn read_events(
 ) -> Result<(), ChildError> {
     loop {
         let chunk = response.chunk().await;
-        let Some(chunk) = chunk.map_err(|error| gone(connection, net::chain(&error.without_url())))? else {
+        let Some(chunk) = chunk.map_err(|error| gone(connection, chain(&error.without_url())))? else {
             return Ok(());
         };
         events.push(&chunk);
@@ -335,7 +336,7 @@ pub(super) async fn read_events(
 async fn read_all(connection: &Connection, mut response: Response) -> Result<Vec<u8>, ChildError> {
     let mut body = Vec::new();
     while let Some(chunk) =
-        response.chunk().await.map_err(|error| gone(connection, net::chain(&error.without_url())))?
+        response.chunk().await.map_err(|error| gone(connection, chain(&error.without_url())))?
     {
         if body.len() + chunk.len() > connection.shared.options.message_cap {
             return Err(gone(connection, too_large(connection)));

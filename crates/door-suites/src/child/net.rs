@@ -15,6 +15,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::error::ChildError;
 use super::shared::Shared;
+use crate::error::chain;
 
 /// Amazon's metadata service in IPv6, which lies outside the link-local range.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
@@ -137,18 +138,6 @@ impl Resolve for CheckedNames {
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

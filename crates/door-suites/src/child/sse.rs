@@ -16,6 +16,7 @@ use super::link::{Carrying, Link};
 use super::net;
 use super::shared::{Living, Shared};
 use super::start::{open_session, spawn_timeout};
+use crate::error::chain;
 use crate::host::Caller;
 
 /// The way to a server: where it takes posts.
@@ -53,7 +54,7 @@ async fn connect(
     mut headers: HeaderMap,
 ) -> Result<(Response, Events, Url), ChildError> {
     let hint = || format!("check `url` and `headers` in {}", shared.file().display());
-    let failed = |error: reqwest::Error| shared.cannot_start(net::chain(&error.without_url()), hint());
+    let failed = |error: reqwest::Error| shared.cannot_start(chain(&error.without_url()), hint());
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let mut response = client.get(url.clone()).headers(headers).send().await.map_err(failed)?;
     if response.status().is_redirection() {
@@ -113,7 +114,7 @@ impl SseLink {
             let request = link.client.post(link.endpoint.clone()).headers(link.headers.clone());
             let request = request.header(CONTENT_TYPE, "application/json").body(body);
             let response =
-                request.send().await.map_err(|error| gone(&connection, net::chain(&error.without_url())))?;
+                request.send().await.map_err(|error| gone(&connection, chain(&error.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
                 status if status.is_redirection() => Err(gone(&connection, redirected(&response))),

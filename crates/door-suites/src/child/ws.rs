@@ -19,6 +19,7 @@ use super::link::{Full, Link};
 use super::net;
 use super::shared::{Living, Shared};
 use super::start::{open_session, spawn_timeout};
+use crate::error::chain;
 use crate::host::Caller;
 
 /// How many messages may wait to be written. One more is turned away as busy.
@@ -67,7 +68,7 @@ async fn connect(
     let url = net::check_url(shared, url, &["ws", "wss"])?;
     let hint = || format!("check `url` and `headers` in {}", shared.file().display());
     let failed = |cause: String| shared.cannot_start(cause, hint());
-    let mut request = url.as_str().into_client_request().map_err(|error| failed(net::chain(&error)))?;
+    let mut request = url.as_str().into_client_request().map_err(|error| failed(chain(&error)))?;
     request.headers_mut().extend(net::headers(shared, headers)?);
     request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("mcp"));
     let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
@@ -81,7 +82,7 @@ async fn connect(
     // A redirect is an answer like any other that is not the one hoped for.
     let (socket, _) = tokio_tungstenite::client_async_tls_with_config(request, stream, Some(config), None)
         .await
-        .map_err(|error| failed(net::chain(&error)))?;
+        .map_err(|error| failed(chain(&error)))?;
     Ok(socket)
 }
 
@@ -105,7 +106,7 @@ async fn run(
                     () = connection.ended() => continue,
                 };
                 if let Err(error) = sent {
-                    break (net::chain(&error), EndKind::Crash);
+                    break (chain(&error), EndKind::Crash);
                 }
             }
             message = socket.next() => match message {
@@ -114,7 +115,7 @@ async fn run(
                 }
                 Some(Ok(Message::Binary(bytes))) => take_in(&connection, &bytes),
                 Some(Ok(_)) => {}
-                Some(Err(error)) => break (net::chain(&error), EndKind::Fault),
+                Some(Err(error)) => break (chain(&error), EndKind::Fault),
                 None => break ("it closed the connection".to_owned(), EndKind::Crash),
             },
         }

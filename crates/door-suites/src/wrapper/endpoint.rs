@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use super::error::ModelError;
+use crate::error::chain;
 use crate::redact::{Secrets, redact};
 
 /// How often a request is made at most.
@@ -211,15 +212,4 @@ fn is_passing(error: &ModelError) -> bool {
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds: f64 = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// An error with its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

@@ -23,8 +23,18 @@ use crate::config::Settings;
 use crate::context::Context;
 use crate::failure::Failure;
 
+/// What it is worth, on four well-known servers; `switchboard suite savings` counts yours.
+const WORTH: &str = "\
+Tokens (o200k)      one by one   suites   introspecting all
+  everything              1708       57                 337
+  filesystem              2823       57                 390
+  git                     1464       55                 306
+  memory                  2378       55                 244
+  together                8366      255                1277";
+
 /// Add, trust and use MCP servers. Each becomes one tool of `switchboard mcp`.
 #[derive(Debug, Args)]
+#[command(after_help = WORTH)]
 pub(crate) struct Suite {
     #[command(subcommand)]
     command: Option<Verb>,

@@ -115,33 +115,25 @@ const WAITING: usize = 8;
 
 /// A client without a session: questions to it wait until it comes back.
 pub(super) struct AskedHost {
-    capabilities: Value,
-    peer: Peer<RoleServer>,
+    client: PeerHost,
     questions: mpsc::Sender<Asked>,
 }
 
 impl AskedHost {
     pub(super) fn new(context: &RequestContext<RoleServer>) -> (Self, mpsc::Receiver<Asked>) {
         let (questions, asked) = mpsc::channel(WAITING);
-        let PeerHost { peer, capabilities } = PeerHost::of(context);
-        (Self { capabilities, peer, questions }, asked)
+        (Self { client: PeerHost::of(context), questions }, asked)
     }
 }
 
 impl Host for AskedHost {
     fn capabilities(&self) -> Value {
-        self.capabilities.clone()
+        self.client.capabilities()
     }
 
+    /// Progress of a call that has paused since has nowhere to go.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()> {
-        let notification = convert::notification(method, params.as_deref());
-        async move {
-            if let Some(notification) = notification {
-                // Progress of a call that has paused since has nowhere to go.
-                let _ = self.peer.send_notification(notification).await;
-            }
-        }
-        .boxed()
+        self.client.notify(method, params)
     }
 
     fn ask(
