@@ -18,6 +18,8 @@ const CHILDREN: &str = "mcps";
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Folders that cannot be watched, and files that other globs lead to, are looked at by the clock.
 const RESCAN: Duration = Duration::from_secs(30);
+/// A client that starts us waits for its first list of tools; looking for changes can wait until then.
+const BEGIN: Duration = Duration::from_millis(500);
 /// How often counters are written down.
 const FLUSH: Duration = Duration::from_mins(1);
 
@@ -25,8 +27,14 @@ const FLUSH: Duration = Duration::from_mins(1);
 /// read now, and those from before stay), with the descriptions of children, and with what is trusted.
 pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, stop: CancellationToken) {
     let hints = Arc::new(Notify::new());
+    tokio::select! {
+        () = stop.cancelled() => return,
+        () = tokio::time::sleep(BEGIN) => {}
+    }
     let mut watched = watch_folders(&suites, &hints);
-    let mut flush = tokio::time::interval(FLUSH);
+    // Something may have changed before anybody watched.
+    hints.notify_one();
+    let mut flush = tokio::time::interval_at(tokio::time::Instant::now() + FLUSH, FLUSH);
     loop {
         let is_hint = tokio::select! {
             () = stop.cancelled() => return,
