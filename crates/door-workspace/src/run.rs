@@ -23,6 +23,10 @@ const GATHER: Duration = Duration::from_millis(5);
 /// at them takes a tenth of one core at most. The files of our own deliveries are hints as well.
 const REST: u32 = 9;
 
+/// The longest such rest: a look that took in thousands of files was long for a good reason, and whoever
+/// dropped the next one does not wait for nine times as long.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
 /// How soon to look again at files that may still be being written.
 const SETTLING: Duration = Duration::from_millis(200);
 
@@ -86,7 +90,7 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
                 tracing::warn!(error = %error, "housekeeping failed");
             }
         }
-        let rested = Instant::now() + began.elapsed() * REST;
+        let rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
         if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
             tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
         }
