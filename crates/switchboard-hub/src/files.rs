@@ -207,7 +207,7 @@ impl Dir {
     /// Opens a file of our own to be locked or written in place, and makes it when it is missing.
     ///
     /// What is written there must not end up elsewhere: a link of either kind, or a device, is refused.
-    pub(crate) fn open_own(&self, name: &str) -> Result<File, FileError> {
+    pub fn open_own(&self, name: &str) -> Result<File, FileError> {
         self.open_own_for(name, OFlags::RDWR)
     }
 

@@ -32,5 +32,5 @@ pub use http::serve_http;
 pub use listener::Listener;
 pub use passing::{NothingPasses, PassedCall, Passing};
 pub use server_info::ServerInfo;
-pub use stdio::serve_stdio;
+pub use stdio::{input as standard_input, output as standard_output, serve_stdio};
 pub use token::{Token, random_id, read_token, write_token};

@@ -8,6 +8,8 @@ mod lines;
 mod parent;
 mod streams;
 
+pub use self::streams::{input, output};
+
 use std::future::Future;
 use std::io;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send, serve, suite,
-    tail, team, thread, wait, workflow,
+    ack, agents, completions, doctor, guard, inbox, init, mcp, receipt, router, run, search, send, serve,
+    suite, tail, team, thread, wait, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -82,6 +82,10 @@ pub(crate) enum Command {
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool
     Suite(suite::Suite),
+    /// Run agents as workers, give them prompts and follow what they do
+    Worker(worker::Worker),
+    /// Let a program drive workers over NDJSON
+    Router(router::Router),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair

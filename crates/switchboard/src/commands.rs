@@ -9,6 +9,7 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod receipt;
+pub(crate) mod router;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
@@ -18,6 +19,7 @@ pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
 pub(crate) mod wait;
+pub(crate) mod worker;
 pub(crate) mod workflow;
 
 use crate::cli::Command;
@@ -41,6 +43,8 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Search(args) => search::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
         Command::Suite(args) => suite::run(args, context).await,
+        Command::Worker(args) => worker::run(args, context).await,
+        Command::Router(args) => router::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,

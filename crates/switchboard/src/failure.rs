@@ -1,5 +1,6 @@
 //! How an error reaches the person: what went wrong, what to do next, and the exit code.
 
+use door_router::RouterError;
 use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError};
@@ -86,6 +87,37 @@ impl From<WorkspaceError> for Failure {
             }
             WorkspaceError::File(_) => Self::new("file", Exit::Failed, message),
             WorkspaceError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<RouterError> for Failure {
+    fn from(error: RouterError) -> Self {
+        let message = chain(&error);
+        match error {
+            RouterError::Hub(error) => error.into(),
+            RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
+                .hint("start `switchboard serve` in this workspace, in another terminal"),
+            RouterError::Rejected { code, .. } => {
+                let exit = match code.as_str() {
+                    "unknown_job" | "unknown_node" | "unknown_approval" => Exit::NotFound,
+                    "not_allowed" => Exit::NotAllowed,
+                    "queue_full" | "not_accepted" | "not_now" => Exit::Temporary,
+                    "bad_field" => Exit::Usage,
+                    _ => Exit::Failed,
+                };
+                Self::new("rejected", exit, message)
+                    .hint("`switchboard worker list` shows the jobs and how they are")
+            }
+            RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
+                Self::new("bad_address", Exit::Usage, message)
+            }
+            RouterError::Listen { .. } => Self::new("cannot_listen", Exit::Failed, message)
+                .hint("choose another port, or a shorter path for a socket"),
+            RouterError::HungUp { .. } | RouterError::Connection(_) => {
+                Self::temporary("router_gone", message).hint("look whether `switchboard serve` still runs")
+            }
+            RouterError::File(_) | RouterError::Log { .. } => Self::new("file", Exit::Failed, message),
         }
     }
 }

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let telemetry = telemetry::begin(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
     let threads = match cli.command {
-        Command::Serve(_) => WAITING_THREADS_OF_MANY,
+        Command::Serve(_) | Command::Router(_) => WAITING_THREADS_OF_MANY,
         _ => WAITING_THREADS,
     };
     let runtime =

@@ -16,7 +16,7 @@ use tokio::net::unix::pipe;
 use crate::error::McpError;
 
 /// Opens stdin. Needs a Tokio runtime with IO.
-pub(super) fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
+pub fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
     let failed = |source| McpError::Stdio { stream: "stdin", source };
     // Opened anew, so that the flag for not waiting is ours alone and not also that of other programs which
     // have the same pipe. Where there is no `/proc`, and where this is no pipe, there is nothing to open.
@@ -41,7 +41,7 @@ pub(super) fn input() -> Result<Box<dyn AsyncRead + Send + Unpin>, McpError> {
 }
 
 /// Opens stdout. Needs a Tokio runtime with IO.
-pub(super) fn output() -> Result<Box<dyn AsyncWrite + Send + Unpin>, McpError> {
+pub fn output() -> Result<Box<dyn AsyncWrite + Send + Unpin>, McpError> {
     if let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
         return Ok(Box::new(pipe));
     }

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::mcp::stop_at_signals;
+use crate::commands::router::Running;
 use crate::config::Settings;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -48,9 +49,13 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
+    let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();
+    if let Some(workers) = workers {
+        workers.close().await;
+    }
     let _ = terminals.await;
     listening.finish().await;
     suites.close().await;

@@ -1,0 +1,206 @@
+//! The other end: a client of the router, for the command line and for tests.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use switchboard_hub::clock::Clock;
+use switchboard_hub::files::Dir;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::error::RouterError;
+use crate::lines::{Line, Lines};
+use crate::wire::{EventLine, PROTOCOL, stamp};
+
+/// The file that leads to the router of a workspace.
+const FILE: &str = "router.json";
+
+/// The longest line that is read: a list of many jobs.
+const LINE: usize = 64 << 20;
+
+/// Where the router of a workspace listens. Readable by its owner alone, because of the token.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Signpost {
+    /// `unix:PATH` or `IP:PORT`.
+    pub listen: String,
+    /// What to say hello with, where it listens on the network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// The process.
+    pub pid: u32,
+}
+
+impl std::fmt::Debug for Signpost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signpost")
+            .field("listen", &self.listen)
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Signpost {
+    /// Puts it up.
+    pub fn write(&self, folder: &Dir) -> Result<(), RouterError> {
+        let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
+        Ok(folder.replace(FILE, &text, 0o600)?)
+    }
+
+    /// Takes it down, where it is still ours.
+    pub fn remove(&self, folder: &Dir) -> Result<(), RouterError> {
+        if Self::read(folder)?.is_some_and(|found| found.pid == self.pid) {
+            folder.remove(FILE)?;
+        }
+        Ok(())
+    }
+
+    /// Reads it; nothing where there is none.
+    pub fn read(folder: &Dir) -> Result<Option<Self>, RouterError> {
+        let found = folder.read(FILE, 64 << 10)?;
+        Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
+    }
+}
+
+/// An event as it came.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// Its place in the log.
+    pub seq: u64,
+    /// What it is.
+    pub event: String,
+    /// When it was written.
+    pub timestamp: String,
+    /// What it says.
+    pub data: Value,
+    /// The line itself.
+    pub line: String,
+}
+
+/// A connection to a router.
+pub struct Client {
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    writer: Box<dyn AsyncWrite + Send + Unpin>,
+    lines: Lines,
+    /// Read while something else was waited for.
+    passed: VecDeque<Received>,
+    next: u64,
+    prefix: String,
+}
+
+impl Client {
+    /// Connects to the router of a workspace by its folder.
+    pub async fn connect(folder: &Dir) -> Result<Self, RouterError> {
+        let signpost = Signpost::read(folder)?.ok_or(RouterError::NotRunning)?;
+        let mut client = Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning)?;
+        let hello = match &signpost.token {
+            Some(token) => json!({ "token": token }),
+            None => json!({}),
+        };
+        client.ask("hello", &hello).await?;
+        Ok(client)
+    }
+
+    /// Connects to an address, and says nothing yet.
+    pub async fn to(address: &str) -> Result<Self, RouterError> {
+        if let Some(path) = address.strip_prefix("unix:") {
+            let (reader, writer) = UnixStream::connect(Path::new(path)).await?.into_split();
+            return Ok(Self::on(reader, writer));
+        }
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (reader, writer) = stream.into_split();
+        Ok(Self::on(reader, writer))
+    }
+
+    /// A client on any two streams.
+    pub fn on(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            lines: Lines::new(LINE),
+            passed: VecDeque::new(),
+            next: 0,
+            prefix: format!("{:08x}", fastrand::u32(..)),
+        }
+    }
+
+    /// Sends a command; returns its id.
+    pub async fn send(&mut self, command: &str, payload: &Value) -> Result<String, RouterError> {
+        self.next += 1;
+        let request_id = format!("{}-{}", self.prefix, self.next);
+        let line = command_line(command, &request_id, payload);
+        self.write(line.as_bytes()).await?;
+        Ok(request_id)
+    }
+
+    /// Sends bytes as they are.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), RouterError> {
+        self.writer.write_all(bytes).await?;
+        Ok(self.writer.flush().await?)
+    }
+
+    /// Sends a command and waits for the first event that answers it; what else comes meanwhile is kept.
+    pub async fn ask(&mut self, command: &str, payload: &Value) -> Result<Received, RouterError> {
+        let request_id = self.send(command, payload).await?;
+        let mut passed = VecDeque::new();
+        let answer = loop {
+            let event = self.next().await?;
+            if event.data.get("request_id").and_then(Value::as_str) == Some(&request_id) {
+                break event;
+            }
+            passed.push_back(event);
+        };
+        passed.append(&mut self.passed);
+        self.passed = passed;
+        if answer.event == "command_rejected" {
+            let text = |key| answer.data.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            return Err(RouterError::Rejected { code: text("code"), reason: text("reason") });
+        }
+        Ok(answer)
+    }
+
+    /// The next event. Can be cancelled and called again.
+    pub async fn next(&mut self) -> Result<Received, RouterError> {
+        if let Some(event) = self.passed.pop_front() {
+            return Ok(event);
+        }
+        loop {
+            while let Some(line) = self.lines.next() {
+                if let Line::Whole(line) = line
+                    && let Some(event) = received(line)
+                {
+                    return Ok(event);
+                }
+            }
+            if !self.lines.read(&mut self.reader).await? {
+                return Err(RouterError::HungUp { reason: "the connection was closed".to_owned() });
+            }
+        }
+    }
+}
+
+/// A command as a line.
+pub(crate) fn command_line(command: &str, request_id: &str, payload: &Value) -> String {
+    let line = json!({
+        "protocol": PROTOCOL,
+        "type": "command",
+        "timestamp": stamp(Clock::system().now()),
+        "command": command,
+        "request_id": request_id,
+        "payload": payload,
+    });
+    format!("{line}\n")
+}
+
+fn received(line: Vec<u8>) -> Option<Received> {
+    let line = String::from_utf8(line).ok()?;
+    let event: EventLine<'_> = serde_json::from_str(&line).ok()?;
+    let data = serde_json::from_str(event.data.get()).ok()?;
+    let (seq, name, timestamp) = (event.seq, event.event, event.timestamp);
+    Some(Received { seq, event: name, timestamp, data, line })
+}

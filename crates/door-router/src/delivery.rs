@@ -1,0 +1,202 @@
+//! Between the hub and the nodes: a message for a node becomes an injection, its answer a reply.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeId, NodeId, Outcome, Route};
+use switchboard_hub::{Draft, Handoff, Outbound};
+use tokio_util::sync::CancellationToken;
+
+use crate::job::{Ended, NodeShared, Waiting};
+use crate::router::{Router, in_words};
+use crate::wire::event::{At, EventBody, Injection, TurnStatus};
+
+/// Under which key of a message's metadata the router keeps who asked.
+pub(crate) const METADATA: &str = "router";
+
+/// How the client of an injection is called that came by another door and wants an answer; and of one that does not.
+const MAIL: &str = "door:";
+const NEWS: &str = "news:";
+
+/// Most deliveries that are taken at once.
+const BATCH: usize = 64;
+
+/// Works off the deliveries to nodes until the hub closes its doors or `shutdown`.
+pub async fn run(router: &Router, mut outbound: Outbound, shutdown: CancellationToken) {
+    loop {
+        let handoffs = tokio::select! {
+            handoffs = outbound.next(BATCH) => handoffs,
+            () = shutdown.cancelled() => return,
+        };
+        if handoffs.is_empty() {
+            return;
+        }
+        let mut woken: Vec<Arc<NodeShared>> = Vec::new();
+        for handoff in handoffs {
+            if let Some(node) = take(router, handoff)
+                && !woken.iter().any(|known| Arc::ptr_eq(known, &node))
+            {
+                woken.push(node);
+            }
+        }
+        // The acknowledgements are in the log before any agent hears of it.
+        router.log().flush();
+        for node in woken {
+            node.wake.notify_one();
+        }
+    }
+}
+
+/// Acknowledges an injection and puts it into its node's queue; the node has to be woken.
+fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
+    let Route::Worker(id) = handoff.delivery.route.clone() else {
+        let reason = format!("{} is no way to a worker", handoff.delivery.route);
+        router.settle("", handoff, Outcome::Refused { reason });
+        return None;
+    };
+    let injection_id = injection_of(&handoff.message, &id);
+    if router.history().lock().is_finished(&injection_id) {
+        router.settle(&injection_id, handoff, Outcome::Delivered);
+        return None;
+    }
+    let Some((_, node)) = router.node(&id) else {
+        router.settle(&injection_id, handoff, Outcome::Refused { reason: format!("{id} is not running") });
+        return None;
+    };
+    let mut view = node.state.lock();
+    // A lease that ran out while it waited: the new one counts.
+    if view.injection.as_deref() == Some(&*injection_id) {
+        router.hold(injection_id, handoff);
+        return None;
+    }
+    if let Some(known) = view.queue.iter_mut().find(|known| known.injection.at.injection_id == injection_id) {
+        known.handoff = Some(handoff);
+        return None;
+    }
+    if view.queue.len() >= router.config().queue {
+        let reason = format!("{} injections wait for {id} already", view.queue.len());
+        router.settle(&injection_id, handoff, Outcome::Unreachable { reason });
+        return None;
+    }
+    let injection = injection(&handoff.message, &node, injection_id);
+    let acked = router.history().lock().take_acked(&injection.at.injection_id);
+    let pin = acked.unwrap_or_else(|| {
+        let seq = router.log().append(&EventBody::InjectAck(injection.clone()));
+        router.log().pin(seq);
+        seq
+    });
+    let content = handoff.message.body.clone();
+    view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
+    drop(view);
+    Some(node)
+}
+
+/// The id of an injection: that of its message. A message to several nodes is one injection each, and their ids
+/// differ from the message's in the last bytes.
+fn injection_of(message: &Message, node: &NodeId) -> String {
+    match message.to {
+        Address::Group(_) => shifted(message.id, node.node).to_string(),
+        Address::Agent(_) | Address::Node(_) => message.id.to_string(),
+    }
+}
+
+/// An id that differs from another by a number; shifted twice, it is the same again.
+fn shifted(id: MessageId, node: u32) -> MessageId {
+    let mut bytes = *id.as_bytes();
+    for (byte, number) in bytes[12..].iter_mut().zip((node + 1).to_be_bytes()) {
+        *byte ^= number;
+    }
+    MessageId::from_bytes(bytes)
+}
+
+fn injection(message: &Message, node: &NodeShared, injection_id: String) -> Injection {
+    let at = At {
+        job_id: node.id.job.to_string(),
+        swarm_id: node.swarm.clone(),
+        node_id: node.id.node,
+        injection_id,
+    };
+    let native = &message.origin.native;
+    if native.door == Door::Workers {
+        let asked = message.metadata.get(METADATA);
+        let text = |key: &str| asked.and_then(|asked| asked.get(key)).and_then(Value::as_str);
+        if let (Some(request_id), Some(client)) = (text("request_id"), text("client")) {
+            return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };
+        }
+    }
+    // What is an answer already is not answered, or two workers would never come to an end.
+    let is_answer = message.kind.as_str() == "submit_result" || native.door == Door::Workers;
+    let client = format!("{}{}", if is_answer { NEWS } else { MAIL }, native.door);
+    Injection { request_id: native.id.clone(), client, at }
+}
+
+/// Whether the sender of an injection came by another door and wants the answer as a message.
+pub(crate) fn wants_reply(injection: &Injection) -> bool {
+    injection.client.starts_with(MAIL)
+}
+
+/// Sends the answer of a turn to whoever sent the message that it came from. Sent twice, it is one message.
+pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
+    let Some(message) = question(router, node, &ended.injection.at.injection_id).await else {
+        tracing::warn!(injection = ended.injection.at.injection_id, "the message of an answer is not there");
+        return;
+    };
+    let (body, kind) = match (ended.status, ended.answer) {
+        (TurnStatus::Completed, answer) => (answer.unwrap_or_default(), "submit_result"),
+        (status, answer) => {
+            let why = ended.error.map(|error| format!(": {error}")).unwrap_or_default();
+            let so_far = answer.map(|answer| format!("\n\nSo far:\n{answer}")).unwrap_or_default();
+            (format!("{}{why}.{so_far}", in_words(status)), "status_update")
+        }
+    };
+    let limit = router.hub().config().body_limit;
+    let draft = Draft {
+        id: router.hub().next_id(),
+        from: AgentId::local(node.name.clone()),
+        to: message.from.clone().into(),
+        kind: Kind::parse(kind).unwrap_or_else(|_| Kind::status_update()),
+        body: shortened(body, limit),
+        in_reply_to: Some(message.id),
+        sent_at: router.hub().now(),
+        expires_at: None,
+        metadata: Map::new(),
+        native: NativeId {
+            door: Door::Workers,
+            scope: "answer".to_owned(),
+            id: ended.injection.at.injection_id,
+        },
+        key: None,
+        native_is_id: false,
+        verified: true,
+        route: Some(Route::Worker(node.id.clone())),
+        signed: None,
+        allow_unregistered: true,
+        restored: None,
+    };
+    if let Err(error) = router.hub().submit(draft).await {
+        tracing::warn!(%error, to = %message.from, "an answer cannot be sent");
+    }
+}
+
+async fn question(router: &Router, node: &NodeShared, injection: &str) -> Option<Message> {
+    let id: MessageId = injection.parse().ok()?;
+    for id in [id, shifted(id, node.id.node)] {
+        if let Ok(Some(stored)) = router.hub().message(id).await {
+            return Some(stored.message);
+        }
+    }
+    None
+}
+
+/// A text that fits into a message: its end, which is where the result stands.
+fn shortened(text: String, limit: usize) -> String {
+    const NOTE: &str = "(the beginning is left out)\n";
+    if text.len() <= limit {
+        return text;
+    }
+    let mut cut = text.len() - limit.saturating_sub(NOTE.len());
+    while !text.is_char_boundary(cut) {
+        cut += 1;
+    }
+    format!("{NOTE}{}", &text[cut..])
+}

@@ -1,0 +1,46 @@
+//! The words of the older router, `swarm_launch` and its kin, in ours.
+
+use serde_json::{Map, Value, json};
+
+use crate::intake::typed;
+use crate::wire::command::{Command, Nothing};
+use crate::wire::event::CommandRejected;
+
+/// Whether a command is in the older router's words: then its answers are as well.
+pub(crate) fn is_dialect(command: &str, payload: Option<&Value>) -> bool {
+    match command {
+        "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution" => true,
+        "inject" => payload.is_some_and(|payload| payload.get("swarm_id").is_some()),
+        _ => false,
+    }
+}
+
+/// A command in the older router's words; nothing where it is in ours.
+pub(crate) fn read(command: &str, payload: &Map<String, Value>) -> Result<Option<Command>, CommandRejected> {
+    Ok(Some(match command {
+        "swarm_launch" => Command::Launch(Box::new(typed(launch(payload))?)),
+        "swarm_list" => Command::JobsList(Nothing {}),
+        "swarm_status" => Command::JobStatus(typed(payload.clone())?),
+        "swarm_terminate" => Command::Terminate(typed(payload.clone())?),
+        "approve_execution" => Command::Approve(typed(approve(payload))?),
+        _ => return Ok(None),
+    }))
+}
+
+/// Which agent it is stood among the parameters of the provider, `codex` where it did not.
+fn launch(payload: &Map<String, Value>) -> Map<String, Value> {
+    let mut launch = payload.clone();
+    let parameters = payload.get("provider_params");
+    let mode = parameters.and_then(|parameters| parameters.get("worker_mode"));
+    launch.entry("agent").or_insert_with(|| mode.cloned().unwrap_or_else(|| json!("codex")));
+    launch
+}
+
+/// A yes or no, where ours has four answers.
+fn approve(payload: &Map<String, Value>) -> Map<String, Value> {
+    let mut approve = payload.clone();
+    if let Some(yes) = payload.get("approved").and_then(Value::as_bool) {
+        approve.entry("decision").or_insert_with(|| json!(if yes { "accept" } else { "decline" }));
+    }
+    approve
+}

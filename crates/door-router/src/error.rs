@@ -1,0 +1,70 @@
+//! What can go wrong in the router as a whole. What goes wrong with a command is a `command_rejected`.
+
+use std::io;
+use std::path::PathBuf;
+
+use switchboard_hub::HubError;
+use switchboard_hub::files::FileError;
+
+/// Why the router did not start, or a client of it did not get through.
+#[derive(Debug, thiserror::Error)]
+pub enum RouterError {
+    /// The hub said no.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The event log could not be read or written.
+    #[error("the event log in {folder} could not be {action}")]
+    Log {
+        /// Where it is.
+        folder: PathBuf,
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The address is none to listen on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address as given.
+        address: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The address is no address.
+    #[error("'{address}' is no address: use 127.0.0.1:PORT or unix:PATH")]
+    Address {
+        /// As given.
+        address: String,
+    },
+    /// Only the machine itself may be listened to.
+    #[error("{address} is reachable from other machines; the router listens on loopback addresses alone")]
+    NotLoopback {
+        /// As given.
+        address: String,
+    },
+    /// No router runs.
+    #[error("no router runs in this workspace")]
+    NotRunning,
+    /// The connection to the router ended.
+    #[error("the router hung up: {reason}")]
+    HungUp {
+        /// Why, as far as it is known.
+        reason: String,
+    },
+    /// The router rejected a command.
+    #[error("{reason}")]
+    Rejected {
+        /// Why, for programs.
+        code: String,
+        /// Why, for people.
+        reason: String,
+    },
+    /// The connection broke.
+    #[error("the connection to the router broke")]
+    Connection(#[from] io::Error),
+}

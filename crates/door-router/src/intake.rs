@@ -1,0 +1,172 @@
+//! A line becomes a request, or a rejection that says what is wrong with it.
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::dialect;
+use crate::wire::PROTOCOL;
+use crate::wire::command::{Command, Request};
+use crate::wire::event::{CommandRejected, RejectCode};
+
+/// Longest `request_id`, in bytes: a UUID has 36, and every answer repeats it.
+const REQUEST_ID: usize = 256;
+
+/// The commands, as `hello` lists them.
+pub(crate) const COMMANDS: [&str; 12] = [
+    "hello",
+    "inject",
+    "launch",
+    "jobs_list",
+    "job_status",
+    "terminate",
+    "interrupt",
+    "steer",
+    "approve",
+    "approvals_list",
+    "queue_list",
+    "subscribe",
+];
+
+/// What a line says. A line with nothing in it says nothing.
+pub(crate) fn parse(line: &[u8]) -> Option<Result<Request, CommandRejected>> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return None;
+    }
+    Some(request(line))
+}
+
+/// The rejection of a line that was not kept.
+pub(crate) fn too_long(cap: usize) -> CommandRejected {
+    reject(RejectCode::LineTooLong, None, format!("the line is longer than {cap} bytes; it was skipped"))
+}
+
+fn request(line: &[u8]) -> Result<Request, CommandRejected> {
+    let text = std::str::from_utf8(line).map_err(|error| {
+        let at = error.valid_up_to();
+        reject(RejectCode::NotUtf8, None, format!("the line is not UTF-8: see byte {at}"))
+    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| reject(RejectCode::InvalidJson, None, format!("the line is not JSON: {error}")))?;
+    let Value::Object(mut fields) = value else {
+        let found = kind(&value);
+        return Err(reject(
+            RejectCode::NotAnObject,
+            None,
+            format!("the line is {found}; a command is an object"),
+        ));
+    };
+    let request_id = fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
+    let read = read(&mut fields);
+    read.map_err(|rejected| CommandRejected { request_id, ..rejected })
+}
+
+fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
+    match fields.get("protocol") {
+        Some(Value::String(protocol)) if protocol == PROTOCOL => {}
+        found => {
+            let found = found.map_or("missing".to_owned(), |found| format!("{found}"));
+            let reason = format!("protocol: must be \"{PROTOCOL}\", and is {found}");
+            return Err(reject(RejectCode::WrongProtocol, Some("protocol"), reason));
+        }
+    }
+    let command = match fields.get("command") {
+        Some(Value::String(command)) => command.clone(),
+        found => return Err(bad("command", "must be a string", found)),
+    };
+    // The older router's clients leave these two out.
+    let is_dialect = dialect::is_dialect(&command, fields.get("payload"));
+    match fields.get("type") {
+        Some(Value::String(kind)) if kind == "command" => {}
+        None if is_dialect => {}
+        found => return Err(bad("type", "must be \"command\"", found)),
+    }
+    match fields.get("timestamp") {
+        Some(Value::String(timestamp)) if is_utc(timestamp) => {}
+        None if is_dialect => {}
+        found => {
+            return Err(bad("timestamp", "must be a time in UTC such as \"2026-02-25T15:00:00Z\"", found));
+        }
+    }
+    let request_id = match fields.get("request_id") {
+        Some(Value::String(id)) if (1..=REQUEST_ID).contains(&id.len()) => id.clone(),
+        found => {
+            let must = format!("must be a string of 1 to {REQUEST_ID} bytes, unique in this session");
+            return Err(bad("request_id", &must, found));
+        }
+    };
+    let payload = match fields.remove("payload") {
+        Some(Value::Object(payload)) => payload,
+        found => return Err(bad("payload", "must be an object", found.as_ref())),
+    };
+    let command = match dialect::read(&command, &payload)? {
+        Some(command) => command,
+        None => known(&command, payload)?,
+    };
+    Ok(Request { request_id, command, dialect: is_dialect })
+}
+
+fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandRejected> {
+    Ok(match command {
+        "hello" => Command::Hello(typed(payload)?),
+        "inject" => Command::Inject(typed(payload)?),
+        "launch" => Command::Launch(Box::new(typed(payload)?)),
+        "jobs_list" => Command::JobsList(typed(payload)?),
+        "job_status" => Command::JobStatus(typed(payload)?),
+        "terminate" => Command::Terminate(typed(payload)?),
+        "interrupt" => Command::Interrupt(typed(payload)?),
+        "steer" => Command::Steer(typed(payload)?),
+        "approve" => Command::Approve(typed(payload)?),
+        "approvals_list" => Command::ApprovalsList(typed(payload)?),
+        "queue_list" => Command::QueueList(typed(payload)?),
+        "subscribe" => Command::Subscribe(typed(payload)?),
+        // Section 6 gives the words.
+        _ => {
+            return Err(reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned()));
+        }
+    })
+}
+
+/// A payload as its type, or which of its fields is not what it has to be.
+pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
+    serde_path_to_error::deserialize(Value::Object(payload)).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
+        let reason = format!("{field}: {}", error.inner());
+        CommandRejected { request_id: None, reason, code: RejectCode::BadField, field: Some(field) }
+    })
+}
+
+fn is_utc(text: &str) -> bool {
+    let ends = text.ends_with('Z') || text.ends_with('z') || text.ends_with("+00:00");
+    ends && text.parse::<Timestamp>().is_ok()
+}
+
+fn bad(field: &str, must: &str, found: Option<&Value>) -> CommandRejected {
+    let found = match found {
+        None => "is missing".to_owned(),
+        Some(Value::String(text)) if text.len() > REQUEST_ID => format!("has {} bytes", text.len()),
+        Some(found @ (Value::Object(_) | Value::Array(_))) => format!("is {}", kind(found)),
+        Some(found) => format!("is {found}"),
+    };
+    reject(RejectCode::BadField, Some(field), format!("{field}: {must}, and {found}"))
+}
+
+pub(crate) fn reject(code: RejectCode, field: Option<&str>, reason: String) -> CommandRejected {
+    CommandRejected { request_id: None, reason, code, field: field.map(str::to_owned) }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

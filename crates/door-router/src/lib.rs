@@ -1,0 +1,37 @@
+//! Door 3: agent processes, driven over NDJSON.
+//!
+//! Implements `codeswarm.router.v1` and what was added to it. [`Router`] is the principal type: [`serve`] serves one
+//! client on any pair of streams, [`listen`] many on a socket, and [`run_deliveries`] turns messages for nodes into
+//! injections. Workers speak each agent's own protocol: Codex, Claude Code, the Agent Client Protocol, or
+//! nothing but text.
+//!
+//! It knows nothing of mailboxes, channels or MCP: what comes from there comes through the hub.
+
+mod client;
+mod config;
+mod delivery;
+mod dialect;
+mod error;
+mod intake;
+mod job;
+mod lines;
+mod listen;
+mod log;
+mod node;
+mod router;
+mod session;
+#[cfg(test)]
+mod test_mail;
+#[cfg(test)]
+mod test_router;
+mod turn;
+pub mod wire;
+mod worker;
+
+pub use client::{Client, Received, Signpost};
+pub use config::Config;
+pub use delivery::run as run_deliveries;
+pub use error::RouterError;
+pub use listen::{Listener, listen};
+pub use router::Router;
+pub use session::{Access, AccessToken, Transport, serve};

@@ -1,0 +1,140 @@
+//! Sockets: on the machine's own network with a token, or in the file system with its permissions.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, chmod};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::error::RouterError;
+use crate::router::Router;
+use crate::session::{Access, Transport, serve};
+
+/// Most clients at once. One more is hung up on.
+const CLIENTS: usize = 256;
+
+/// Where clients can connect.
+#[derive(Debug)]
+pub enum Listener {
+    /// On a loopback address.
+    Tcp(TcpListener),
+    /// A socket in the file system, which only its owner may open.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens on `127.0.0.1:PORT` or `unix:PATH`. Needs a Tokio runtime.
+    pub async fn bind(address: &str) -> Result<Self, RouterError> {
+        let failed = |source| RouterError::Listen { address: address.to_owned(), source };
+        if let Some(path) = address.strip_prefix("unix:") {
+            let path = PathBuf::from(path);
+            remove_stale(&path).await.map_err(failed)?;
+            let listener = UnixListener::bind(&path).map_err(failed)?;
+            chmod(&path, Mode::RUSR | Mode::WUSR).map_err(|error| failed(error.into()))?;
+            return Ok(Self::Unix(listener, path));
+        }
+        let parsed: Result<SocketAddr, _> = address.parse();
+        let parsed = parsed.map_err(|_| RouterError::Address { address: address.to_owned() })?;
+        if !parsed.ip().is_loopback() {
+            return Err(RouterError::NotLoopback { address: address.to_owned() });
+        }
+        Ok(Self::Tcp(TcpListener::bind(parsed).await.map_err(failed)?))
+    }
+
+    /// Where it listens, as a client has to write it.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string()),
+            Self::Unix(_, path) => format!("unix:{}", path.display()),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            let _ = rustix::fs::unlink(&*path);
+        }
+    }
+}
+
+/// Removes a socket that nobody listens on any more.
+async fn remove_stale(path: &Path) -> std::io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path)
+        .is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()));
+    if !is_socket {
+        return Ok(());
+    }
+    match UnixStream::connect(path).await {
+        Ok(_) => Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another program listens there")),
+        Err(_) => Ok(rustix::fs::unlink(path)?),
+    }
+}
+
+/// Serves clients until `done`; those that are there are told everything first.
+pub async fn listen(router: &Router, listener: Listener, access: Access, done: CancellationToken) {
+    let clients = TaskTracker::new();
+    loop {
+        let connected = tokio::select! {
+            connected = accept(&listener) => connected,
+            () = done.cancelled() => break,
+        };
+        let connection = match connected {
+            Ok(connection) if clients.len() < CLIENTS => connection,
+            Ok(_) => {
+                tracing::warn!(most = CLIENTS, "too many clients of the router");
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a client of the router could not connect");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let (router, access, done) = (router.clone(), access.clone(), done.clone());
+        clients.spawn(async move {
+            let eof = CancellationToken::new();
+            let served = match connection {
+                Connection::Tcp(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    Box::pin(serve(&router, reader, writer, Transport::Socket, &access, eof, done)).await
+                }
+                Connection::Unix(stream) => {
+                    let (reader, writer) = stream.into_split();
+                    Box::pin(serve(&router, reader, writer, Transport::Socket, &access, eof, done)).await
+                }
+            };
+            if let Err(error) = served {
+                tracing::debug!(%error, "a client of the router was lost");
+            }
+        });
+    }
+    drop(listener);
+    clients.close();
+    clients.wait().await;
+}
+
+enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+async fn accept(listener: &Listener) -> std::io::Result<Connection> {
+    match listener {
+        Listener::Tcp(listener) => {
+            let (stream, _) = listener.accept().await?;
+            stream.set_nodelay(true)?;
+            Ok(Connection::Tcp(stream))
+        }
+        Listener::Unix(listener, _) => {
+            let (stream, _) = listener.accept().await?;
+            // The permissions of the socket say the same; not every system looks at them.
+            if stream.peer_cred()?.uid() != rustix::process::getuid().as_raw() {
+                return Err(std::io::ErrorKind::PermissionDenied.into());
+            }
+            Ok(Connection::Unix(stream))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use tempfile::TempDir;
+
+use super::*;
+use crate::wire::event::{At, Heartbeat, Text};
+
+struct All;
+
+impl Wanted for All {
+    fn everything(&self) -> bool {
+        true
+    }
+    fn wants(&self, _: Option<&str>) -> bool {
+        true
+    }
+}
+
+struct Only(&'static str);
+
+impl Wanted for Only {
+    fn everything(&self) -> bool {
+        false
+    }
+    fn wants(&self, job: Option<&str>) -> bool {
+        job == Some(self.0)
+    }
+}
+
+fn open(folder: &TempDir, segment: u64, retention: u64) -> EventLog {
+    let config = Config { retention, segment, ..Config::default() };
+    EventLog::open(Dir::open_root(folder.path()).unwrap(), &config, Clock::system()).unwrap()
+}
+
+fn delta(job: &str, content: &str) -> EventBody {
+    let at = At { job_id: job.into(), swarm_id: None, node_id: 0, injection_id: "i".into() };
+    EventBody::AssistantDelta(Text { at, content: content.into() })
+}
+
+/// Everything after `seq`, as a client would get it.
+fn read(log: &EventLog, mut seq: u64, wanted: &dyn Wanted) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while seq < log.newest() {
+        let batch = match log.recent(seq, wanted, 200) {
+            Some(batch) => batch,
+            None => log.older(seq, wanted).unwrap(),
+        };
+        assert!(batch.seq > seq, "no progress after {seq}");
+        seen.extend(batch.bytes.split_inclusive(|byte| *byte == b'\n').map(|line| seq_of(line).unwrap()));
+        seq = batch.seq;
+    }
+    seen
+}
+
+#[test]
+fn every_event_comes_once_and_in_order_wherever_a_client_begins() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 2_000, u64::MAX);
+    for number in 0..100 {
+        log.say(&delta(if number % 2 == 0 { "even" } else { "odd" }, "x"));
+    }
+    for start in [0, 1, 37, 99, 100] {
+        assert_eq!(read(&log, start, &All), (start + 1..=100).collect::<Vec<_>>());
+    }
+    assert_eq!(read(&log, 0, &Only("odd")), (1..=50).map(|n| 2 * n).collect::<Vec<_>>());
+    // From the files, as after a restart.
+    drop(log);
+    let log = open(&folder, 2_000, u64::MAX);
+    assert_eq!(log.newest(), 100);
+    assert_eq!(log.say(&delta("odd", "y")), 101);
+    for start in [0, 1, 37, 99, 100] {
+        assert_eq!(read(&log, start, &All), (start + 1..=101).collect::<Vec<_>>());
+    }
+    assert_eq!(read(&log, 90, &Only("odd")), [92, 94, 96, 98, 100, 101]);
+}
+
+#[test]
+fn nothing_is_seen_before_it_is_in_the_file() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 1 << 20, u64::MAX);
+    log.append(&delta("j", "x"));
+    assert_eq!((log.newest(), log.recent(0, &All, 100).unwrap().bytes.len()), (0, 0));
+    log.flush();
+    assert_eq!(read(&log, 0, &All), [1]);
+}
+
+#[test]
+fn a_torn_line_is_taken_away() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 1 << 20, u64::MAX);
+    log.say(&delta("j", "one"));
+    log.say(&delta("j", "two"));
+    drop(log);
+    let file = folder.path().join(segment_name(1));
+    let whole = std::fs::read(&file).unwrap();
+    test_support::files::put(&file, &whole[..whole.len() - 5]);
+    let log = open(&folder, 1 << 20, u64::MAX);
+    assert_eq!(log.say(&delta("j", "again")), 2);
+    assert_eq!(read(&log, 0, &All), [1, 2]);
+}
+
+#[test]
+fn a_new_boot_leaves_a_gap_that_readers_pass() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 1 << 20, u64::MAX);
+    log.say(&delta("j", "one"));
+    drop(log);
+    test_support::files::put(folder.path().join(BOOT), "another");
+    let log = open(&folder, 1 << 20, u64::MAX);
+    let next = log.say(&delta("j", "two"));
+    assert_eq!(next, 2 + JUMP);
+    assert_eq!(read(&log, 0, &All), [1, next]);
+    assert_eq!(read(&log, 1, &All), [next]);
+}
+
+#[test]
+fn retention_removes_the_oldest_but_nothing_that_is_pinned() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 1_000, 3_000);
+    log.pin(5);
+    for _ in 0..60 {
+        log.say(&delta("j", "x"));
+    }
+    assert!(log.oldest() <= 5, "{}", log.oldest());
+    log.unpin(5);
+    for _ in 0..60 {
+        log.say(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
+    }
+    let oldest = log.oldest();
+    assert!(oldest > 60, "{oldest}");
+    assert_eq!(log.older(3, &All), Err(Expired { oldest }));
+    let mut heads = 0;
+    log.scan(|_| heads += 1).unwrap();
+    assert_eq!(heads, 120 - oldest + 1);
+}

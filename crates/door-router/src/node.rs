@@ -1,0 +1,479 @@
+//! One node: its queue, its worker, and the turn that runs.
+//!
+//! One turn at a time, in the order of acceptance. What an agent does with a second prompt while a turn runs
+//! differs from agent to agent (it is added to the turn, or it ends it), so that none ever gets one.
+
+mod approvals;
+mod ending;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use switchboard_core::Outcome;
+use switchboard_hub::Handoff;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use self::approvals::Approvals;
+use crate::job::{Job, NodeShared, Waiting};
+use crate::router::Router;
+use crate::turn::Turn;
+use crate::wire::command::{AgentKind, Decision, Limits};
+use crate::wire::event::{AgentError, At, EventBody, NodeState, NodeStatus, TurnStatus, WorkerExited};
+use crate::worker::{Fate, Order, Report, Seat, Worker};
+
+/// Most reports that are told of at once.
+const BATCH: usize = 256;
+
+/// How long an agent may take to stop when it is asked to. Then its process is ended.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// What a node is told. What it is asked to run is in its queue.
+#[derive(Debug)]
+pub(crate) enum NodeOrder {
+    /// Stop the turn that runs.
+    Interrupt {
+        /// Which turn that is; nothing where none runs.
+        answer: oneshot::Sender<Option<At>>,
+    },
+    /// Add to the turn that runs.
+    Steer {
+        /// What.
+        content: String,
+        /// Whether that was possible.
+        answer: oneshot::Sender<Result<At, String>>,
+    },
+    /// Answer a question.
+    Decide {
+        /// Which one.
+        approval: String,
+        /// The answer.
+        decision: Decision,
+        /// Who gives it.
+        by: String,
+        /// Of that client.
+        request_id: String,
+        /// Whether it was the first.
+        answer: oneshot::Sender<bool>,
+    },
+    /// The job is over.
+    Terminate {
+        /// Told when everything is.
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// A turn and what belongs to it.
+pub(crate) struct Running {
+    pub(crate) turn: Turn,
+    pub(crate) content: String,
+    pub(crate) handoff: Option<Handoff>,
+    pub(crate) pin: u64,
+    /// Until when the agent has to accept it.
+    accept_by: Instant,
+    /// Until when it has to end.
+    end_by: Instant,
+    /// How it is to end, and until when, once that was decided here.
+    stopping: Option<(TurnStatus, String, Instant)>,
+    approvals: Approvals,
+}
+
+/// A node's task.
+pub(crate) struct Node {
+    router: Router,
+    job: Arc<Job>,
+    shared: Arc<NodeShared>,
+    orders: mpsc::Receiver<NodeOrder>,
+    worker: Option<Worker>,
+    is_ready: bool,
+    running: Option<Running>,
+    /// One of which it is not known whether the agent has got it.
+    doubt: Option<Running>,
+    session: Option<String>,
+    /// Failures in a row.
+    failures: u32,
+    /// When the worker may be started again.
+    start_at: Option<Instant>,
+}
+
+impl Node {
+    pub(crate) fn new(
+        router: Router,
+        job: Arc<Job>,
+        shared: Arc<NodeShared>,
+        orders: mpsc::Receiver<NodeOrder>,
+        doubt: Option<Turn>,
+    ) -> Self {
+        let session = job.record.lock().sessions.get(&shared.id.node).cloned();
+        let doubt = doubt.map(|turn| {
+            let pin = router.log().newest();
+            router.log().pin(pin);
+            Running::new(turn, String::new(), None, pin, job.launch.limits)
+        });
+        let start_at = Some(Instant::now());
+        Self {
+            router,
+            job,
+            shared,
+            orders,
+            worker: None,
+            is_ready: false,
+            running: None,
+            doubt,
+            session,
+            failures: 0,
+            start_at,
+        }
+    }
+
+    /// Runs until the job or the router ends.
+    pub(crate) async fn run(mut self, shutdown: CancellationToken) {
+        if self.doubt.is_some() && !self.can_tell() {
+            self.settle_doubt(Fate::Unknown);
+        }
+        let mut reports = Vec::with_capacity(BATCH);
+        loop {
+            self.go_on();
+            let due = self.next_due();
+            tokio::select! {
+                order = self.orders.recv() => match order {
+                    Some(NodeOrder::Terminate { done }) => {
+                        self.terminate("the job was terminated").await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(order) => self.obey(order),
+                    None => break,
+                },
+                count = next_reports(self.worker.as_mut(), &mut reports) => match count {
+                    0 => self.worker_gone().await,
+                    _ => self.hear(&mut reports).await,
+                },
+                () = self.shared.wake.notified() => {}
+                () = sleep_until(due) => self.be_due().await,
+                () = shutdown.cancelled() => break,
+            }
+        }
+        self.shut_down().await;
+    }
+
+    /// Whether the agent can tell later what it has got.
+    fn can_tell(&self) -> bool {
+        self.job.launch.agent == AgentKind::Codex && self.session.is_some()
+    }
+
+    /// Starts the worker or the next turn, where it is time for either.
+    fn go_on(&mut self) {
+        if self.worker.is_none() {
+            let is_time = self.start_at.is_some_and(|at| at <= Instant::now());
+            let is_wanted = !self.shared.state.lock().queue.is_empty();
+            if is_time || (is_wanted && self.start_at.is_none()) {
+                self.start_worker();
+            }
+            return;
+        }
+        if !self.is_ready || self.running.is_some() || self.doubt.is_some() {
+            return;
+        }
+        let waiting = {
+            let mut view = self.shared.state.lock();
+            let Some(waiting) = view.queue.pop_front() else { return };
+            // At once: whoever looks finds it either waiting or running.
+            view.injection = Some(waiting.injection.at.injection_id.clone());
+            waiting
+        };
+        self.begin(waiting);
+    }
+
+    fn start_worker(&mut self) {
+        self.start_at = None;
+        self.is_ready = false;
+        self.tell_state(NodeState::Starting, None);
+        self.worker = Some(Worker::start(Seat {
+            launch: Arc::clone(&self.job.launch),
+            cwd: self.shared.cwd.clone(),
+            log: Arc::clone(&self.shared.log),
+            guard: self.router.guard().cloned(),
+            grace: self.router.config().grace,
+            session: self.session.clone(),
+            doubt: self.doubt.as_ref().map(|doubt| doubt.turn.at().injection_id.clone()),
+        }));
+    }
+
+    /// Gives the agent a prompt. That it was about to is in the log before: after a crash, no injection is given
+    /// a second time without the agent having been asked.
+    fn begin(&mut self, waiting: Waiting) {
+        let Waiting { injection, content, handoff, pin } = waiting;
+        let id = injection.at.injection_id.clone();
+        let turn = Turn::new(injection);
+        self.running = Some(Running::new(turn, content.clone(), handoff, pin, self.job.launch.limits));
+        self.tell_state(NodeState::Busy, None);
+        self.order(Order::Turn { injection: id, content });
+    }
+
+    /// Tells the worker. One that does not listen any more is found out by its time-out.
+    fn order(&mut self, order: Order) {
+        if let Some(worker) = &self.worker
+            && let Err(error) = worker.orders.try_send(order)
+        {
+            tracing::warn!(node = %self.shared.id, %error, "a worker takes no orders");
+        }
+    }
+
+    async fn hear(&mut self, reports: &mut Vec<Report>) {
+        for report in reports.drain(..) {
+            match report {
+                Report::Ready { pid, session } => self.ready(pid, session).await,
+                Report::Doubt(fate) => self.settle_doubt(fate),
+                Report::Ask { key, ask } => self.ask(key, ask),
+                Report::AskGone { key } => self.ask_gone(key),
+                Report::Error { error, will_retry } => self.agent_error(error, will_retry),
+                Report::Ended { status, error } => self.ended(status, error),
+                report => {
+                    let Some(running) = &mut self.running else { continue };
+                    let events = running.turn.take(report);
+                    for event in &events {
+                        self.router.log().append(event);
+                    }
+                    if running.turn.is_delivered()
+                        && let Some(handoff) = running.handoff.take()
+                    {
+                        self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Delivered);
+                    }
+                    self.check_budget();
+                }
+            }
+        }
+        self.router.log().flush();
+    }
+
+    async fn ready(&mut self, pid: Option<u32>, session: Option<String>) {
+        self.is_ready = true;
+        self.shared.state.lock().pid = pid;
+        if session.is_some() && session != self.session {
+            self.session.clone_from(&session);
+            let node = self.shared.id.node;
+            self.job.record.lock().sessions.extend(session.map(|session| (node, session)));
+            // Before the first prompt: without it, nobody could ask later what became of that.
+            self.router.save(&self.job).await;
+        }
+        // The worker could not say; only a conversation that is there can be asked.
+        if self.doubt.is_some() {
+            self.settle_doubt(Fate::Unknown);
+        }
+        self.tell_state(NodeState::Idle, None);
+    }
+
+    fn agent_error(&mut self, error: String, will_retry: bool) {
+        let injection_id = self.running.as_ref().map(|running| running.turn.at().injection_id.clone());
+        let node = self.shared.at();
+        self.router.log().append(&EventBody::AgentError(AgentError {
+            node,
+            injection_id,
+            error,
+            will_retry,
+        }));
+    }
+
+    /// The worker is over: its turn is lost, and it is started again after a pause.
+    async fn worker_gone(&mut self) {
+        let Some(worker) = self.worker.take() else { return };
+        let reason = worker.ending().await;
+        let was_ready = std::mem::take(&mut self.is_ready);
+        self.failures += 1;
+        let said = self.shared.log.take_last();
+        let is_last = self.failures > self.router.config().restarts;
+        let is_wanted = self.running.is_some() || !self.shared.is_idle() || self.doubt.is_some();
+        // One that had worked and is not needed now is started when it is.
+        let pause = self.router.config().restart * 2_u32.saturating_pow(self.failures.min(7) - 1);
+        let restart = (!is_last && (is_wanted || !was_ready)).then_some(pause);
+        self.start_at = restart.map(|pause| Instant::now() + pause);
+        self.router.log().append(&EventBody::WorkerExited(WorkerExited {
+            node: self.shared.at(),
+            reason: reason.clone(),
+            said: said.clone(),
+            restart_in_ms: restart.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
+        }));
+        self.shared.state.lock().pid = None;
+        let why = match said {
+            Some(said) => format!("the worker is gone: {reason}; it said: {said}"),
+            None => format!("the worker is gone: {reason}"),
+        };
+        if let Some(running) = self.running.take() {
+            self.drop_approvals(&running);
+            match &running.stopping {
+                // The agent that was given it may not have read it: that is for the next one to say.
+                None if !running.turn.is_delivered() && self.can_tell() && !is_last => {
+                    self.doubt = Some(running);
+                }
+                None => self.finish(running, TurnStatus::WorkerLost, Some(why.clone())),
+                Some((status, error, _)) => {
+                    let (status, error) = (*status, error.clone());
+                    self.finish(running, status, Some(error));
+                }
+            }
+        }
+        if is_last {
+            self.give_up(&why);
+        } else {
+            self.tell_state(NodeState::Down, Some(reason));
+        }
+    }
+
+    fn obey(&mut self, order: NodeOrder) {
+        match order {
+            NodeOrder::Interrupt { answer } => {
+                let at = self.running.as_ref().map(|running| running.turn.at().clone());
+                if at.is_some() {
+                    self.stop_turn(TurnStatus::Interrupted, "it was interrupted".to_owned());
+                }
+                let _ = answer.send(at);
+            }
+            NodeOrder::Steer { content, answer } => {
+                let at = self.running.as_ref().map(|running| running.turn.at().clone());
+                let Some(at) = at else {
+                    let _ = answer.send(Err("no turn runs".to_owned()));
+                    return;
+                };
+                let (told, heard) = oneshot::channel();
+                self.order(Order::Steer { content, answer: told });
+                self.router.spawn(async move {
+                    let heard = heard.await.unwrap_or_else(|_| Err("the worker is gone".to_owned()));
+                    let _ = answer.send(heard.map(|()| at));
+                });
+            }
+            NodeOrder::Decide { approval, decision, by, request_id, answer } => {
+                let _ = answer.send(self.decide(&approval, decision, &by, Some(request_id)));
+            }
+            // Handled where it ends the task.
+            NodeOrder::Terminate { .. } => {}
+        }
+    }
+
+    /// Asks the agent to stop, once.
+    fn stop_turn(&mut self, status: TurnStatus, why: String) {
+        let Some(running) = &mut self.running else { return };
+        if running.stopping.is_none() {
+            running.stopping = Some((status, why, Instant::now() + STOPPING));
+            self.order(Order::Interrupt);
+        }
+    }
+
+    /// When something has to happen without anybody saying so.
+    fn next_due(&self) -> Option<Instant> {
+        let mut due = if self.worker.is_none() { self.start_at } else { None };
+        if let Some(running) = &self.running {
+            let ends = match &running.stopping {
+                Some((.., until)) => *until,
+                None if running.turn.is_delivered() => running.end_by,
+                None => running.accept_by.min(running.end_by),
+            };
+            let first = running.approvals.next_due().map_or(ends, |due| due.min(ends));
+            due = Some(due.map_or(first, |due| due.min(first)));
+        }
+        due
+    }
+
+    async fn be_due(&mut self) {
+        let now = Instant::now();
+        self.deny_overdue(now);
+        let Some(running) = &mut self.running else { return };
+        match &running.stopping {
+            Some((status, why, until)) if *until <= now => {
+                let (status, why) = (*status, why.clone());
+                self.kill_worker(status, why).await;
+            }
+            None if !running.turn.is_delivered() && running.accept_by <= now => {
+                let why = "the agent did not accept it in time".to_owned();
+                self.kill_worker(TurnStatus::Timeout, why).await;
+            }
+            None if running.end_by <= now => {
+                let limit = turn_limit(self.job.launch.limits);
+                self.stop_turn(TurnStatus::Timeout, format!("it took longer than {} s", limit.as_secs()));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Ends a worker that does not do as it is told, and its turn with it.
+    async fn kill_worker(&mut self, status: TurnStatus, why: String) {
+        if let Some(running) = self.running.take() {
+            self.drop_approvals(&running);
+            self.finish(running, status, Some(why));
+        }
+        if let Some(worker) = self.worker.take() {
+            worker.stop().await;
+        }
+        self.is_ready = false;
+        self.start_at = Some(Instant::now());
+        self.shared.state.lock().pid = None;
+        self.tell_state(NodeState::Down, Some("its worker was ended".to_owned()));
+    }
+
+    fn check_budget(&mut self) {
+        let limits = self.job.launch.limits;
+        let (Some(limit), Some(running)) = (limits.total_tokens, &self.running) else { return };
+        let used = self.job.total_tokens.load(Ordering::Relaxed);
+        let now = used + running.turn.tokens().map_or(0, |tokens| tokens.total_tokens);
+        if now > limit && limits.interrupt_over_budget {
+            self.stop_turn(TurnStatus::Interrupted, format!("the job has used {now} of {limit} tokens"));
+        }
+    }
+
+    /// Notes how the node is, in the log as well.
+    fn tell_state(&mut self, state: NodeState, detail: Option<String>) {
+        let injection_id = self.running.as_ref().map(|running| running.turn.at().injection_id.clone());
+        let queued = {
+            let mut view = self.shared.state.lock();
+            view.state = state;
+            view.injection.clone_from(&injection_id);
+            view.queue.len()
+        };
+        let node = self.shared.at();
+        self.router.log().say(&EventBody::NodeStatus(NodeStatus {
+            node,
+            status: state,
+            injection_id,
+            queued,
+            detail,
+        }));
+    }
+}
+
+impl Running {
+    fn new(turn: Turn, content: String, handoff: Option<Handoff>, pin: u64, limits: Limits) -> Self {
+        let now = Instant::now();
+        let accept = Duration::from_secs(limits.delivery_seconds.unwrap_or(60).into());
+        Self {
+            turn,
+            content,
+            handoff,
+            pin,
+            accept_by: now + accept,
+            end_by: now + turn_limit(limits),
+            stopping: None,
+            approvals: Approvals::default(),
+        }
+    }
+}
+
+fn turn_limit(limits: Limits) -> Duration {
+    Duration::from_secs(limits.turn_seconds.unwrap_or(1800).into())
+}
+
+/// The next reports; none once the worker is over. Without a worker there is nothing to wait for.
+async fn next_reports(worker: Option<&mut Worker>, reports: &mut Vec<Report>) -> usize {
+    match worker {
+        Some(worker) => worker.reports.recv_many(reports, BATCH).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

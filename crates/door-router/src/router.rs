@@ -1,0 +1,315 @@
+//! The router: jobs, their nodes, the event log, and what clients may do with them.
+
+mod commands;
+mod launch;
+mod recover;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use switchboard_core::{AgentId, Door, JobId, Kind, MessageId, NativeId, NodeId, Outcome, Route};
+use switchboard_hub::files::Dir;
+use switchboard_hub::guard::Guard;
+use switchboard_hub::{Draft, Handoff, Hub};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use self::commands::{Asker, not_accepted};
+pub(crate) use self::recover::History;
+use crate::config::Config;
+use crate::delivery;
+use crate::error::RouterError;
+use crate::intake::reject;
+use crate::job::{Ended, Job, NodeShared};
+use crate::log::EventLog;
+use crate::wire::event::{BudgetExceeded, CommandRejected, EventBody, RejectCode, TurnStatus};
+
+/// The topic under which jobs are noted in the hub.
+const JOBS: &str = "jobs";
+
+/// The folder of the event log, and that of the workers' logs and folders, in the hub's.
+const LOG_FOLDER: &str = "router";
+const WORKERS_FOLDER: &str = "workers";
+
+/// How often what jobs have used is written down.
+const SAVE_EVERY: Duration = Duration::from_millis(500);
+
+/// The running router. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct Router {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hub: Hub,
+    config: Config,
+    log: EventLog,
+    workspace: PathBuf,
+    workers: Dir,
+    guard: Option<Guard>,
+    jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
+    history: Mutex<History>,
+    /// Handed over a second time while the injection runs, because its lease ran out while it waited.
+    held: Mutex<HashMap<String, Handoff>>,
+    /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
+    /// it as it was, and in order.
+    left: Mutex<Vec<Handoff>>,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Router {
+    /// Opens the router of a hub: takes up the jobs that were running, and ends what cannot go on.
+    ///
+    /// `workspace` is where workers work unless they are told otherwise. Whoever opens it has to have claimed the
+    /// service `router` of the hub: there is one at a time.
+    pub async fn open(
+        hub: Hub,
+        workspace: PathBuf,
+        config: Config,
+        guard: Option<Guard>,
+    ) -> Result<Self, RouterError> {
+        let folder = hub.folder().make_subdir(LOG_FOLDER)?;
+        let workers = hub.folder().make_subdir(WORKERS_FOLDER)?;
+        let log = EventLog::open(folder, &config, hub.config().clock.clone())?;
+        let records = hub.notes(Door::Workers, JOBS).await?;
+        let inner = Inner {
+            hub,
+            config,
+            log,
+            workspace,
+            workers,
+            guard,
+            jobs: Mutex::default(),
+            history: Mutex::default(),
+            held: Mutex::default(),
+            left: Mutex::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        };
+        let router = Self { inner: Arc::new(inner) };
+        router.recover(records).await?;
+        let saver = router.clone();
+        router.spawn(async move { saver.save_now_and_then().await });
+        Ok(router)
+    }
+
+    /// Whether no turn runs and none waits.
+    pub fn is_idle(&self) -> bool {
+        self.jobs().iter().all(|job| job.nodes.iter().all(|node| node.is_idle()))
+    }
+
+    /// Returns once no turn runs and none waits.
+    pub async fn idle(&self) {
+        let mut news = self.log().follow();
+        while !self.is_idle() {
+            let _ = tokio::time::timeout(Duration::from_millis(250), news.changed()).await;
+        }
+    }
+
+    /// Ends the workers. Their jobs go on with the next router; turns that run are told to be interrupted.
+    pub async fn close(&self) {
+        self.inner.shutdown.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        for job in self.jobs() {
+            if job.is_dirty.swap(false, Ordering::Relaxed) {
+                self.save(&job).await;
+            }
+        }
+        self.log().flush();
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    pub(crate) fn log(&self) -> &EventLog {
+        &self.inner.log
+    }
+
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        self.inner.guard.as_ref()
+    }
+
+    pub(crate) fn history(&self) -> &Mutex<History> {
+        &self.inner.history
+    }
+
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.inner.workspace
+    }
+
+    pub(crate) fn shutdown(&self) -> &CancellationToken {
+        &self.inner.shutdown
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.inner.tasks.spawn(task);
+    }
+
+    /// All jobs, the oldest first.
+    pub(crate) fn jobs(&self) -> Vec<Arc<Job>> {
+        let mut jobs: Vec<_> = self.inner.jobs.lock().values().cloned().collect();
+        jobs.sort_by_key(|job| job.record.lock().launched_at);
+        jobs
+    }
+
+    pub(crate) fn job(&self, id: &str) -> Option<Arc<Job>> {
+        self.inner.jobs.lock().get(&JobId::parse(id)?).cloned()
+    }
+
+    /// The node, where it is one of a job that runs.
+    pub(crate) fn node(&self, id: &NodeId) -> Option<(Arc<Job>, Arc<NodeShared>)> {
+        let job = self.inner.jobs.lock().get(&id.job).cloned()?;
+        let node = job.nodes.get(usize::try_from(id.node).ok()?).cloned()?;
+        (!job.is_terminated()).then_some((job, node))
+    }
+
+    /// Writes down what has to be known of a job after a restart.
+    pub(crate) async fn save(&self, job: &Job) {
+        let record = {
+            let mut record = job.record.lock();
+            record.total_tokens = job.total_tokens.load(Ordering::Relaxed);
+            serde_json::to_string(&*record).ok()
+        };
+        let noted = self.hub().note(Door::Workers, JOBS, job.id.to_string(), record).await;
+        if let Err(error) = noted {
+            tracing::error!(%error, job = %job.id, "a job cannot be written down");
+            job.is_dirty.store(true, Ordering::Relaxed);
+        }
+    }
+
+    async fn save_now_and_then(&self) {
+        let mut beat = tokio::time::interval(SAVE_EVERY);
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = beat.tick() => {}
+                () = self.inner.shutdown.cancelled() => return,
+            }
+            for job in self.jobs() {
+                if job.is_dirty.swap(false, Ordering::Relaxed) {
+                    self.save(&job).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the hub how a delivery ended; nobody waits for that.
+    pub(crate) fn settle(&self, injection: &str, handoff: Handoff, outcome: Outcome) {
+        let held = self.inner.held.lock().remove(injection);
+        let reports = [Some(handoff), held].into_iter().flatten().map(|handoff| (handoff, outcome.clone()));
+        let reports: Vec<_> = reports.collect();
+        self.spawn(async move {
+            for reported in Handoff::report_all(reports).await {
+                if let Err(error) = reported {
+                    tracing::warn!(%error, "the outcome of an injection cannot be written down");
+                }
+            }
+        });
+    }
+
+    /// Keeps a second handoff of an injection that runs until that is settled.
+    pub(crate) fn hold(&self, injection: String, handoff: Handoff) {
+        self.inner.held.lock().insert(injection, handoff);
+    }
+
+    /// Keeps what waits until the hub has closed.
+    pub(crate) fn leave(&self, handoffs: impl IntoIterator<Item = Handoff>) {
+        self.inner.left.lock().extend(handoffs);
+    }
+
+    /// An injection is over: its answer goes back, the job's use is counted, a later handoff of it finds it done.
+    pub(crate) fn turn_ended(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: Ended) {
+        self.inner.history.lock().finish(&ended.injection.at.injection_id);
+        if let Some(held) = self.inner.held.lock().remove(&ended.injection.at.injection_id) {
+            self.settle(&ended.injection.at.injection_id, held, Outcome::Delivered);
+        }
+        job.is_dirty.store(true, Ordering::Relaxed);
+        self.check_budget(job);
+        if delivery::wants_reply(&ended.injection) {
+            let (router, node) = (self.clone(), Arc::clone(node));
+            self.spawn(async move { delivery::reply(&router, &node, ended).await });
+        }
+    }
+
+    /// Tells clients and the person, once, that a job has used more than it may.
+    fn check_budget(&self, job: &Arc<Job>) {
+        let Some(limit) = job.launch.limits.total_tokens else { return };
+        let total_tokens = job.total_tokens.load(Ordering::Relaxed);
+        if total_tokens < limit || job.is_over_budget.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let job_id = job.id.to_string();
+        self.log().say(&EventBody::BudgetExceeded(BudgetExceeded { job_id, total_tokens, limit }));
+        let Some(node) = job.nodes.first() else { return };
+        let id = self.hub().next_id();
+        let body = format!(
+            "Job {} has used {total_tokens} of {limit} tokens. It takes no further prompts; what waits still runs.",
+            job.id
+        );
+        let draft = Draft {
+            id,
+            from: AgentId::local(node.name.clone()),
+            to: AgentId::human().into(),
+            kind: Kind::status_update(),
+            body,
+            in_reply_to: None,
+            sent_at: self.hub().now(),
+            expires_at: None,
+            metadata: serde_json::Map::new(),
+            native: native(id),
+            key: None,
+            native_is_id: true,
+            verified: true,
+            route: Some(Route::Worker(node.id.clone())),
+            signed: None,
+            allow_unregistered: true,
+            restored: None,
+        };
+        let hub = self.hub().clone();
+        self.spawn(async move {
+            if let Err(error) = hub.submit(draft).await {
+                tracing::warn!(%error, "the person cannot be told of a budget that is used up");
+            }
+        });
+    }
+}
+
+/// What the router's protocol calls a message: its id.
+pub(crate) fn native(id: MessageId) -> NativeId {
+    NativeId { door: Door::Workers, scope: String::new(), id: id.to_string() }
+}
+
+/// Says that there is no such job.
+pub(crate) fn unknown_job(id: &str, known: &[Arc<Job>]) -> CommandRejected {
+    let known: Vec<&str> = known.iter().map(|job| job.id.as_str()).collect();
+    let near = switchboard_core::nearest(id, known);
+    let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
+    let id = id.escape_debug();
+    reject(RejectCode::UnknownJob, Some("payload.job_id"), format!("payload.job_id: no job '{id}'{hint}"))
+}
+
+/// The word for how a turn ended, in a message to a person or an agent.
+pub(crate) fn in_words(status: TurnStatus) -> &'static str {
+    match status {
+        TurnStatus::Completed => "It was completed",
+        TurnStatus::Failed => "It failed",
+        TurnStatus::Interrupted => "It was interrupted",
+        TurnStatus::Timeout => "It took too long",
+        TurnStatus::WorkerLost => "Its worker was lost",
+    }
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

@@ -1,0 +1,316 @@
+//! What clients ask for, one function a command.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Map, json};
+use switchboard_core::{Address, AgentId, Kind, NodeId};
+use switchboard_hub::{Draft, HubError};
+use tokio::sync::oneshot;
+
+use super::{Router, native, unknown_job};
+use crate::delivery::METADATA;
+use crate::intake::reject;
+use crate::job::{Job, NodeShared};
+use crate::node::NodeOrder;
+use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request, Steer};
+use crate::wire::event::{
+    ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobsList, NodeAnswer,
+    QueueList, RejectCode, SwarmLaunched, SwarmList, SwarmStatus, SwarmTerminated,
+};
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// The client's name.
+    pub(crate) client: String,
+    /// The agent that its injections are from.
+    pub(crate) agent: AgentId,
+    /// Whose jobs it may touch: those of this owner, or all for `None`.
+    pub(crate) owner: Option<String>,
+}
+
+/// What became of a command.
+pub(crate) type Handled = Result<Vec<EventBody>, CommandRejected>;
+
+impl Asker {
+    /// Whose the jobs are that this client launches.
+    fn owner_name(&self) -> &str {
+        self.owner.as_deref().unwrap_or("local")
+    }
+
+    /// Whether it may see and touch a job.
+    pub(crate) fn may(&self, job: &Job) -> bool {
+        self.owner.as_ref().is_none_or(|owner| *owner == job.owner)
+    }
+}
+
+impl Router {
+    /// Does what a command says, and returns the answers that are for this client alone. What others may know as
+    /// well is in the log. `hello`, `subscribe` and `inject` are the session's.
+    pub(crate) async fn handle(&self, asker: &Asker, request: Request) -> Handled {
+        let Request { request_id, command, dialect } = request;
+        match command {
+            Command::Launch(launch) => self.do_launch(asker, *launch, request_id, dialect).await,
+            Command::JobsList(_) => Ok(vec![self.list(asker, request_id, dialect)]),
+            Command::JobStatus(asked) => {
+                let job = self.job_for(asker, &asked.job_id)?;
+                Ok(vec![status(&job, request_id, dialect)])
+            }
+            Command::Terminate(asked) => {
+                let job = self.job_for(asker, &asked.job_id)?;
+                if !self.terminate(&job, &request_id).await {
+                    return Err(not_now(format!("job '{}' is over already", job.id)));
+                }
+                let (swarm_id, job_id) = (job.id.to_string(), job.id.to_string());
+                let answer = SwarmTerminated { request_id, swarm_id, job_id };
+                Ok(dialect.then_some(EventBody::SwarmTerminated(answer)).into_iter().collect())
+            }
+            Command::Interrupt(asked) => {
+                let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
+                let (answer, heard) = oneshot::channel();
+                tell(&node, NodeOrder::Interrupt { answer }).await?;
+                let at =
+                    heard.await.ok().flatten().ok_or_else(|| not_now("no turn runs there".to_owned()))?;
+                Ok(vec![EventBody::InterruptAck(NodeAnswer { request_id, at })])
+            }
+            Command::Steer(asked) => self.steer(asker, asked, request_id).await,
+            Command::Approve(asked) => self.approve(asker, asked, request_id).await,
+            Command::ApprovalsList(filter) => self.approvals(asker, &filter, request_id),
+            Command::QueueList(filter) => self.queues(asker, &filter, request_id),
+            Command::Hello(_) | Command::Inject(_) | Command::Subscribe(_) => Ok(Vec::new()),
+        }
+    }
+
+    async fn do_launch(&self, asker: &Asker, launch: Launch, request_id: String, dialect: bool) -> Handled {
+        let prompt = launch.prompt.clone();
+        let job = self.launch(launch, &request_id, &asker.client, asker.owner_name(), dialect).await?;
+        let mut answers = Vec::new();
+        if dialect {
+            answers.push(EventBody::SwarmLaunched(SwarmLaunched {
+                request_id: request_id.clone(),
+                swarm_id: job.id.to_string(),
+                job_id: job.id.to_string(),
+                node_count: job.nodes.len(),
+            }));
+        }
+        if let Some(prompt) = prompt {
+            let drafts = job.nodes.iter().map(|node| self.draft(asker, node, &request_id, prompt.clone()));
+            for answer in self.hub().submit_all(drafts.collect()).await {
+                if let Err(error) = answer {
+                    answers.push(EventBody::CommandRejected(CommandRejected {
+                        request_id: Some(request_id.clone()),
+                        ..not_accepted(&error)
+                    }));
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The drafts of an injection, one per node; rejected as a whole where one of them is not possible.
+    pub(crate) fn drafts(
+        &self,
+        asker: &Asker,
+        inject: Inject,
+        request_id: &str,
+    ) -> Result<Vec<Draft>, CommandRejected> {
+        let job = self.job_for(asker, &inject.job_id)?;
+        if job.is_terminated() {
+            return Err(not_now(format!("job '{}' was terminated", job.id)));
+        }
+        if job.is_over_budget.load(Ordering::Relaxed) {
+            let limit = job.launch.limits.total_tokens.unwrap_or_default();
+            let reason = format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id);
+            return Err(reject(RejectCode::OverBudget, None, reason));
+        }
+        let nodes: Vec<u32> = match (inject.node_id, inject.nodes) {
+            (Some(node), None) | (None, Some(Nodes::One(node))) => vec![node.0],
+            (None, Some(Nodes::Some(nodes))) => nodes.into_iter().map(|node| node.0).collect(),
+            (None, Some(Nodes::All(_))) => job.nodes.iter().map(|node| node.id.node).collect(),
+            (None, None) => {
+                let reason = "payload.node_id: missing; an integer from 0".to_owned();
+                return Err(reject(RejectCode::BadField, Some("payload.node_id"), reason));
+            }
+            (Some(_), Some(_)) => {
+                let reason = "payload.nodes: give either node_id or nodes".to_owned();
+                return Err(reject(RejectCode::BadField, Some("payload.nodes"), reason));
+            }
+        };
+        let mut drafts = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let node = node_of(&job, node)?;
+            let queued = node.state.lock().queue.len();
+            if queued >= self.config().queue {
+                let reason = format!("{queued} injections wait for {} already; try again later", node.id);
+                return Err(reject(RejectCode::QueueFull, None, reason));
+            }
+            drafts.push(self.draft(asker, &node, request_id, inject.content.clone()));
+        }
+        Ok(drafts)
+    }
+
+    fn draft(&self, asker: &Asker, node: &NodeShared, request_id: &str, content: String) -> Draft {
+        let id = self.hub().next_id();
+        let mut metadata = Map::new();
+        metadata.insert(METADATA.to_owned(), json!({ "request_id": request_id, "client": asker.client }));
+        Draft {
+            id,
+            from: asker.agent.clone(),
+            to: Address::Node(node.id.clone()),
+            kind: Kind::delegate_task(),
+            body: content,
+            in_reply_to: None,
+            sent_at: self.hub().now(),
+            expires_at: None,
+            metadata,
+            native: native(id),
+            key: Some(format!("{}/{request_id}/{}", asker.client, node.id)),
+            native_is_id: true,
+            verified: false,
+            route: None,
+            signed: None,
+            allow_unregistered: false,
+            restored: None,
+        }
+    }
+
+    /// The acknowledgement of an injection that was accepted before, for a client that asks again.
+    pub(crate) fn acked_before(
+        &self,
+        request_id: &str,
+        client: &str,
+        node: &NodeId,
+        id: String,
+    ) -> EventBody {
+        let swarm_id = self.job(node.job.as_str()).and_then(|job| job.swarm());
+        let at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
+        let (request_id, client) = (request_id.to_owned(), client.to_owned());
+        EventBody::InjectAck(Injection { request_id, client, at })
+    }
+
+    fn list(&self, asker: &Asker, request_id: String, dialect: bool) -> EventBody {
+        let jobs = self.jobs().into_iter().filter(|job| asker.may(job)).map(|job| job.info());
+        if !dialect {
+            return EventBody::JobsList(JobsList { request_id, jobs: jobs.collect() });
+        }
+        let swarms: BTreeMap<_, _> = jobs.map(|job| (job.job_id.clone(), job)).collect();
+        EventBody::SwarmList(SwarmList { request_id, swarms })
+    }
+
+    async fn steer(&self, asker: &Asker, asked: Steer, request_id: String) -> Handled {
+        let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
+        let (answer, heard) = oneshot::channel();
+        tell(&node, NodeOrder::Steer { content: asked.content, answer }).await?;
+        let heard = heard.await.unwrap_or_else(|_| Err("the node is gone".to_owned()));
+        let at = heard.map_err(not_now)?;
+        Ok(vec![EventBody::SteerAck(NodeAnswer { request_id, at })])
+    }
+
+    async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
+        let unknown = || {
+            let id = asked.approval_id.escape_debug();
+            let reason = format!("payload.approval_id: no approval '{id}' waits; see approvals_list");
+            reject(RejectCode::UnknownApproval, Some("payload.approval_id"), reason)
+        };
+        let nodes = self.jobs().into_iter().filter(|job| asker.may(job)).flat_map(|job| job.nodes.clone());
+        let has = |node: &Arc<NodeShared>| node.state.lock().approvals.contains_key(&asked.approval_id);
+        let node = nodes.into_iter().find(has).ok_or_else(unknown)?;
+        let (answer, heard) = oneshot::channel();
+        let (approval, by) = (asked.approval_id.clone(), asker.client.clone());
+        tell(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer }).await?;
+        // That it was answered is in the log, with the request's id.
+        if heard.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
+    }
+
+    fn nodes_for(&self, asker: &Asker, filter: &JobFilter) -> Result<Vec<Arc<NodeShared>>, CommandRejected> {
+        let jobs = match &filter.job_id {
+            Some(id) => vec![self.job_for(asker, id)?],
+            None => self.jobs().into_iter().filter(|job| asker.may(job)).collect(),
+        };
+        Ok(jobs.iter().flat_map(|job| job.nodes.clone()).collect())
+    }
+
+    fn approvals(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
+        let nodes = self.nodes_for(asker, filter)?;
+        let waiting =
+            |node: &Arc<NodeShared>| node.state.lock().approvals.values().cloned().collect::<Vec<_>>();
+        let approvals = nodes.iter().flat_map(waiting).collect();
+        Ok(vec![EventBody::ApprovalsList(ApprovalsList { request_id, approvals })])
+    }
+
+    fn queues(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
+        let queue = self.nodes_for(asker, filter)?.iter().flat_map(|node| node.queued()).collect();
+        Ok(vec![EventBody::QueueList(QueueList { request_id, queue })])
+    }
+
+    fn job_for(&self, asker: &Asker, id: &str) -> Result<Arc<Job>, CommandRejected> {
+        let job = self.job(id).ok_or_else(|| {
+            let known: Vec<_> = self.jobs().into_iter().filter(|job| asker.may(job)).collect();
+            unknown_job(id, &known)
+        })?;
+        if asker.may(&job) {
+            return Ok(job);
+        }
+        let reason = format!("job '{}' belongs to somebody else", job.id);
+        Err(reject(RejectCode::NotAllowed, Some("payload.job_id"), reason))
+    }
+
+    fn node_for(
+        &self,
+        asker: &Asker,
+        job: &str,
+        node: NodeNumber,
+    ) -> Result<(Arc<Job>, Arc<NodeShared>), CommandRejected> {
+        let job = self.job_for(asker, job)?;
+        let node = node_of(&job, node.0)?;
+        Ok((job, node))
+    }
+}
+
+fn node_of(job: &Job, node: u32) -> Result<Arc<NodeShared>, CommandRejected> {
+    let found = usize::try_from(node).ok().and_then(|node| job.nodes.get(node));
+    found.cloned().ok_or_else(|| {
+        let reason = format!("payload.node_id: job '{}' has nodes 0 to {}", job.id, job.nodes.len() - 1);
+        reject(RejectCode::UnknownNode, Some("payload.node_id"), reason)
+    })
+}
+
+fn status(job: &Job, request_id: String, dialect: bool) -> EventBody {
+    let info = job.info();
+    if !dialect {
+        return EventBody::JobStatus(JobStatusAnswer { request_id, job: info });
+    }
+    EventBody::SwarmStatus(SwarmStatus {
+        request_id,
+        swarm_id: info.job_id.clone(),
+        job_id: info.job_id,
+        node_count: info.nodes.len(),
+        status: info.status,
+    })
+}
+
+async fn tell(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
+    let told = node.orders.send(order).await;
+    told.map_err(|_| not_now("the job is over".to_owned()))
+}
+
+fn not_now(reason: String) -> CommandRejected {
+    reject(RejectCode::NotNow, None, reason)
+}
+
+/// The rejection of an injection that the hub did not take.
+pub(crate) fn not_accepted(error: &HubError) -> CommandRejected {
+    let (code, field) = match error {
+        HubError::Conflict { .. } => (RejectCode::DuplicateRequestId, Some("request_id")),
+        HubError::BodyTooLarge { .. } => (RejectCode::BadField, Some("payload.content")),
+        HubError::Unresolved(_) => (RejectCode::UnknownNode, Some("payload.node_id")),
+        _ => (RejectCode::NotAccepted, None),
+    };
+    let reason = match error {
+        HubError::Conflict { .. } => "request_id: it was used for another injection".to_owned(),
+        error => error.to_string(),
+    };
+    reject(code, field, reason)
+}

@@ -1,0 +1,327 @@
+//! How jobs begin and end.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use switchboard_core::{AgentId, Door, JobId, Name, NodeId, Route};
+use switchboard_hub::Registration;
+use switchboard_hub::process::Spawn;
+use tokio::io::AsyncReadExt;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{JOBS, Router};
+use crate::error::RouterError;
+use crate::intake::reject;
+use crate::job::{Job, JobRecord, NodeShared, NodeView};
+use crate::node::{Node, NodeOrder};
+use crate::turn::Turn;
+use crate::wire::command::{AgentKind, Folders, Launch};
+use crate::wire::event::{CommandRejected, EventBody, JobLaunched, JobTerminated, NodeState, RejectCode};
+use crate::worker::WorkerLog;
+
+/// Most nodes of a job.
+const NODES: u32 = 64;
+
+/// Orders that wait for a node; whoever has one waits for a place.
+const ORDERS: usize = 16;
+
+/// A job and the receiving ends of its nodes.
+pub(super) type Made = (Arc<Job>, Vec<mpsc::Receiver<NodeOrder>>);
+
+impl Router {
+    /// Starts a job. Its nodes are agents of the hub from then on.
+    pub(crate) async fn launch(
+        &self,
+        launch: Launch,
+        request_id: &str,
+        client: &str,
+        owner: &str,
+        dialect: bool,
+    ) -> Result<Arc<Job>, CommandRejected> {
+        let id = self.check(&launch)?;
+        let names = self.names(&launch, &id).await?;
+        let cwd = self.folder_of(&launch)?;
+        let mut folders = Vec::new();
+        for node in 0..launch.nodes {
+            folders.push(self.node_folder(launch.folders, &cwd, &id, node).await?);
+        }
+        let record = JobRecord {
+            launch,
+            owner: owner.to_owned(),
+            launched_at: self.hub().now(),
+            terminated_at: None,
+            dialect,
+            total_tokens: 0,
+            sessions: BTreeMap::new(),
+            names,
+            folders,
+        };
+        let made = self.make_job(id.clone(), record).map_err(|error| cannot(error.to_string()))?;
+        let job = Arc::clone(&made.0);
+        {
+            let mut jobs = self.inner.jobs.lock();
+            if jobs.contains_key(&id) {
+                return Err(taken(&id));
+            }
+            jobs.insert(id, Arc::clone(&job));
+        }
+        self.save(&job).await;
+        for node in &job.nodes {
+            let route = Route::Worker(node.id.clone());
+            let role = Some(job.launch.agent.as_str().to_owned());
+            let registration =
+                Registration { name: node.name.clone(), role, team: None, routes: vec![route] };
+            if let Err(error) = self.hub().register(registration).await {
+                self.undo(&job).await;
+                return Err(cannot(format!("the node cannot be registered: {error}")));
+            }
+        }
+        self.log().say(&EventBody::JobLaunched(JobLaunched {
+            request_id: request_id.to_owned(),
+            client: client.to_owned(),
+            job: job.info(),
+        }));
+        self.start_nodes(made, Vec::new());
+        Ok(job)
+    }
+
+    async fn undo(&self, job: &Job) {
+        for node in &job.nodes {
+            let _ = self.hub().deregister(node.name.clone()).await;
+        }
+        self.inner.jobs.lock().remove(&job.id);
+        let _ = self.hub().note(Door::Workers, JOBS, job.id.to_string(), None).await;
+    }
+
+    fn check(&self, launch: &Launch) -> Result<JobId, CommandRejected> {
+        if !(1..=NODES).contains(&launch.nodes) {
+            return Err(bad("nodes", format!("must be 1 to {NODES}, and is {}", launch.nodes)));
+        }
+        let needs = matches!(launch.agent, AgentKind::Acp | AgentKind::Command);
+        if needs && launch.program.first().is_none_or(String::is_empty) {
+            let agent = launch.agent.as_str();
+            return Err(bad(
+                "program",
+                format!("agent '{agent}' needs the program to run and its arguments"),
+            ));
+        }
+        let Some(asked) = &launch.job_id else {
+            let known = self.inner.jobs.lock();
+            let fresh = std::iter::repeat_with(random_id).find(|id| !known.contains_key(id));
+            return fresh.ok_or_else(|| cannot("no id is free".to_owned()));
+        };
+        let id = JobId::parse(asked)
+            .ok_or_else(|| bad("job_id", "must have 1 to 64 letters, digits, '_' or '-'".to_owned()))?;
+        if self.inner.jobs.lock().contains_key(&id) { Err(taken(&id)) } else { Ok(id) }
+    }
+
+    /// What the nodes are called as agents; none of them may be somebody else's name.
+    async fn names(&self, launch: &Launch, id: &JobId) -> Result<Vec<Name>, CommandRejected> {
+        let base = launch.name.clone().unwrap_or_else(|| format!("job-{id}"));
+        let is_alone = launch.nodes == 1 && launch.name.is_some();
+        let directory = self.hub().directory().await.map_err(|error| cannot(error.to_string()))?;
+        let mut names = Vec::new();
+        for node in 0..launch.nodes {
+            let name = if is_alone { base.clone() } else { format!("{base}-{node}") };
+            let name = Name::parse(&name).map_err(|error| bad("name", error.to_string()))?;
+            if directory.agent(&AgentId::local(name.clone())).is_some() || name.is_human() {
+                return Err(bad("name", format!("'{name}' is an agent already; choose another name")));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    fn folder_of(&self, launch: &Launch) -> Result<PathBuf, CommandRejected> {
+        let folder = match &launch.cwd {
+            None => self.workspace().to_owned(),
+            Some(cwd) => self.workspace().join(cwd),
+        };
+        match folder.canonicalize() {
+            Ok(folder) if folder.is_dir() => Ok(folder),
+            _ => Err(bad("cwd", format!("there is no folder {}", folder.display()))),
+        }
+    }
+
+    /// The folder that a node works in, made where it is the node's own.
+    async fn node_folder(
+        &self,
+        folders: Folders,
+        cwd: &Path,
+        job: &JobId,
+        node: u32,
+    ) -> Result<PathBuf, CommandRejected> {
+        if folders == Folders::Shared {
+            return Ok(cwd.to_owned());
+        }
+        let own = self.inner.workers.make_subdir(job.as_str()).map_err(|error| cannot(error.to_string()))?;
+        let name = format!("node-{node}");
+        let path = own.path().join(&name);
+        if folders == Folders::Worktree {
+            let args = ["worktree", "add", "--detach", "--quiet"].map(std::ffi::OsString::from);
+            git(cwd, args.into_iter().chain([path.clone().into_os_string()])).await.map_err(|error| {
+                bad("folders", format!("git cannot make a worktree of {}: {error}", cwd.display()))
+            })?;
+        } else {
+            own.make_subdir(&name).map_err(|error| cannot(error.to_string()))?;
+        }
+        Ok(path)
+    }
+
+    /// A job from what was written down of it.
+    pub(super) fn make_job(&self, id: JobId, record: JobRecord) -> Result<Made, RouterError> {
+        let mut receivers = Vec::new();
+        let mut nodes = Vec::new();
+        let logs = self.inner.workers.make_subdir(id.as_str())?;
+        for (node, (name, cwd)) in (0..).zip(record.names.iter().zip(&record.folders)) {
+            let (orders, receiver) = mpsc::channel(ORDERS);
+            let view = NodeView {
+                state: NodeState::Down,
+                injection: None,
+                pid: None,
+                turns: 0,
+                queue: std::collections::VecDeque::new(),
+                approvals: BTreeMap::new(),
+            };
+            nodes.push(Arc::new(NodeShared {
+                id: NodeId { job: id.clone(), node },
+                swarm: record.dialect.then(|| id.to_string()),
+                name: name.clone(),
+                cwd: cwd.clone(),
+                log: Arc::new(WorkerLog::new(logs.clone(), node, self.hub().config().clock.clone())),
+                orders,
+                wake: Notify::new(),
+                state: Mutex::new(view),
+            }));
+            receivers.push(receiver);
+        }
+        let limit = record.launch.limits.total_tokens;
+        let job = Job {
+            id,
+            launch: Arc::new(record.launch.clone()),
+            owner: record.owner.clone(),
+            nodes,
+            total_tokens: AtomicU64::new(record.total_tokens),
+            is_over_budget: AtomicBool::new(limit.is_some_and(|limit| record.total_tokens >= limit)),
+            is_dirty: AtomicBool::new(false),
+            record: Mutex::new(record),
+        };
+        Ok((Arc::new(job), receivers))
+    }
+
+    /// Starts the tasks of a job's nodes; `doubts` are the turns that were running on them.
+    pub(super) fn start_nodes(&self, (job, receivers): Made, doubts: Vec<Option<Turn>>) {
+        let mut doubts = doubts.into_iter();
+        for (shared, receiver) in job.nodes.iter().zip(receivers) {
+            let doubt = doubts.next().flatten();
+            let node = Node::new(self.clone(), Arc::clone(&job), Arc::clone(shared), receiver, doubt);
+            self.spawn(node.run(self.shutdown().clone()));
+        }
+    }
+
+    /// Ends a job: its turns, its processes, its agents. False where it was over.
+    pub(crate) async fn terminate(&self, job: &Arc<Job>, request_id: &str) -> bool {
+        {
+            let mut record = job.record.lock();
+            if record.terminated_at.is_some() {
+                return false;
+            }
+            record.terminated_at = Some(self.hub().now());
+        }
+        let mut waiting = Vec::new();
+        for node in &job.nodes {
+            let (done, over) = oneshot::channel();
+            if node.orders.send(NodeOrder::Terminate { done }).await.is_ok() {
+                waiting.push(over);
+            }
+        }
+        for over in waiting {
+            let _ = over.await;
+        }
+        for node in &job.nodes {
+            if let Err(error) = self.hub().deregister(node.name.clone()).await {
+                tracing::warn!(%error, agent = %node.name, "the agent of a node cannot be removed");
+            }
+        }
+        self.save(job).await;
+        self.remove_worktrees(job).await;
+        self.log().say(&EventBody::JobTerminated(JobTerminated {
+            request_id: request_id.to_owned(),
+            job_id: job.id.to_string(),
+            swarm_id: job.swarm(),
+            total_tokens: job.total_tokens.load(Ordering::Relaxed),
+        }));
+        self.forget_old_jobs().await;
+        true
+    }
+
+    /// Removes worktrees in which nothing was changed. The others stay: what is in them is somebody's work.
+    async fn remove_worktrees(&self, job: &Job) {
+        if job.launch.folders != Folders::Worktree {
+            return;
+        }
+        for node in &job.nodes {
+            let args = ["worktree", "remove"].map(std::ffi::OsString::from);
+            let args = args.into_iter().chain([node.cwd.clone().into_os_string()]);
+            if let Err(error) = git(&node.cwd, args).await {
+                tracing::info!(folder = %node.cwd.display(), error, "a worktree stays");
+            }
+        }
+    }
+
+    /// Forgets the oldest of the jobs that are over.
+    pub(super) async fn forget_old_jobs(&self) {
+        let over: Vec<_> = self.jobs().into_iter().filter(|job| job.is_terminated()).collect();
+        let many = over.len().saturating_sub(self.config().history);
+        for job in over.into_iter().take(many) {
+            self.inner.jobs.lock().remove(&job.id);
+            if let Err(error) = self.hub().note(Door::Workers, JOBS, job.id.to_string(), None).await {
+                tracing::warn!(%error, "an old job cannot be forgotten");
+            }
+        }
+    }
+}
+
+/// Runs git in a folder; what it complained about where it failed.
+async fn git(folder: &Path, args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<(), String> {
+    let mut child = Spawn::new("git")
+        .args(args)
+        .cwd(folder)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut said = String::new();
+    if let Some(mut stderr) = child.take_stderr() {
+        let _ = stderr.read_to_string(&mut said).await;
+    }
+    match child.wait().await {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err(said.trim().to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Six letters and digits that nobody takes for a number or a word.
+fn random_id() -> JobId {
+    const LETTERS: &[u8] = b"23456789bcdfghjkmnpqrstvwxz";
+    let mut id = String::from("j");
+    id.extend(std::iter::repeat_with(|| char::from(LETTERS[fastrand::usize(..LETTERS.len())])).take(5));
+    JobId::parse(&id).unwrap_or_else(random_id)
+}
+
+fn taken(id: &JobId) -> CommandRejected {
+    bad("job_id", format!("job '{id}' exists already"))
+}
+
+fn bad(field: &str, problem: String) -> CommandRejected {
+    let field = format!("payload.{field}");
+    reject(RejectCode::BadField, Some(&field), format!("{field}: {problem}"))
+}
+
+fn cannot(reason: String) -> CommandRejected {
+    reject(RejectCode::CannotStart, None, reason)
+}

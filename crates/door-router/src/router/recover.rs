@@ -1,0 +1,152 @@
+//! After a restart: what was running is found again in the hub's notes and in the log.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use switchboard_core::{JobId, NodeId};
+
+use super::Router;
+use crate::error::RouterError;
+use crate::job::JobRecord;
+use crate::turn::Turn;
+use crate::wire::EventHead;
+use crate::wire::event::{At, Injection, TurnStatus};
+
+/// How many injections that are over are remembered. A handoff whose lease ran out comes again within a minute.
+const FINISHED: usize = 50_000;
+
+/// What is known of injections that the hub may hand over again.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Acknowledged before this router was started, with their first events.
+    acked: HashMap<String, u64>,
+    finished: HashSet<String>,
+    /// In the order in which they ended, so that the oldest can be forgotten.
+    order: VecDeque<String>,
+}
+
+impl History {
+    /// Notes that an injection is over.
+    pub(crate) fn finish(&mut self, injection: &str) {
+        self.acked.remove(injection);
+        if self.finished.insert(injection.to_owned()) {
+            self.order.push_back(injection.to_owned());
+        }
+        if self.order.len() > FINISHED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.finished.remove(&oldest);
+        }
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_finished(&self, injection: &str) -> bool {
+        self.finished.contains(injection)
+    }
+
+    /// The first event of an injection that was acknowledged before; asked once.
+    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<u64> {
+        self.acked.remove(injection)
+    }
+}
+
+/// How far an injection got, by the log.
+struct Trace {
+    injection: Injection,
+    pin: u64,
+    was_given: bool,
+    was_delivered: bool,
+}
+
+#[derive(Default)]
+struct Traces {
+    open: HashMap<String, Trace>,
+    history: History,
+}
+
+impl Traces {
+    fn take(&mut self, head: EventHead) {
+        let EventHead { seq, event, data } = head;
+        let Some(id) = data.injection_id else { return };
+        match event.as_str() {
+            "inject_ack" => {
+                let (Some(job_id), Some(node_id), Some(request_id)) =
+                    (data.job_id, data.node_id, data.request_id)
+                else {
+                    return;
+                };
+                let at = At { job_id, swarm_id: None, node_id, injection_id: id.clone() };
+                let injection = Injection { request_id, client: data.client.unwrap_or_default(), at };
+                let trace = Trace { injection, pin: seq, was_given: false, was_delivered: false };
+                self.open.insert(id, trace);
+            }
+            "node_status" if data.status.as_deref() == Some("busy") => {
+                self.open.entry(id).and_modify(|trace| trace.was_given = true);
+            }
+            "inject_delivered" => drop(self.open.entry(id).and_modify(|trace| trace.was_delivered = true)),
+            "turn_complete" => {
+                self.open.remove(&id);
+                self.history.finish(&id);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Router {
+    /// Takes up the jobs that were running, and ends the injections of those that are not there any more.
+    pub(super) async fn recover(&self, records: Vec<(String, String)>) -> Result<(), RouterError> {
+        let mut traces = Traces::default();
+        self.log().scan(|head| traces.take(head))?;
+        let Traces { open, mut history } = traces;
+        let mut doubts: HashMap<NodeId, Trace> = HashMap::new();
+        for (id, trace) in open {
+            self.log().pin(trace.pin);
+            let job = JobId::parse(&trace.injection.at.job_id);
+            match job {
+                Some(job) if trace.was_given => {
+                    doubts.insert(NodeId { job, node: trace.injection.at.node_id }, trace);
+                }
+                _ => drop(history.acked.insert(id, trace.pin)),
+            }
+        }
+        *self.history().lock() = history;
+        for (id, record) in records {
+            let (Some(id), Ok(record)) = (JobId::parse(&id), serde_json::from_str::<JobRecord>(&record))
+            else {
+                tracing::warn!(job = id, "the note of a job cannot be read and is passed over");
+                continue;
+            };
+            let is_over = record.terminated_at.is_some();
+            let mut taken = |node: u32| {
+                let trace = doubts.remove(&NodeId { job: id.clone(), node })?;
+                self.log().unpin(trace.pin);
+                Some(turn_of(trace))
+            };
+            let turns: Vec<_> =
+                (0..record.launch.nodes).map(|n| if is_over { None } else { taken(n) }).collect();
+            let job = self.make_job(id.clone(), record)?;
+            self.inner.jobs.lock().insert(id.clone(), Arc::clone(&job.0));
+            if !is_over {
+                self.start_nodes(job, turns);
+            }
+        }
+        // Of jobs that are not known any more: nobody will run them.
+        for (_, trace) in doubts {
+            self.log().unpin(trace.pin);
+            let mut turn = turn_of(trace);
+            let why = "the job is not known any more".to_owned();
+            for event in turn.end(TurnStatus::WorkerLost, Some(why), 0) {
+                self.log().append(&event);
+            }
+            self.history().lock().finish(&turn.at().injection_id);
+        }
+        self.log().flush();
+        self.forget_old_jobs().await;
+        Ok(())
+    }
+}
+
+fn turn_of(trace: Trace) -> Turn {
+    if trace.was_delivered { Turn::delivered(trace.injection) } else { Turn::new(trace.injection) }
+}

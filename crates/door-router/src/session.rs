@@ -1,0 +1,353 @@
+//! One client: its commands come in, events and answers go out.
+//!
+//! Nothing that one client does, or leaves undone, delays another: each reads the log from its own place.
+
+mod feed;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+
+use subtle::ConstantTimeEq;
+use switchboard_core::{AgentId, Name, NodeId};
+use switchboard_hub::Draft;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use self::feed::{Feed, Filter, Outgoing};
+use crate::intake::{self, COMMANDS, reject};
+use crate::lines::{Line, Lines};
+use crate::router::{Asker, Router};
+use crate::wire::PROTOCOL;
+use crate::wire::command::{AgentKind, Command, Hello, Inject, Request, Subscribe};
+use crate::wire::event::{CommandRejected, EventBody, HelloAnswer, RejectCode, Subscribed};
+
+/// Most answers that wait for a client to read them. Then no further command of it is read.
+const ANSWERS: usize = 256;
+
+/// How many ids of commands are remembered of a session. An injection is recognised for as long as the journal
+/// has it, whatever is forgotten here.
+const REMEMBERED: usize = 4096;
+
+/// Longest name of a client.
+const CLIENT: usize = 64;
+
+/// Who injections are from where the client does not say.
+const ORCHESTRATOR: &str = "orchestrator";
+
+/// Who may use a connection.
+#[derive(Debug, Clone, Default)]
+pub struct Access {
+    /// The tokens, one of which `hello` has to bring; none where whoever can connect may.
+    pub tokens: Vec<AccessToken>,
+}
+
+/// A token and what it opens.
+#[derive(Clone)]
+pub struct AccessToken {
+    /// The token itself.
+    pub token: String,
+    /// Whose jobs it opens; all of them for `None`.
+    pub owner: Option<String>,
+}
+
+impl std::fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessToken").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+/// How a client is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// By stdin and stdout: it cannot come back, so that it is never cut off, and it need not ask for events.
+    Stdio,
+    /// By a socket: it can come back, so that it is cut off where it does not keep up. Events begin with its first
+    /// command.
+    Socket,
+}
+
+/// Serves one client until it hangs up, or until `done` and everything was told.
+///
+/// `eof` is given when its input has ended. One on a socket is hung up on then; one on stdin is told all until `done`.
+pub async fn serve(
+    router: &Router,
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin,
+    transport: Transport,
+    access: &Access,
+    eof: CancellationToken,
+    done: CancellationToken,
+) -> io::Result<()> {
+    let (answers, outgoing) = mpsc::channel(ANSWERS);
+    let feed = Feed::new(router.clone(), writer, outgoing, transport, done.clone());
+    let session = Session::new(router.clone(), answers, access.clone());
+    let reading = async {
+        if let Err(error) = session.read(reader, done).await {
+            tracing::debug!(%error, "a client cannot be read any more");
+        }
+        eof.cancel();
+        // What was asked for is still told.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        written = feed.run() => written,
+        () = reading => Ok(()),
+    }
+}
+
+struct Session {
+    router: Router,
+    answers: mpsc::Sender<Outgoing>,
+    access: Access,
+    asker: Asker,
+    is_admitted: bool,
+    /// The ids that were used, and whether for an injection.
+    seen: HashMap<String, bool>,
+    order: VecDeque<String>,
+    has_begun: bool,
+}
+
+/// Injections that are submitted together, in the order in which they came.
+#[derive(Default)]
+struct Injections {
+    drafts: Vec<Draft>,
+    asked: Vec<(String, NodeId)>,
+}
+
+impl Session {
+    fn new(router: Router, answers: mpsc::Sender<Outgoing>, access: Access) -> Self {
+        let asker = Asker {
+            client: format!("session-{:016x}", fastrand::u64(..)),
+            agent: Name::parse(ORCHESTRATOR).map_or_else(|_| AgentId::human(), AgentId::local),
+            owner: None,
+        };
+        let is_admitted = access.tokens.is_empty();
+        Self {
+            router,
+            answers,
+            access,
+            asker,
+            is_admitted,
+            seen: HashMap::new(),
+            order: VecDeque::new(),
+            has_begun: false,
+        }
+    }
+
+    /// Reads commands until there are no more.
+    async fn read(mut self, mut reader: impl AsyncRead + Unpin, done: CancellationToken) -> io::Result<()> {
+        let cap = self.router.config().max_line;
+        let mut lines = Lines::new(cap);
+        loop {
+            let more = tokio::select! {
+                more = lines.read(&mut reader) => more?,
+                () = done.cancelled() => return Ok(()),
+            };
+            let mut injections = Injections::default();
+            while let Some(line) = lines.next() {
+                if !self.take(line, cap, &mut injections).await {
+                    return Ok(());
+                }
+            }
+            if !more && let Some(line) = lines.rest() {
+                self.take(line, cap, &mut injections).await;
+            }
+            self.submit(&mut injections).await;
+            if !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Does what a line says; false where the client has to go.
+    async fn take(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
+        let parsed = match line {
+            Line::TooLong => Some(Err(intake::too_long(cap))),
+            Line::Whole(line) => intake::parse(&line),
+        };
+        let request = match parsed {
+            None => return true,
+            Some(Ok(request)) => request,
+            Some(Err(rejected)) => {
+                self.answer(EventBody::CommandRejected(rejected)).await;
+                return self.is_admitted;
+            }
+        };
+        let request_id = request.request_id.clone();
+        let handled = self.handle(request, injections).await;
+        if let Err(rejected) = handled {
+            let rejected = CommandRejected { request_id: Some(request_id), ..rejected };
+            self.answer(EventBody::CommandRejected(rejected)).await;
+        }
+        self.is_admitted
+    }
+
+    async fn handle(&mut self, request: Request, injections: &mut Injections) -> Result<(), CommandRejected> {
+        if !self.is_admitted && !matches!(request.command, Command::Hello(_)) {
+            let reason = "say hello with a token first".to_owned();
+            return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
+        }
+        let is_injection = matches!(request.command, Command::Inject(_));
+        self.remember(&request.request_id, is_injection)?;
+        if !matches!(request.command, Command::Subscribe(_) | Command::Hello(_)) {
+            self.begin().await;
+        }
+        match request.command {
+            Command::Inject(inject) => return self.inject(inject, &request.request_id, injections),
+            // What was asked before is done before.
+            _ => self.submit(injections).await,
+        }
+        match request.command {
+            Command::Hello(hello) => self.hello(hello, request.request_id).await,
+            Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
+            _ => {
+                let answers = self.router.handle(&self.asker, request).await?;
+                for answer in answers {
+                    self.answer(answer).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes a command's id. The same again is a mistake, except for an injection: that is a retry, and the
+    /// journal knows whether it is the same.
+    fn remember(&mut self, request_id: &str, is_injection: bool) -> Result<(), CommandRejected> {
+        match self.seen.get(request_id) {
+            Some(true) if is_injection => Ok(()),
+            Some(_) => {
+                let reason =
+                    format!("request_id: '{}' was used before in this session", request_id.escape_debug());
+                Err(reject(RejectCode::DuplicateRequestId, Some("request_id"), reason))
+            }
+            None => {
+                self.seen.insert(request_id.to_owned(), is_injection);
+                self.order.push_back(request_id.to_owned());
+                if self.order.len() > REMEMBERED
+                    && let Some(oldest) = self.order.pop_front()
+                {
+                    self.seen.remove(&oldest);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets events flow, from now on, where the client has not said from where.
+    async fn begin(&mut self) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let filter = Filter { jobs: None, asker: self.asker.clone() };
+            let _ = self.answers.send(Outgoing::Begin { filter }).await;
+        }
+    }
+
+    fn inject(
+        &self,
+        inject: Inject,
+        request_id: &str,
+        injections: &mut Injections,
+    ) -> Result<(), CommandRejected> {
+        let drafts = self.router.drafts(&self.asker, inject, request_id)?;
+        for draft in drafts {
+            if let switchboard_core::Address::Node(node) = &draft.to {
+                injections.asked.push((request_id.to_owned(), node.clone()));
+                injections.drafts.push(draft);
+            }
+        }
+        Ok(())
+    }
+
+    /// Journals what was collected. That it was accepted is told through the log, once it is on disk.
+    async fn submit(&self, injections: &mut Injections) {
+        let Injections { drafts, asked } = std::mem::take(injections);
+        if drafts.is_empty() {
+            return;
+        }
+        let accepted = self.router.hub().submit_all(drafts).await;
+        for (accepted, (request_id, node)) in accepted.into_iter().zip(asked) {
+            let answer = match accepted {
+                Ok(accepted) if accepted.duplicate => {
+                    let id = accepted.id.to_string();
+                    self.router.acked_before(&request_id, &self.asker.client, &node, id)
+                }
+                Ok(_) => continue,
+                Err(error) => {
+                    let rejected = crate::router::not_accepted(&error);
+                    EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
+                }
+            };
+            self.answer(answer).await;
+        }
+    }
+
+    async fn hello(&mut self, hello: Hello, request_id: String) -> Result<(), CommandRejected> {
+        if !self.is_admitted {
+            let given = hello.token.as_deref().unwrap_or_default();
+            let is = |known: &&AccessToken| bool::from(known.token.as_bytes().ct_eq(given.as_bytes()));
+            let Some(token) = self.access.tokens.iter().find(is) else {
+                let reason = "payload.token: it is not the router's".to_owned();
+                return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
+            };
+            self.asker.owner.clone_from(&token.owner);
+            self.is_admitted = true;
+        }
+        if let Some(client) = hello.client {
+            let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+            if !(1..=CLIENT).contains(&client.len()) || !client.bytes().all(is_plain) {
+                let reason =
+                    format!("payload.client: must have 1 to {CLIENT} letters, digits, '.', '_' or '-'");
+                return Err(reject(RejectCode::BadField, Some("payload.client"), reason));
+            }
+            // Two owners may choose the same name and are still two.
+            self.asker.client = match &self.asker.owner {
+                Some(owner) => format!("{owner}.{client}"),
+                None => client,
+            };
+        }
+        if let Some(agent) = hello.agent {
+            let name = Name::parse(&agent).map_err(|error| {
+                reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
+            })?;
+            self.asker.agent = AgentId::local(name);
+        }
+        let log = self.router.log();
+        let answer = HelloAnswer {
+            request_id,
+            server: "switchboard".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocols: vec![PROTOCOL.to_owned()],
+            commands: COMMANDS.map(str::to_owned).to_vec(),
+            agents: AgentKind::ALL.map(|kind| kind.as_str().to_owned()).to_vec(),
+            max_line: self.router.config().max_line,
+            oldest_seq: log.oldest(),
+            newest_seq: log.newest(),
+            client: self.asker.client.clone(),
+        };
+        self.answer(EventBody::Hello(answer)).await;
+        Ok(())
+    }
+
+    async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {
+        let log = self.router.log();
+        let from_seq = asked.from_seq.unwrap_or_else(|| log.newest());
+        if from_seq + 1 < log.oldest() {
+            let reason = format!(
+                "payload.from_seq: events up to {} are not kept any more; the oldest is {}",
+                log.oldest() - 1,
+                log.oldest()
+            );
+            return Err(reject(RejectCode::CursorExpired, Some("payload.from_seq"), reason));
+        }
+        self.has_begun = true;
+        let filter = Filter { jobs: asked.jobs.clone(), asker: self.asker.clone() };
+        let answer = Subscribed { request_id, from_seq, jobs: asked.jobs };
+        let _ = self.answers.send(Outgoing::Subscribe { from_seq, filter, answer }).await;
+        Ok(())
+    }
+
+    /// A client that is gone has no use for it.
+    async fn answer(&self, answer: EventBody) {
+        let _ = self.answers.send(Outgoing::Answer(answer)).await;
+    }
+}

@@ -1,0 +1,183 @@
+//! A router on a real hub in a temporary folder, and clients whose every line is held against the schemas.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_core::Door;
+use switchboard_hub::{Hub, HubConfig};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{Client, Received};
+use crate::config::Config;
+use crate::error::RouterError;
+use crate::router::Router;
+use crate::session::{Access, Transport, serve};
+use crate::wire::schema;
+
+/// Longer than anything takes that is not stuck.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+
+static SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
+    schema::all()
+        .into_iter()
+        .map(|(name, schema)| (name, jsonschema::validator_for(&schema).unwrap()))
+        .collect()
+});
+
+pub(crate) struct Rig {
+    pub(crate) folder: TempDir,
+    pub(crate) hub: Hub,
+    pub(crate) router: Router,
+    done: CancellationToken,
+    deliveries: JoinHandle<()>,
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Self::with(Config::default()).await
+    }
+
+    pub(crate) async fn with(config: Config) -> Self {
+        Self::open(TempDir::new().unwrap(), config).await
+    }
+
+    pub(crate) async fn open(folder: TempDir, config: Config) -> Self {
+        // A router that is opened again in the same process has to wait until the leases of the first run out.
+        let lease = Duration::from_secs(2);
+        let hub = Hub::open(HubConfig { lease, ..HubConfig::new(folder.path()) }).await.unwrap();
+        let router = Router::open(hub.clone(), folder.path().to_owned(), config, None).await.unwrap();
+        let outbound = hub.open_door(Door::Workers).await.unwrap();
+        let (working, done) = (router.clone(), CancellationToken::new());
+        let stop = done.clone();
+        let deliveries = tokio::spawn(async move { crate::delivery::run(&working, outbound, stop).await });
+        Self { folder, hub, router, done, deliveries }
+    }
+
+    /// A client on a socket of its own.
+    pub(crate) fn client(&self) -> TestClient {
+        self.client_with(Access::default())
+    }
+
+    pub(crate) fn client_with(&self, access: Access) -> TestClient {
+        // As much as a socket holds.
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (router, done) = (self.router.clone(), self.done.clone());
+        tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(theirs);
+            let eof = CancellationToken::new();
+            serve(&router, reader, writer, Transport::Socket, &access, eof, done).await
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        TestClient { client: Client::on(reader, writer) }
+    }
+
+    /// Ends the router as a signal would, and returns its folder.
+    pub(crate) async fn close(self) -> TempDir {
+        self.router.close().await;
+        self.done.cancel();
+        self.deliveries.await.unwrap();
+        self.hub.shut_down().await;
+        self.folder
+    }
+}
+
+pub(crate) struct TestClient {
+    pub(crate) client: Client,
+}
+
+impl TestClient {
+    pub(crate) async fn next(&mut self) -> Received {
+        let received = timeout(PATIENCE, self.client.next()).await.expect("an event").unwrap();
+        check(&received);
+        received
+    }
+
+    /// The next event of a kind; what comes before it is passed over.
+    pub(crate) async fn next_of(&mut self, event: &str) -> Received {
+        let mut passed = Vec::new();
+        let looking = async {
+            loop {
+                let received = self.next().await;
+                if received.event == event {
+                    return received;
+                }
+                passed.push(received.event);
+            }
+        };
+        timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("no {event}, but {passed:?}"))
+    }
+
+    /// All events up to the end of an injection, by its id or the next one that ends.
+    pub(crate) async fn until_complete(&mut self, injection: Option<&str>) -> Vec<Received> {
+        let mut all = Vec::new();
+        loop {
+            let received = self.next().await;
+            let is_end = received.event == "turn_complete"
+                && injection.is_none_or(|injection| received.data["injection_id"] == injection);
+            all.push(received);
+            if is_end {
+                return all;
+            }
+        }
+    }
+
+    pub(crate) async fn send(&mut self, command: &str, payload: Value) -> String {
+        self.client.send(command, &payload).await.unwrap()
+    }
+
+    pub(crate) async fn say(&mut self, line: &str) {
+        self.client.write(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    pub(crate) async fn ask(&mut self, command: &str, payload: Value) -> Received {
+        let received =
+            timeout(PATIENCE, self.client.ask(command, &payload)).await.expect("an answer").unwrap();
+        check(&received);
+        received
+    }
+
+    /// The code of a rejection.
+    pub(crate) async fn rejected(&mut self, command: &str, payload: Value) -> String {
+        match timeout(PATIENCE, self.client.ask(command, &payload)).await.expect("an answer") {
+            Err(RouterError::Rejected { code, .. }) => code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Launches a job; its id.
+    pub(crate) async fn launch(&mut self, payload: Value) -> String {
+        let launched = self.ask("launch", payload).await;
+        assert_eq!(launched.event, "job_launched");
+        launched.data["job_id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn inject(&mut self, job: &str, node: u32, content: &str) -> String {
+        self.send("inject", json!({ "job_id": job, "node_id": node, "content": content })).await
+    }
+
+    /// Injects, and waits for its acknowledgement; the injection's id.
+    pub(crate) async fn injected(&mut self, job: &str, node: u32, content: &str) -> String {
+        let ack = self.ask("inject", json!({ "job_id": job, "node_id": node, "content": content })).await;
+        assert_eq!(ack.event, "inject_ack");
+        ack.data["injection_id"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Holds a line against its schema.
+pub(crate) fn check(received: &Received) {
+    let schema = &SCHEMAS[&format!("event.{}.schema.json", received.event)];
+    let line: Value = serde_json::from_str(&received.line).unwrap();
+    let errors: Vec<String> = schema.iter_errors(&line).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{}: {errors:?}", received.line);
+}
+
+/// The names of events, those about the node left out.
+pub(crate) fn names(events: &[Received]) -> Vec<&str> {
+    let is_turn = |name: &&str| !matches!(*name, "node_status" | "heartbeat" | "worker_exited");
+    events.iter().map(|event| event.event.as_str()).filter(is_turn).collect()
+}

@@ -1,0 +1,182 @@
+//! From an injection to its end, as a value: whatever an agent reports, in whatever order, the events are in
+//! the order that the protocol promises, and there is exactly one end.
+
+use crate::wire::event::{
+    At, CommandCompleted, CommandStarted, EventBody, FileChange, InjectFailed, Injection, Text, Tokens,
+    TurnComplete, TurnStatus, Usage,
+};
+use crate::worker::{Happening, Report};
+
+/// An injection that its agent was given, or is about to be.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    injection: Injection,
+    stage: Stage,
+    /// The last whole answer; an agent may give several on the way.
+    answer: Option<String>,
+    /// What came in pieces since, for agents that give no whole answer.
+    pieces: String,
+    tokens: Option<Tokens>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Given,
+    Delivered,
+    Started,
+    Over,
+}
+
+/// Most bytes of pieces that are kept for an answer; a longer one loses its beginning. The pieces themselves
+/// have all been told.
+const PIECES: usize = 8 << 20;
+
+impl Turn {
+    /// An injection that its agent is about to be given.
+    pub(crate) fn new(injection: Injection) -> Self {
+        Self { injection, stage: Stage::Given, answer: None, pieces: String::new(), tokens: None }
+    }
+
+    /// One of which the journal says that its agent had accepted it.
+    pub(crate) fn delivered(injection: Injection) -> Self {
+        Self { stage: Stage::Delivered, ..Self::new(injection) }
+    }
+
+    pub(crate) fn injection(&self) -> &Injection {
+        &self.injection
+    }
+
+    pub(crate) fn at(&self) -> &At {
+        &self.injection.at
+    }
+
+    /// Whether the agent has accepted it.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.stage >= Stage::Delivered
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    /// The answer as far as it is there.
+    pub(crate) fn answer(&self) -> Option<&str> {
+        self.answer.as_deref().or((!self.pieces.is_empty()).then_some(&self.pieces))
+    }
+
+    /// What it has used, as far as the agent has told.
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        self.tokens
+    }
+
+    /// The events that follow from a report. After the end nothing does.
+    pub(crate) fn take(&mut self, report: Report) -> Vec<EventBody> {
+        let mut events = Vec::new();
+        if self.is_over() {
+            return events;
+        }
+        match report {
+            Report::Accepted => self.advance(Stage::Delivered, &mut events),
+            Report::Started => self.advance(Stage::Started, &mut events),
+            Report::Delta(content) => {
+                self.advance(Stage::Started, &mut events);
+                self.keep(&content);
+                events.push(EventBody::AssistantDelta(Text { at: self.at().clone(), content }));
+            }
+            Report::Reasoning(content) => {
+                self.advance(Stage::Started, &mut events);
+                events.push(EventBody::ReasoningDelta(Text { at: self.at().clone(), content }));
+            }
+            Report::Answer(answer) => {
+                self.advance(Stage::Started, &mut events);
+                self.answer = Some(answer);
+                self.pieces.clear();
+            }
+            Report::Usage(tokens) => self.tokens = Some(tokens),
+            Report::Happened(happening) => {
+                self.advance(Stage::Started, &mut events);
+                events.push(self.happened(happening));
+            }
+            // These are the node's to tell.
+            Report::Ready { .. }
+            | Report::Doubt(_)
+            | Report::Ask { .. }
+            | Report::AskGone { .. }
+            | Report::Error { .. }
+            | Report::Ended { .. } => {}
+        }
+        events
+    }
+
+    /// The events that end it; none where it had ended.
+    pub(crate) fn end(&mut self, status: TurnStatus, error: Option<String>, used: u64) -> Vec<EventBody> {
+        let mut events = Vec::new();
+        if self.is_over() {
+            return events;
+        }
+        if status == TurnStatus::Completed {
+            self.advance(Stage::Started, &mut events);
+        } else if !self.is_delivered() {
+            let error = error.clone().unwrap_or_else(|| status.as_str().to_owned());
+            events.push(EventBody::InjectFailed(InjectFailed { injection: self.injection.clone(), error }));
+        }
+        if self.stage == Stage::Started {
+            let content = self.answer().map(str::to_owned);
+            // A completed turn has an answer, be it an empty one.
+            let content = content.or((status == TurnStatus::Completed).then(String::new));
+            if let Some(content) = content {
+                events.push(EventBody::Assistant(Text { at: self.at().clone(), content }));
+            }
+        }
+        if let Some(tokens) = self.tokens {
+            let job_total_tokens = used + tokens.total_tokens;
+            events.push(EventBody::Usage(Usage { at: self.at().clone(), tokens, job_total_tokens }));
+        }
+        events.push(EventBody::TurnComplete(TurnComplete { at: self.at().clone(), status, error }));
+        self.stage = Stage::Over;
+        events
+    }
+
+    /// Goes on to a stage, telling of those on the way.
+    fn advance(&mut self, to: Stage, events: &mut Vec<EventBody>) {
+        if self.stage < Stage::Delivered && to >= Stage::Delivered {
+            events.push(EventBody::InjectDelivered(self.injection.clone()));
+            self.stage = Stage::Delivered;
+        }
+        if self.stage < Stage::Started && to >= Stage::Started {
+            events.push(EventBody::TurnStarted(self.at().clone()));
+            self.stage = Stage::Started;
+        }
+    }
+
+    fn keep(&mut self, piece: &str) {
+        self.pieces.push_str(piece);
+        if self.pieces.len() > PIECES {
+            let mut cut = self.pieces.len() - PIECES / 2;
+            while !self.pieces.is_char_boundary(cut) {
+                cut += 1;
+            }
+            self.pieces.drain(..cut);
+        }
+    }
+
+    fn happened(&self, happening: Happening) -> EventBody {
+        let at = self.at().clone();
+        match happening {
+            Happening::CommandStarted { item_id, command, cwd } => {
+                EventBody::CommandStarted(CommandStarted { at, item_id, command, cwd })
+            }
+            Happening::CommandCompleted { item_id, command, status, exit_code, output } => {
+                let completed = CommandCompleted { at, item_id, command, status, exit_code, output };
+                EventBody::CommandCompleted(completed)
+            }
+            Happening::FileChange { item_id, status, changes } => {
+                EventBody::FileChange(FileChange { at, item_id, status, changes })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "turn_tests.rs"]
+mod tests;

@@ -1,0 +1,132 @@
+//! JSON Schema 2020-12 of every command and event, made from the types.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::PROTOCOL;
+use super::command::{Approve, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Nothing, Steer, Subscribe};
+use super::event::EventBody;
+
+/// Every schema with the name of its file.
+pub fn all() -> Vec<(String, Value)> {
+    let mut schemas = vec![("envelope.schema.json".to_owned(), envelope())];
+    schemas.push(command::<Hello>("hello"));
+    schemas.push(command::<Inject>("inject"));
+    schemas.push(command::<Launch>("launch"));
+    schemas.push(command::<Nothing>("jobs_list"));
+    schemas.push(command::<JobRef>("job_status"));
+    schemas.push(command::<JobRef>("terminate"));
+    schemas.push(command::<NodeRef>("interrupt"));
+    schemas.push(command::<Steer>("steer"));
+    schemas.push(command::<Approve>("approve"));
+    schemas.push(command::<JobFilter>("approvals_list"));
+    schemas.push(command::<JobFilter>("queue_list"));
+    schemas.push(command::<Subscribe>("subscribe"));
+    schemas.extend(events());
+    schemas
+}
+
+fn generator() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().into_generator()
+}
+
+/// Section 8 of the protocol.
+fn envelope() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "envelope",
+        "type": "object",
+        "required": ["protocol", "type", "timestamp"],
+        "properties": {
+            "protocol": { "const": PROTOCOL },
+            "type": { "enum": ["command", "event"] },
+            "timestamp": { "type": "string", "format": "date-time" },
+        },
+    })
+}
+
+fn command<P: JsonSchema>(name: &str) -> (String, Value) {
+    let mut payload = generator().into_root_schema_for::<P>().to_value();
+    let definitions = take(&mut payload, "$defs");
+    take(&mut payload, "$schema");
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("command {name}"),
+        "type": "object",
+        "required": ["protocol", "type", "timestamp", "command", "request_id", "payload"],
+        "properties": {
+            "protocol": { "const": PROTOCOL },
+            "type": { "const": "command" },
+            "timestamp": { "type": "string", "format": "date-time" },
+            "command": { "const": name },
+            "request_id": { "type": "string", "minLength": 1, "maxLength": 256 },
+            "payload": payload,
+        },
+    });
+    put_definitions(&mut schema, definitions);
+    (format!("command.{name}.schema.json"), schema)
+}
+
+/// One schema per variant of [`EventBody`], so that none can be forgotten.
+fn events() -> Vec<(String, Value)> {
+    let mut all = generator().into_root_schema_for::<EventBody>().to_value();
+    let definitions = take(&mut all, "$defs").unwrap_or_default();
+    let Some(Value::Array(variants)) = take(&mut all, "oneOf") else { return Vec::new() };
+    variants.into_iter().filter_map(|variant| event(&variant, &definitions)).collect()
+}
+
+fn event(variant: &Value, definitions: &Value) -> Option<(String, Value)> {
+    let properties = variant.get("properties")?;
+    let name = properties.get("event")?.get("const")?.as_str()?;
+    let data = properties.get("data")?.clone();
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("event {name}"),
+        "description": variant.get("description"),
+        "type": "object",
+        "required": ["protocol", "type", "timestamp", "seq", "event", "data"],
+        "properties": {
+            "protocol": { "const": PROTOCOL },
+            "type": { "const": "event" },
+            "timestamp": { "type": "string", "format": "date-time", "pattern": "Z$" },
+            "seq": { "type": "integer", "minimum": 0 },
+            "event": { "const": name },
+            "data": data,
+        },
+    });
+    let mut wanted = Map::new();
+    collect(&schema, definitions, &mut wanted);
+    put_definitions(&mut schema, (!wanted.is_empty()).then_some(Value::Object(wanted)));
+    Some((format!("event.{name}.schema.json"), schema))
+}
+
+/// The definitions that a schema leads to.
+fn collect(schema: &Value, definitions: &Value, wanted: &mut Map<String, Value>) {
+    match schema {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let target = value.as_str().filter(|_| key == "$ref");
+                if let Some(name) = target.and_then(|target| target.strip_prefix("#/$defs/"))
+                    && !wanted.contains_key(name)
+                    && let Some(definition) = definitions.get(name)
+                {
+                    wanted.insert(name.to_owned(), definition.clone());
+                    collect(definition, definitions, wanted);
+                }
+                collect(value, definitions, wanted);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, definitions, wanted)),
+        _ => {}
+    }
+}
+
+fn take(schema: &mut Value, key: &str) -> Option<Value> {
+    schema.as_object_mut()?.remove(key)
+}
+
+fn put_definitions(schema: &mut Value, definitions: Option<Value>) {
+    if let (Some(schema), Some(definitions)) = (schema.as_object_mut(), definitions) {
+        schema.insert("$defs".to_owned(), definitions);
+    }
+}

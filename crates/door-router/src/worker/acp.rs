@@ -1,0 +1,283 @@
+//! `acp`: any program that speaks the Agent Client Protocol, version 1, over its stdin and stdout.
+//!
+//! Only the few messages that a client without an editor needs are spoken, as JSON values: the crate with their types
+//! turns on `preserve_order` of serde_json for the whole program, and with it changes what is hashed and signed
+//! elsewhere.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::program::Program;
+use super::rpc::{Message, Peer, number, tail, text};
+use super::{Happening, Link, Order, Report, Seat};
+use crate::wire::command::{AgentKind, Decision};
+use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
+
+/// The version of the protocol that we speak.
+const VERSION: u64 = 1;
+
+/// How much of a tool's output is told.
+const OUTPUT: usize = 16 << 10;
+
+pub(super) async fn run(seat: Seat, mut link: Link) -> String {
+    let usual: &[&str] = match seat.launch.agent {
+        AgentKind::Gemini => &["gemini", "--acp"],
+        AgentKind::Opencode => &["opencode", "acp"],
+        AgentKind::Goose => &["goose", "acp"],
+        _ => &[],
+    };
+    let program = match Program::start(&seat, usual, Vec::new()) {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let peer = Peer::new(program, true);
+    let (session, prompting) = (String::new(), None);
+    let mut acp = Acp { peer, session, prompting, asks: HashMap::new(), next: 0, tools: HashMap::new() };
+    let opened = tokio::select! {
+        opened = acp.open(&seat) => opened,
+        () = link.stop.cancelled() => Err("it was stopped".to_owned()),
+    };
+    if let Err(error) = opened {
+        acp.peer.into_program().stop().await;
+        return error;
+    }
+    link.report(Report::Ready { pid: Some(acp.peer.pid()), session: Some(acp.session.clone()) }).await;
+    loop {
+        let went = tokio::select! {
+            message = acp.peer.next() => match message {
+                Some(message) => acp.hear(message, &link).await,
+                None => return acp.peer.into_program().ended().await.1,
+            },
+            order = link.orders.recv() => match order {
+                Some(order) => acp.obey(order).await,
+                None => break,
+            },
+            () = link.stop.cancelled() => break,
+        };
+        if let Err(error) = went {
+            acp.peer.into_program().stop().await;
+            return error;
+        }
+    }
+    acp.peer.into_program().stop().await
+}
+
+struct Acp {
+    peer: Peer,
+    session: String,
+    /// The request of the turn that runs.
+    prompting: Option<u64>,
+    /// The questions that wait: their ids, and the options to choose from by kind.
+    asks: HashMap<u64, (Value, Vec<(String, String)>)>,
+    next: u64,
+    /// The tools in use, by the agent's ids.
+    tools: HashMap<String, String>,
+}
+
+impl Acp {
+    async fn open(&mut self, seat: &Seat) -> Result<(), String> {
+        let files = json!({ "readTextFile": false, "writeTextFile": false });
+        let params = json!({
+            "protocolVersion": VERSION,
+            "clientCapabilities": { "fs": files, "terminal": false },
+            "clientInfo": { "name": "switchboard", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let answer = self.peer.call("initialize", params).await?;
+        let version = number(&answer, "/protocolVersion");
+        if version != Some(VERSION) {
+            return Err(format!("it speaks version {version:?} of the protocol, and we speak {VERSION}"));
+        }
+        let cwd = seat.cwd.display().to_string();
+        let can_load =
+            answer.pointer("/agentCapabilities/loadSession").and_then(Value::as_bool) == Some(true);
+        if let Some(session) = seat.session.clone().filter(|_| can_load) {
+            let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
+            if self.peer.call("session/load", params).await.is_ok() {
+                self.session = session;
+                return Ok(());
+            }
+        }
+        let created = self.peer.call("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
+        let created = created.map_err(|error| format!("{error}; sign in with the program itself first"))?;
+        self.session = text(&created, "/sessionId").ok_or("session/new: no id")?;
+        Ok(())
+    }
+
+    async fn obey(&mut self, order: Order) -> Result<(), String> {
+        match order {
+            Order::Turn { content, .. } => {
+                let prompt = json!([{ "type": "text", "text": content }]);
+                let params = json!({ "sessionId": self.session, "prompt": prompt });
+                self.prompting = Some(self.peer.request("session/prompt", params).await?);
+                Ok(())
+            }
+            Order::Steer { answer, .. } => {
+                // A second prompt would end the first.
+                let why = "the Agent Client Protocol has no way to add to a turn; inject instead";
+                let _ = answer.send(Err(why.to_owned()));
+                Ok(())
+            }
+            Order::Interrupt => {
+                let params = json!({ "sessionId": self.session });
+                self.peer.notify("session/cancel", params).await?;
+                // Whoever cancels has to answer what is open.
+                for (_, (id, _)) in self.asks.drain() {
+                    let cancelled = json!({ "outcome": { "outcome": "cancelled" } });
+                    self.peer.respond(&id, cancelled).await?;
+                }
+                Ok(())
+            }
+            Order::Decide { key, decision } => {
+                let Some((id, options)) = self.asks.remove(&key) else { return Ok(()) };
+                let outcome = match choose(&options, decision) {
+                    Some(option) => json!({ "outcome": "selected", "optionId": option }),
+                    None => json!({ "outcome": "cancelled" }),
+                };
+                self.peer.respond(&id, json!({ "outcome": outcome })).await
+            }
+        }
+    }
+
+    async fn hear(&mut self, message: Message, link: &Link) -> Result<(), String> {
+        match message {
+            Message::Response { id, result } if self.prompting == Some(id) => {
+                self.prompting = None;
+                self.over(result, link).await;
+                Ok(())
+            }
+            Message::Response { .. } => Ok(()),
+            Message::Notification { method, params } => {
+                // What a conversation that is gone on with repeats belongs to no turn.
+                if method == "session/update" && self.prompting.is_some() {
+                    self.update(&params, link).await;
+                }
+                Ok(())
+            }
+            Message::Request { id, method, params } => {
+                if method != "session/request_permission" || self.prompting.is_none() {
+                    return self.peer.refuse(&id, &method).await;
+                }
+                self.next += 1;
+                let options = params.get("options").and_then(Value::as_array);
+                let option = |option: &Value| Some((text(option, "/kind")?, text(option, "/optionId")?));
+                let options = options.into_iter().flatten().filter_map(option).collect();
+                self.asks.insert(self.next, (id, options));
+                link.report(Report::Ask { key: self.next, ask: ask(&params) }).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn over(&mut self, result: Result<Value, String>, link: &Link) {
+        let (status, error) = match result {
+            Err(error) => (TurnStatus::Failed, Some(error)),
+            Ok(answer) => {
+                link.report(Report::Accepted).await;
+                if let Some(tokens) = tokens(&answer) {
+                    link.report(Report::Usage(tokens)).await;
+                }
+                match text(&answer, "/stopReason").as_deref() {
+                    Some("cancelled") => (TurnStatus::Interrupted, None),
+                    Some("end_turn") | None => (TurnStatus::Completed, None),
+                    Some(reason) => (TurnStatus::Failed, Some(format!("it stopped: {reason}"))),
+                }
+            }
+        };
+        link.ended(status, error).await;
+    }
+
+    /// A turn of this protocol has no beginning of its own: the first word about it is one.
+    async fn update(&mut self, params: &Value, link: &Link) {
+        let Some(update) = params.get("update") else { return };
+        let content = || text(update, "/content/text");
+        match text(update, "/sessionUpdate").unwrap_or_default().as_str() {
+            "agent_message_chunk" => {
+                if let Some(piece) = content() {
+                    link.report(Report::Delta(piece)).await;
+                }
+            }
+            "agent_thought_chunk" => {
+                if let Some(piece) = content() {
+                    link.report(Report::Reasoning(piece)).await;
+                }
+            }
+            "tool_call" => {
+                let item_id = text(update, "/toolCallId").unwrap_or_default();
+                let command = text(update, "/title").unwrap_or_default();
+                self.tools.insert(item_id.clone(), command.clone());
+                let started = Happening::CommandStarted { item_id, command, cwd: None };
+                link.report(Report::Happened(started)).await;
+                self.progress(update, link).await;
+            }
+            "tool_call_update" => self.progress(update, link).await,
+            _ => link.report(Report::Started).await,
+        }
+    }
+
+    async fn progress(&mut self, update: &Value, link: &Link) {
+        let item_id = text(update, "/toolCallId").unwrap_or_default();
+        let status = text(update, "/status").unwrap_or_default();
+        let changes = changes(update);
+        if !changes.is_empty() {
+            let (item_id, status) = (item_id.clone(), status.clone());
+            link.report(Report::Happened(Happening::FileChange { item_id, status, changes })).await;
+        }
+        if matches!(status.as_str(), "completed" | "failed")
+            && let Some(command) = self.tools.remove(&item_id)
+        {
+            let output = text(update, "/content/0/content/text").map(|output| tail(&output, OUTPUT));
+            let done = Happening::CommandCompleted { item_id, command, status, exit_code: None, output };
+            link.report(Report::Happened(done)).await;
+        }
+    }
+}
+
+/// The option that fits a decision best; nothing where none does, which cancels.
+fn choose(options: &[(String, String)], decision: Decision) -> Option<&str> {
+    let kinds: &[&str] = match decision {
+        Decision::Accept => &["allow_once", "allow_always"],
+        Decision::AcceptForSession => &["allow_always", "allow_once"],
+        Decision::Decline => &["reject_once", "reject_always"],
+        Decision::Cancel => &[],
+    };
+    let of = |kind: &&str| options.iter().find(|(known, _)| known == kind).map(|(_, option)| option.as_str());
+    kinds.iter().find_map(of)
+}
+
+fn ask(params: &Value) -> Ask {
+    let call = params.get("toolCall").cloned().unwrap_or_default();
+    Ask {
+        kind: "permission".to_owned(),
+        item_id: text(&call, "/toolCallId"),
+        title: text(&call, "/title").unwrap_or_else(|| "use a tool".to_owned()),
+        command: text(&call, "/rawInput/command"),
+        changes: changes(&call),
+        input: call.get("rawInput").cloned(),
+        ..Ask::default()
+    }
+}
+
+/// The files that a tool changes, with both texts where the agent tells.
+fn changes(call: &Value) -> Vec<Change> {
+    let blocks = call.get("content").and_then(Value::as_array);
+    let diffs = blocks.into_iter().flatten().filter(|block| text(block, "/type").as_deref() == Some("diff"));
+    let change = |block: &Value| Change {
+        path: text(block, "/path").unwrap_or_default(),
+        kind: if text(block, "/oldText").is_some() { "update" } else { "add" }.to_owned(),
+        diff: text(block, "/newText"),
+    };
+    diffs.map(change).collect()
+}
+
+/// What the turn has used. The protocol has no word for it yet; agents put it in different places.
+fn tokens(answer: &Value) -> Option<Tokens> {
+    let quota = answer.pointer("/_meta/quota/token_count");
+    let usage = answer.get("usage").or(quota)?;
+    let part = |names: [&str; 2]| names.into_iter().find_map(|name| number(usage, name));
+    let input_tokens = part(["/inputTokens", "/input_tokens"]);
+    let output_tokens = part(["/outputTokens", "/output_tokens"]);
+    let sum = input_tokens.unwrap_or_default() + output_tokens.unwrap_or_default();
+    let total_tokens = part(["/totalTokens", "/total_tokens"]).unwrap_or(sum);
+    Some(Tokens { total_tokens, input_tokens, cached_input_tokens: None, output_tokens })
+}

@@ -1,0 +1,364 @@
+//! `codex`, by `codex app-server`: one process and one conversation a node.
+//!
+//! The injection's id goes along with the prompt and is kept in the conversation, so that after a crash the
+//! conversation itself says whether a prompt had arrived.
+
+mod items;
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use self::items::Items;
+use super::program::Program;
+use super::rpc::{Message, Peer, number, text};
+use super::{Fate, Link, Order, Report, Seat};
+use crate::wire::command::Decision;
+use crate::wire::event::{Ask, Tokens, TurnStatus};
+
+pub(super) async fn run(seat: Seat, mut link: Link) -> String {
+    let program = match Program::start(&seat, &["codex"], vec!["app-server".into()]) {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let peer = Peer::new(program, false);
+    let mut codex = Codex {
+        peer,
+        seat,
+        thread: String::new(),
+        turn: None,
+        starting: None,
+        wants_stop: false,
+        asks: HashMap::new(),
+        next_key: 0,
+        steering: HashMap::new(),
+        items: Items::default(),
+        total: None,
+        before: None,
+    };
+    let opened = tokio::select! {
+        opened = codex.open(&link) => opened,
+        () = link.stop.cancelled() => Err("it was stopped".to_owned()),
+    };
+    if let Err(error) = opened {
+        codex.peer.into_program().stop().await;
+        return error;
+    }
+    loop {
+        tokio::select! {
+            message = codex.peer.next() => {
+                let Some(message) = message else {
+                    return codex.peer.into_program().ended().await.1;
+                };
+                if let Err(error) = codex.hear(message, &link).await {
+                    codex.peer.into_program().stop().await;
+                    return error;
+                }
+            }
+            order = link.orders.recv() => {
+                let Some(order) = order else { break };
+                if let Err(error) = codex.obey(order, &link).await {
+                    codex.peer.into_program().stop().await;
+                    return error;
+                }
+            }
+            () = link.stop.cancelled() => break,
+        }
+    }
+    codex.peer.into_program().stop().await
+}
+
+struct Codex {
+    peer: Peer,
+    seat: Seat,
+    thread: String,
+    /// The turn that runs.
+    turn: Option<String>,
+    /// The request that started it, until it is answered.
+    starting: Option<u64>,
+    /// Whether it has to stop as soon as its id is known.
+    wants_stop: bool,
+    /// The questions that wait, by our keys: their ids.
+    asks: HashMap<u64, Value>,
+    next_key: u64,
+    steering: HashMap<u64, oneshot::Sender<Result<(), String>>>,
+    items: Items,
+    /// What the conversation has used, and had used when the turn began.
+    total: Option<Tokens>,
+    before: Option<Tokens>,
+}
+
+impl Codex {
+    async fn open(&mut self, link: &Link) -> Result<(), String> {
+        let version = env!("CARGO_PKG_VERSION");
+        let client = json!({ "name": "switchboard", "title": "Switchboard", "version": version });
+        self.peer.call("initialize", json!({ "clientInfo": client })).await?;
+        self.peer.notify("initialized", json!({})).await?;
+        let mut params = self.params();
+        if let Some(session) = self.seat.session.clone() {
+            params["threadId"] = json!(session);
+            match self.peer.call("thread/resume", params.clone()).await {
+                Ok(resumed) => {
+                    if let Some(doubt) = &self.seat.doubt {
+                        link.report(Report::Doubt(fate(&resumed, doubt))).await;
+                    }
+                    self.thread = session;
+                }
+                Err(error) => {
+                    let error = format!("the conversation cannot be gone on with: {error}");
+                    link.report(Report::Error { error, will_retry: false }).await;
+                }
+            }
+        }
+        if self.thread.is_empty() {
+            if let Some(params) = params.as_object_mut() {
+                params.remove("threadId");
+            }
+            let started = self.peer.call("thread/start", params).await?;
+            self.thread = text(&started, "/thread/id").ok_or("thread/start: no id")?;
+        }
+        let session = Some(self.thread.clone());
+        link.report(Report::Ready { pid: Some(self.peer.pid()), session }).await;
+        Ok(())
+    }
+
+    fn params(&self) -> Value {
+        let launch = &self.seat.launch;
+        let mut params = json!({ "cwd": self.seat.cwd.display().to_string() });
+        let settings = [
+            ("model", &launch.model),
+            ("sandbox", &launch.sandbox),
+            ("approvalPolicy", &launch.approval_policy),
+            ("developerInstructions", &launch.instructions),
+        ];
+        for (name, value) in settings {
+            if let Some(value) = value {
+                params[name] = json!(value);
+            }
+        }
+        params
+    }
+
+    async fn obey(&mut self, order: Order, link: &Link) -> Result<(), String> {
+        match order {
+            Order::Turn { injection, content } => {
+                self.before = self.total;
+                self.items = Items::default();
+                self.wants_stop = false;
+                let params = json!({
+                    "threadId": self.thread,
+                    "input": [{ "type": "text", "text": content }],
+                    "clientUserMessageId": injection,
+                });
+                self.starting = Some(self.peer.request("turn/start", params).await?);
+            }
+            Order::Steer { content, answer } => {
+                let Some(turn) = &self.turn else {
+                    let _ = answer.send(Err("no turn runs".to_owned()));
+                    return Ok(());
+                };
+                let params = json!({
+                    "threadId": self.thread,
+                    "input": [{ "type": "text", "text": content }],
+                    "expectedTurnId": turn,
+                });
+                let id = self.peer.request("turn/steer", params).await?;
+                self.steering.insert(id, answer);
+            }
+            Order::Interrupt => {
+                self.wants_stop = true;
+                self.interrupt().await?;
+            }
+            Order::Decide { key, decision } => {
+                if let Some(id) = self.asks.remove(&key) {
+                    let word = match decision {
+                        Decision::Accept => "accept",
+                        Decision::AcceptForSession => "acceptForSession",
+                        Decision::Decline => "decline",
+                        Decision::Cancel => "cancel",
+                    };
+                    self.peer.respond(&id, json!({ "decision": word })).await?;
+                }
+            }
+        }
+        let _ = link;
+        Ok(())
+    }
+
+    async fn interrupt(&mut self) -> Result<(), String> {
+        if let Some(turn) = self.turn.clone() {
+            let params = json!({ "threadId": self.thread, "turnId": turn });
+            self.peer.request("turn/interrupt", params).await?;
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, message: Message, link: &Link) -> Result<(), String> {
+        match message {
+            Message::Response { id, result } => self.answered(id, result, link).await,
+            Message::Request { id, method, params } => self.asked(id, &method, &params, link).await,
+            Message::Notification { method, params } => {
+                let is_ours = params.get("threadId").is_none_or(|thread| thread == self.thread.as_str());
+                if is_ours {
+                    self.told(&method, &params, link).await;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn answered(&mut self, id: u64, result: Result<Value, String>, link: &Link) -> Result<(), String> {
+        if let Some(answer) = self.steering.remove(&id) {
+            let _ = answer.send(result.map(|_| ()));
+        } else if self.starting == Some(id) {
+            self.starting = None;
+            match result {
+                Ok(result) => {
+                    self.turn = text(&result, "/turn/id");
+                    link.report(Report::Accepted).await;
+                    if self.wants_stop {
+                        self.interrupt().await?;
+                    }
+                }
+                Err(error) => link.ended(TurnStatus::Failed, Some(error)).await,
+            }
+        }
+        Ok(())
+    }
+
+    async fn asked(&mut self, id: Value, method: &str, params: &Value, link: &Link) -> Result<(), String> {
+        let ask = match method {
+            "item/commandExecution/requestApproval" => Ask {
+                kind: "command".to_owned(),
+                title: text(params, "/command").unwrap_or_else(|| "run a command".to_owned()),
+                command: text(params, "/command"),
+                cwd: text(params, "/cwd"),
+                ..Ask::default()
+            },
+            "item/fileChange/requestApproval" => {
+                // The question does not say which changes; the item that was begun before does.
+                let item = text(params, "/itemId").unwrap_or_default();
+                let changes = self.items.changes(&item);
+                let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+                Ask {
+                    kind: "file_change".to_owned(),
+                    title: format!("change {}", paths.join(", ")),
+                    changes,
+                    ..Ask::default()
+                }
+            }
+            // Whatever else it wants to know fails closed.
+            _ => return self.peer.refuse(&id, method).await,
+        };
+        let ask = Ask { item_id: text(params, "/itemId"), reason: text(params, "/reason"), ..ask };
+        self.next_key += 1;
+        self.asks.insert(self.next_key, id);
+        link.report(Report::Ask { key: self.next_key, ask }).await;
+        Ok(())
+    }
+
+    async fn told(&mut self, method: &str, params: &Value, link: &Link) {
+        match method {
+            "turn/started" => link.report(Report::Started).await,
+            "item/agentMessage/delta" => {
+                if let Some(delta) = text(params, "/delta") {
+                    link.report(Report::Delta(delta)).await;
+                }
+            }
+            "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta" => {
+                if let Some(delta) = text(params, "/delta") {
+                    link.report(Report::Reasoning(delta)).await;
+                }
+            }
+            "item/started" | "item/completed" => {
+                if let Some(report) = self.items.take(params, method == "item/completed") {
+                    link.report(report).await;
+                }
+            }
+            "thread/tokenUsage/updated" => {
+                if let Some(tokens) = self.used(params) {
+                    link.report(Report::Usage(tokens)).await;
+                }
+            }
+            "serverRequest/resolved" => {
+                let id = params.get("requestId");
+                let key = self.asks.iter().find(|(_, known)| Some(*known) == id).map(|(key, _)| *key);
+                if let Some(key) = key {
+                    self.asks.remove(&key);
+                    link.report(Report::AskGone { key }).await;
+                }
+            }
+            "error" => {
+                let error = text(params, "/error/message").unwrap_or_else(|| "it failed".to_owned());
+                let will_retry = params.get("willRetry").and_then(Value::as_bool).unwrap_or(false);
+                link.report(Report::Error { error, will_retry }).await;
+            }
+            "turn/completed" => {
+                let is_ours = self.turn.is_none() || text(params, "/turn/id") == self.turn;
+                if is_ours && self.starting.is_none() {
+                    self.turn = None;
+                    let error = text(params, "/turn/error/message");
+                    let status = match params.pointer("/turn/status").and_then(Value::as_str) {
+                        Some("completed") => TurnStatus::Completed,
+                        Some("interrupted") => TurnStatus::Interrupted,
+                        _ => TurnStatus::Failed,
+                    };
+                    link.ended(status, error).await;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the turn has used: what the conversation has, less what it had when the turn began.
+    fn used(&mut self, params: &Value) -> Option<Tokens> {
+        let usage = params.get("tokenUsage")?;
+        let total = tokens(usage.get("total")?);
+        // A conversation that was gone on with does not say at first what it had used before.
+        let last = usage.get("last").map(tokens).unwrap_or_default();
+        let before = *self.before.get_or_insert_with(|| less(total, last));
+        self.total = Some(total);
+        Some(less(total, before))
+    }
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    Tokens {
+        total_tokens: number(usage, "/totalTokens").unwrap_or_default(),
+        input_tokens: number(usage, "/inputTokens"),
+        cached_input_tokens: number(usage, "/cachedInputTokens"),
+        output_tokens: number(usage, "/outputTokens"),
+    }
+}
+
+fn less(all: Tokens, before: Tokens) -> Tokens {
+    let part = |all: Option<u64>, before: Option<u64>| Some(all?.saturating_sub(before.unwrap_or_default()));
+    Tokens {
+        total_tokens: all.total_tokens.saturating_sub(before.total_tokens),
+        input_tokens: part(all.input_tokens, before.input_tokens),
+        cached_input_tokens: part(all.cached_input_tokens, before.cached_input_tokens),
+        output_tokens: part(all.output_tokens, before.output_tokens),
+    }
+}
+
+/// What became of a prompt, as the conversation that was gone on with tells.
+fn fate(resumed: &Value, injection: &str) -> Fate {
+    let Some(turns) = resumed.pointer("/thread/turns").and_then(Value::as_array) else {
+        return Fate::Unknown;
+    };
+    let items = |turn: &Value| turn.get("items").and_then(Value::as_array).cloned().unwrap_or_default();
+    let has =
+        |turn: &&Value| items(turn).iter().any(|item| text(item, "/clientId").as_deref() == Some(injection));
+    let Some(turn) = turns.iter().rev().find(has) else { return Fate::NotReceived };
+    if turn.get("status").and_then(Value::as_str) != Some("completed") {
+        return Fate::CutShort;
+    }
+    let is_answer = |item: &&Value| text(item, "/type").as_deref() == Some("agentMessage");
+    let answer = items(turn).iter().rev().find(is_answer).and_then(|item| text(item, "/text"));
+    Fate::Answered { answer }
+}
+
+#[cfg(test)]
+#[path = "codex_tests.rs"]
+mod tests;

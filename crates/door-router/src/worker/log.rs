@@ -1,0 +1,66 @@
+//! What a worker's process writes to stderr, kept within bounds.
+
+use parking_lot::Mutex;
+use switchboard_hub::clock::Clock;
+use switchboard_hub::files::Dir;
+
+use crate::wire::stamp;
+
+/// How large a log grows before it is put aside; one older file is kept beside it.
+const FILE_CAP: u64 = 256 << 10;
+
+/// How much is kept of a line.
+const LINE_CAP: usize = 4 << 10;
+
+/// How much of a line stands in an event.
+const QUOTE_CAP: usize = 300;
+
+/// The log of one node.
+#[derive(Debug)]
+pub(crate) struct WorkerLog {
+    folder: Dir,
+    name: String,
+    clock: Clock,
+    last: Mutex<Option<String>>,
+}
+
+impl WorkerLog {
+    pub(crate) fn new(folder: Dir, node: u32, clock: Clock) -> Self {
+        Self { folder, name: file_name(node), clock, last: Mutex::default() }
+    }
+
+    /// Notes a line, which may hold anything.
+    pub(crate) fn note(&self, line: &[u8]) {
+        let line = String::from_utf8_lossy(&line[..line.len().min(LINE_CAP)]);
+        let line: String = line.chars().filter(|char| !char.is_control()).collect();
+        if line.trim().is_empty() {
+            return;
+        }
+        let text = format!("{} {line}\n", stamp(self.clock.now()));
+        *self.last.lock() = Some(line.chars().take(QUOTE_CAP).collect());
+        match self.folder.append(&self.name, text.as_bytes()) {
+            Ok(size) if size > FILE_CAP => self.put_aside(),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "a worker's log cannot be written"),
+        }
+    }
+
+    /// The last line, short enough to be quoted; forgotten with that.
+    pub(crate) fn take_last(&self) -> Option<String> {
+        self.last.lock().take()
+    }
+
+    fn put_aside(&self) {
+        let older = format!("{}.1", self.name);
+        let moved =
+            self.folder.remove(&older).and_then(|_| self.folder.move_new(&self.name, &self.folder, &older));
+        if let Err(error) = moved {
+            tracing::warn!(%error, "a worker's log cannot be put aside");
+        }
+    }
+}
+
+/// The name of a node's log in the folder of its job.
+pub(crate) fn file_name(node: u32) -> String {
+    format!("node-{node}.log")
+}

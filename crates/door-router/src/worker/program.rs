@@ -1,0 +1,179 @@
+//! An agent's process: started with a known environment, heard line by line, ended with all that it started.
+
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::{Seat, WorkerLog};
+use crate::lines::{Line, Lines};
+use crate::wire::command::AgentKind;
+
+/// The longest line that is read of an agent: a diff of a large file fits.
+const LINE: usize = 16 << 20;
+
+/// How long a process that closed its stdout may take to end, and its stderr to be read.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// An agent's process.
+#[derive(Debug)]
+pub(super) struct Program {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: ChildStdout,
+    lines: Lines,
+    listener: JoinHandle<()>,
+    seat: Seat,
+}
+
+impl Program {
+    /// Starts the seat's program, or `usual` where none was named, with these arguments.
+    pub(super) fn start(seat: &Seat, usual: &[&str], args: Vec<OsString>) -> Result<Self, String> {
+        let launch = &seat.launch;
+        let mut words: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
+        if words.is_empty() {
+            words.extend(usual.iter().copied().map(OsString::from));
+        }
+        if words.is_empty() {
+            return Err("`program` is missing: say what to run".to_owned());
+        }
+        let program = words.remove(0);
+        words.extend(launch.args.iter().map(OsString::from));
+        words.extend(args);
+        let mut allowed: Vec<&str> = launch.env_allow.iter().map(String::as_str).collect();
+        allowed.extend(own_variables(launch.agent));
+        let mut spawn = Spawn::new(program)
+            .args(words)
+            .cwd(&seat.cwd)
+            .env_allow(&allowed)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        for (name, value) in &launch.env {
+            spawn = spawn.env(name, value);
+        }
+        if let Some(guard) = &seat.guard {
+            spawn = guard.mark(spawn).map_err(|error| error.to_string())?;
+        }
+        let mut child = spawn.spawn().map_err(|error| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        })?;
+        if let Some(guard) = &seat.guard {
+            guard.watch(child.pid());
+        }
+        let streams = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+        let (stdin, Some(stdout), Some(stderr)) = streams else {
+            return Err("the program has no standard streams".to_owned());
+        };
+        let listener = tokio::spawn(listen(stderr, Arc::clone(&seat.log)));
+        Ok(Self { child, stdin, stdout, lines: Lines::new(LINE), listener, seat: seat.clone() })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Writes to the program's stdin.
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let Some(stdin) = &mut self.stdin else { return Err("its stdin is closed".to_owned()) };
+        let written = async {
+            stdin.write_all(bytes).await?;
+            stdin.flush().await
+        };
+        written.await.map_err(|error| format!("it does not read: {error}"))
+    }
+
+    /// Ends the program's stdin.
+    pub(super) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next line of the program's stdout; none at its end. Can be cancelled and called again.
+    pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
+        loop {
+            match self.lines.next() {
+                Some(Line::Whole(line)) => return Some(line),
+                Some(Line::TooLong) => {
+                    tracing::warn!(limit = LINE, "a line of an agent is too long and was passed over");
+                    continue;
+                }
+                None => {}
+            }
+            if !matches!(self.lines.read(&mut self.stdout).await, Ok(true)) {
+                return match self.lines.rest() {
+                    Some(Line::Whole(line)) => Some(line),
+                    _ => None,
+                };
+            }
+        }
+    }
+
+    /// Waits for the end of a program that has closed its stdout; says how it ended and whether well.
+    pub(super) async fn ended(mut self) -> (bool, String) {
+        self.stdin = None;
+        let ended = timeout(LAST_WORDS, self.child.wait()).await;
+        let _ = timeout(LAST_WORDS, &mut self.listener).await;
+        self.forget();
+        match ended {
+            Ok(Ok(status)) => (status.success(), format!("it ended ({status})")),
+            Ok(Err(error)) => (false, format!("it cannot be waited for: {error}")),
+            Err(_) => (false, "it closed its stdout and was killed".to_owned()),
+        }
+    }
+
+    /// Ends the program and all that it started.
+    pub(super) async fn stop(mut self) -> String {
+        self.stdin = None;
+        let (grace, pid, guard) = (self.seat.grace, self.child.pid(), self.seat.guard.clone());
+        let ended = self.child.stop(grace).await;
+        let _ = timeout(LAST_WORDS, &mut self.listener).await;
+        if let Some(guard) = guard {
+            guard.forget(pid);
+        }
+        match ended {
+            Ok(status) => format!("it was stopped ({status})"),
+            Err(error) => format!("it cannot be waited for: {error}"),
+        }
+    }
+
+    fn forget(&self) {
+        if let Some(guard) = &self.seat.guard {
+            guard.forget(self.child.pid());
+        }
+    }
+}
+
+/// Logs what the program writes to stderr.
+async fn listen(mut stderr: ChildStderr, log: Arc<WorkerLog>) {
+    let mut lines = Lines::new(64 << 10);
+    while let Ok(true) = lines.read(&mut stderr).await {
+        while let Some(line) = lines.next() {
+            match line {
+                Line::Whole(line) => log.note(&line),
+                Line::TooLong => log.note(b"(a line that is too long)"),
+            }
+        }
+    }
+    if let Some(Line::Whole(line)) = lines.rest() {
+        log.note(&line);
+    }
+}
+
+/// The variables by which an agent finds its account and its settings.
+fn own_variables(agent: AgentKind) -> &'static [&'static str] {
+    match agent {
+        AgentKind::Codex | AgentKind::CodexExec => &["CODEX_*", "OPENAI_*"],
+        AgentKind::Claude => &["ANTHROPIC_*", "CLAUDE_*"],
+        AgentKind::Gemini => &["GEMINI_*", "GOOGLE_*"],
+        AgentKind::Opencode => &["OPENCODE_*"],
+        AgentKind::Goose => &["GOOSE_*"],
+        AgentKind::Acp | AgentKind::Command | AgentKind::Echo => &[],
+    }
+}

@@ -1,0 +1,147 @@
+//! JSON-RPC over a program's lines, as Codex and the Agent Client Protocol have it.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value, json};
+
+use super::program::Program;
+
+/// What the other end says.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// It asks, and waits.
+    Request { id: Value, method: String, params: Value },
+    /// It tells.
+    Notification { method: String, params: Value },
+    /// It answers a request of ours.
+    Response { id: u64, result: Result<Value, String> },
+}
+
+/// The other end.
+pub(super) struct Peer {
+    program: Program,
+    /// Codex leaves the version out; the Agent Client Protocol wants it.
+    has_version: bool,
+    next: u64,
+    /// Said while an answer was waited for.
+    stash: VecDeque<Message>,
+}
+
+impl Peer {
+    pub(super) fn new(program: Program, has_version: bool) -> Self {
+        Self { program, has_version, next: 0, stash: VecDeque::new() }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    pub(super) fn into_program(self) -> Program {
+        self.program
+    }
+
+    /// Asks; the answer comes by [`Peer::next`] with the id that is returned.
+    pub(super) async fn request(&mut self, method: &str, params: Value) -> Result<u64, String> {
+        self.next += 1;
+        let id = self.next;
+        self.write(json!({ "id": id, "method": method, "params": params })).await?;
+        Ok(id)
+    }
+
+    /// Asks and waits for the answer. What else is said meanwhile comes by [`Peer::next`] later.
+    pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        let asked = self.request(method, params).await?;
+        let mut stash = std::mem::take(&mut self.stash);
+        let result = loop {
+            match self.next().await {
+                Some(Message::Response { id, result }) if id == asked => break result,
+                Some(other) => stash.push_back(other),
+                None => break Err("it ended".to_owned()),
+            }
+        };
+        self.stash = stash;
+        result.map_err(|error| format!("{method}: {error}"))
+    }
+
+    pub(super) async fn notify(&mut self, method: &str, params: Value) -> Result<(), String> {
+        self.write(json!({ "method": method, "params": params })).await
+    }
+
+    pub(super) async fn respond(&mut self, id: &Value, result: Value) -> Result<(), String> {
+        self.write(json!({ "id": id, "result": result })).await
+    }
+
+    /// Says that a request is none that we answer.
+    pub(super) async fn refuse(&mut self, id: &Value, method: &str) -> Result<(), String> {
+        let error = json!({ "code": -32601, "message": format!("{method} is not supported") });
+        self.write(json!({ "id": id, "error": error })).await
+    }
+
+    /// What the other end says next; nothing once it has ended. Lines that are no messages are passed over. Can be
+    /// cancelled and called again.
+    pub(super) async fn next(&mut self) -> Option<Message> {
+        if let Some(message) = self.stash.pop_front() {
+            return Some(message);
+        }
+        loop {
+            let line = self.program.line().await?;
+            if let Some(message) = serde_json::from_slice(&line).ok().and_then(read) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn write(&mut self, mut message: Value) -> Result<(), String> {
+        if self.has_version
+            && let Some(fields) = message.as_object_mut()
+        {
+            fields.insert("jsonrpc".to_owned(), json!("2.0"));
+        }
+        self.program.write(format!("{message}\n").as_bytes()).await
+    }
+}
+
+/// A message that has a method is a request or a notification; otherwise it is a response.
+fn read(mut fields: Map<String, Value>) -> Option<Message> {
+    let id = fields.remove("id").filter(|id| !id.is_null());
+    let params = fields.remove("params").unwrap_or_default();
+    match (fields.remove("method"), id) {
+        (Some(Value::String(method)), Some(id)) => Some(Message::Request { id, method, params }),
+        (Some(Value::String(method)), None) => Some(Message::Notification { method, params }),
+        (_, Some(id)) => {
+            let result = match fields.remove("error") {
+                Some(error) => Err(in_words(&error)),
+                None => Ok(fields.remove("result").unwrap_or_default()),
+            };
+            Some(Message::Response { id: id.as_u64()?, result })
+        }
+        (_, None) => None,
+    }
+}
+
+fn in_words(error: &Value) -> String {
+    let message = error.get("message").and_then(Value::as_str).unwrap_or("an error without words");
+    match error.pointer("/data/details").and_then(Value::as_str) {
+        Some(details) => format!("{message}: {details}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The text at a place in a value.
+pub(super) fn text(value: &Value, pointer: &str) -> Option<String> {
+    value.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// The number at a place in a value.
+pub(super) fn number(value: &Value, pointer: &str) -> Option<u64> {
+    value.pointer(pointer).and_then(Value::as_u64)
+}
+
+/// The end of a text that may be long.
+pub(super) fn tail(text: &str, most: usize) -> String {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    text[start..].to_owned()
+}

@@ -1,0 +1,118 @@
+//! The router at work in this process, alone or beside `serve`.
+
+use std::path::PathBuf;
+
+use door_router::{Access, Config, Listener, Signpost, listen, run_deliveries};
+use door_workspace::Workspace;
+use parking_lot::Mutex;
+use switchboard_core::Door;
+use switchboard_hub::Service;
+use switchboard_hub::files::Dir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::commands::guard::guard;
+use crate::failure::Failure;
+
+/// The socket of a workspace's router.
+const SOCKET: &str = "router.sock";
+
+/// The longest path of a socket that every system takes.
+const LONGEST: usize = 100;
+
+/// The router with its listener.
+pub(crate) struct Running {
+    router: door_router::Router,
+    folder: Dir,
+    signpost: Option<Signpost>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    done: CancellationToken,
+    _service: Service,
+}
+
+impl Running {
+    /// Starts the router of a workspace, and has it listen where that is asked for.
+    pub(crate) async fn start(
+        workspace: &Workspace,
+        folder: PathBuf,
+        address: Option<&str>,
+        access: Access,
+    ) -> Result<Self, Failure> {
+        let hub = workspace.hub().clone();
+        let service = hub.claim_service("router")?;
+        let listener = match address {
+            Some(address) => Some(Listener::bind(address).await?),
+            None => None,
+        };
+        let root = workspace.tree().root().clone();
+        let router = door_router::Router::open(hub.clone(), folder, Config::default(), guard()).await?;
+        let done = CancellationToken::new();
+        let outbound = hub.open_door(Door::Workers).await?;
+        let (working, stop) = (router.clone(), done.clone());
+        let mut tasks = vec![tokio::spawn(async move { run_deliveries(&working, outbound, stop).await })];
+        let mut signpost = None;
+        if let Some(listener) = listener {
+            let token = access.tokens.iter().find(|token| token.owner.is_none());
+            let token = token.map(|token| token.token.clone());
+            let put_up = Signpost { listen: listener.address(), token, pid: std::process::id() };
+            put_up.write(&root)?;
+            signpost = Some(put_up);
+            let (working, stop) = (router.clone(), done.clone());
+            tasks.push(tokio::spawn(async move { listen(&working, listener, access, stop).await }));
+        }
+        Ok(Self { router, folder: root, signpost, tasks: Mutex::new(tasks), done, _service: service })
+    }
+
+    /// Starts the router beside `serve`; nothing where another process has it.
+    pub(crate) async fn beside(workspace: &Workspace, folder: PathBuf) -> Result<Option<Self>, Failure> {
+        if let Some(holder) = workspace.hub().service_holder("router")? {
+            tracing::warn!(holder, "another process runs the router of this workspace");
+            return Ok(None);
+        }
+        let mut socket = workspace.tree().root().path().join(SOCKET);
+        if socket.as_os_str().len() > LONGEST {
+            socket = std::env::temp_dir().join(format!("switchboard-{:016x}.sock", number_of(&socket)));
+        }
+        let address = format!("unix:{}", socket.display());
+        match Self::start(workspace, folder, Some(&address), Access::default()).await {
+            Ok(running) => Ok(Some(running)),
+            // Mail goes on where workers cannot.
+            Err(failure) => {
+                tracing::warn!("no workers: {}", failure.message);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) fn router(&self) -> &door_router::Router {
+        &self.router
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> Option<String> {
+        self.signpost.as_ref().map(|signpost| signpost.listen.clone())
+    }
+
+    /// Ends the workers, tells clients everything that is left to tell, and hangs up.
+    pub(crate) async fn close(&self) {
+        self.router.close().await;
+        self.done.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks {
+            let _ = task.await;
+        }
+        if let Some(signpost) = &self.signpost
+            && let Err(error) = signpost.remove(&self.folder)
+        {
+            tracing::warn!(%error, "router.json could not be removed");
+        }
+    }
+}
+
+/// A number for a path, always the same.
+fn number_of(path: &std::path::Path) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,203 @@
+//! Jobs and events as a person reads them.
+
+use std::fmt::{Display, Write as _};
+
+use door_router::Received;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::show::plain;
+
+/// How much of a line is shown.
+const WIDTH: usize = 200;
+
+/// An answer as JSON, or a line that says the same.
+pub(super) fn done(context: &Context, answer: &Value, line: impl Display) {
+    if context.printer.is_json() {
+        context.printer.object(answer);
+    } else {
+        context.printer.line(line);
+    }
+}
+
+pub(super) fn launched(context: &Context, job: &Value) {
+    let id = text(job, "job_id");
+    let nodes = job["nodes"].as_array().map_or(0, Vec::len);
+    let names: Vec<&str> =
+        job["nodes"].as_array().into_iter().flatten().map(|node| text(node, "agent_name")).collect();
+    done(context, job, format_args!("{id}"));
+    context.printer.note(format_args!(
+        "Launched {} on {nodes} node{}, as {}. Follow with `switchboard worker attach {id}`.",
+        text(job, "agent"),
+        if nodes == 1 { "" } else { "s" },
+        names.join(", ")
+    ));
+}
+
+/// A job and a line per node.
+pub(super) fn job(context: &Context, job: &Value) {
+    if context.printer.is_json() {
+        context.printer.object(job);
+        return;
+    }
+    context.printer.line(format_args!(
+        "{}  {}  {}  {} tokens",
+        text(job, "job_id"),
+        text(job, "agent"),
+        text(job, "status"),
+        job["total_tokens"]
+    ));
+    for node in job["nodes"].as_array().into_iter().flatten() {
+        let mut line = format!(
+            "  {:<3} {:<10} {} turns, {} waiting",
+            node["node_id"],
+            text(node, "status"),
+            node["turns"],
+            node["queued"]
+        );
+        let _ = write!(line, "  {}", text(node, "agent_name"));
+        context.printer.line(line);
+    }
+}
+
+pub(super) fn queue(context: &Context, answer: &Value) {
+    for queued in answer["queue"].as_array().into_iter().flatten() {
+        let line = format!(
+            "{}/{}  {}  {}",
+            text(queued, "job_id"),
+            queued["node_id"],
+            text(queued, "injection_id"),
+            plain(text(queued, "title"))
+        );
+        done(context, queued, line);
+    }
+}
+
+pub(super) fn approvals(context: &Context, answer: &Value) {
+    let waiting = answer["approvals"].as_array().cloned().unwrap_or_default();
+    if waiting.is_empty() {
+        context.printer.note("No agent asks for anything.");
+    }
+    for ask in &waiting {
+        if context.printer.is_json() {
+            context.printer.object(ask);
+        } else {
+            context.printer.line(asked(ask));
+        }
+    }
+}
+
+pub(super) fn approval(context: &Context, ask: &Value) {
+    context.printer.note(asked(ask));
+}
+
+/// All of what is asked for: nobody can agree to what is not shown.
+fn asked(ask: &Value) -> String {
+    let mut shown = format!(
+        "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",
+        text(ask, "job_id"),
+        ask["node_id"],
+        plain(text(ask, "title")),
+        text(ask, "approval_id")
+    );
+    if let Some(reason) = ask["reason"].as_str() {
+        let _ = write!(shown, "\n  because: {}", plain(reason));
+    }
+    for change in ask["changes"].as_array().into_iter().flatten() {
+        let _ = write!(shown, "\n  {} {}", text(change, "kind"), plain(text(change, "path")));
+        for line in text(change, "diff").lines() {
+            let _ = write!(shown, "\n    {}", plain(line));
+        }
+    }
+    shown
+}
+
+pub(super) fn accepted(context: &Context, ack: &Value) {
+    done(context, ack, text(ack, "injection_id"));
+}
+
+/// An answer, with the node's number before it where there are several.
+pub(super) fn answer(context: &Context, data: &Value, many: bool) {
+    if context.printer.is_json() {
+        return context.printer.object(data);
+    }
+    for line in text(data, "content").lines() {
+        if many {
+            context.printer.line(format_args!("[{}] {}", data["node_id"], plain(line)));
+        } else {
+            context.printer.line(plain(line));
+        }
+    }
+}
+
+/// How a turn ended, in a line.
+pub(super) fn ending(data: &Value) -> String {
+    let why = data["error"].as_str().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    format!("{}/{} {}{why}", text(data, "job_id"), data["node_id"], text(data, "status"))
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Shows the events of a job one after the other.
+pub(super) struct Follower<'c> {
+    context: &'c Context,
+    nodes: usize,
+}
+
+impl<'c> Follower<'c> {
+    pub(super) fn new(context: &'c Context, nodes: usize) -> Self {
+        Self { context, nodes }
+    }
+
+    pub(super) fn show(&mut self, event: &Received) {
+        if self.context.printer.is_json() {
+            self.context.printer.line(&event.line);
+            return;
+        }
+        let Some(line) = self.line(event) else { return };
+        let node = event.data.get("node_id").and_then(Value::as_u64).filter(|_| self.nodes > 1);
+        for line in line.lines() {
+            match node {
+                Some(node) => self.context.printer.line(format_args!("[{node}] {line}")),
+                None => self.context.printer.line(line),
+            }
+        }
+    }
+
+    /// What a person is told; nothing where the pieces of an answer would only repeat it.
+    fn line(&self, event: &Received) -> Option<String> {
+        let data = &event.data;
+        let short = |text: &str| plain(text).chars().take(WIDTH).collect::<String>();
+        Some(match event.event.as_str() {
+            "turn_started" => "· a turn begins".to_owned(),
+            "assistant" => text(data, "content")
+                .lines()
+                .map(|line| plain(line).to_string())
+                .collect::<Vec<_>>()
+                .join("\n"),
+            "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
+            "turn_complete" => format!("· {}", ending(data)),
+            "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),
+            "command_started" => format!("$ {}", short(text(data, "command"))),
+            "command_completed" => {
+                let code = data["exit_code"].as_i64().map(|code| format!(" ({code})")).unwrap_or_default();
+                format!("$ {}: {}{code}", short(text(data, "command")), text(data, "status"))
+            }
+            "file_change" => {
+                let changes = data["changes"].as_array().into_iter().flatten();
+                let paths: Vec<_> = changes.map(|change| plain(text(change, "path")).to_string()).collect();
+                format!("± {} {}", text(data, "status"), paths.join(", "))
+            }
+            "approval_required" => asked(data),
+            "approval_resolved" => format!("· {} by {}", text(data, "decision"), plain(text(data, "by"))),
+            "agent_error" => format!("! {}", short(text(data, "error"))),
+            "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
+            "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),
+            "job_terminated" => format!("· the job is over, {} tokens", data["total_tokens"]),
+            "cut_off" => format!("! {}", short(text(data, "reason"))),
+            _ => return None,
+        })
+    }
+}
