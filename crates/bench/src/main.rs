@@ -21,6 +21,7 @@ mod stats;
 mod suites;
 mod waiter;
 mod wake;
+mod workers;
 
 use std::path::PathBuf;
 
@@ -57,6 +58,8 @@ enum Name {
     Mcp,
     /// Calls of tools through a suite, and what having many suites costs
     Suites,
+    /// Injections and answers through the router
+    Workers,
     /// The server behind `suites`, which does nothing but answer
     #[value(hide = true)]
     EchoChild,
@@ -89,6 +92,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Cli => cli::run(&place, args.quick).await,
         Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
+        Name::Workers => workers::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild => Ok(()),
     }
 }

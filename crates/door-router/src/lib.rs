@@ -9,6 +9,8 @@
 
 mod client;
 mod config;
+#[cfg(test)]
+mod crowd_tests;
 mod delivery;
 mod dialect;
 mod error;

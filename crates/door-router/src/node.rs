@@ -20,7 +20,7 @@ use self::approvals::Approvals;
 use crate::job::{Job, NodeShared, Waiting};
 use crate::router::Router;
 use crate::turn::Turn;
-use crate::wire::command::{AgentKind, Decision, Limits};
+use crate::wire::command::{AgentKind, Decision, Launch, Limits};
 use crate::wire::event::{AgentError, At, EventBody, NodeState, NodeStatus, TurnStatus, WorkerExited};
 use crate::worker::{Fate, Order, Report, Seat, Worker};
 
@@ -110,7 +110,7 @@ impl Node {
         let doubt = doubt.map(|turn| {
             let pin = router.log().newest();
             router.log().pin(pin);
-            Running::new(turn, String::new(), None, pin, job.launch.limits)
+            Running::new(turn, String::new(), None, pin, &job.launch)
         });
         let start_at = Some(Instant::now());
         Self {
@@ -208,7 +208,7 @@ impl Node {
         let Waiting { injection, content, handoff, pin } = waiting;
         let id = injection.at.injection_id.clone();
         let turn = Turn::new(injection);
-        self.running = Some(Running::new(turn, content.clone(), handoff, pin, self.job.launch.limits));
+        self.running = Some(Running::new(turn, content.clone(), handoff, pin, &self.job.launch));
         self.tell_state(NodeState::Busy, None);
         self.order(Order::Turn { injection: id, content });
     }
@@ -443,9 +443,18 @@ impl Node {
 }
 
 impl Running {
-    fn new(turn: Turn, content: String, handoff: Option<Handoff>, pin: u64, limits: Limits) -> Self {
+    fn new(turn: Turn, content: String, handoff: Option<Handoff>, pin: u64, launch: &Launch) -> Self {
         let now = Instant::now();
-        let accept = Duration::from_secs(limits.delivery_seconds.unwrap_or(60).into());
+        let limits = launch.limits;
+        // The Agent Client Protocol has no sign of acceptance before the first word of the answer.
+        let is_mute = matches!(
+            launch.agent,
+            AgentKind::Acp | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Goose
+        );
+        let accept = match limits.delivery_seconds {
+            None if is_mute => turn_limit(limits),
+            seconds => Duration::from_secs(seconds.unwrap_or(60).into()),
+        };
         Self {
             turn,
             content,

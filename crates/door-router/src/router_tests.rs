@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, Name};
 use switchboard_hub::{MailboxQuery, Part, Registration};
@@ -355,7 +357,9 @@ async fn the_older_router_is_answered_in_its_own_words() {
 
 #[tokio::test]
 async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order() {
-    let rig = Rig::new().await;
+    // Short enough for leases to run out while injections wait: they come again, and run once all the same.
+    let lease = Duration::from_millis(500);
+    let rig = Rig::open(tempfile::TempDir::new().unwrap(), Config::default(), lease).await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 200 }, "job_id": "keep" })).await;
     let mut sent = Vec::new();
@@ -365,7 +369,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
     client.next_of("turn_started").await;
     let last = rig.router.log().newest();
     let folder = rig.close().await;
-    let rig = Rig::open(folder, Config::default()).await;
+    let rig = Rig::open(folder, Config::default(), lease).await;
     let mut client = rig.client();
     client.ask("subscribe", json!({ "from_seq": last })).await;
     let mut ends = Vec::new();

@@ -43,12 +43,11 @@ impl Rig {
     }
 
     pub(crate) async fn with(config: Config) -> Self {
-        Self::open(TempDir::new().unwrap(), config).await
+        Self::open(TempDir::new().unwrap(), config, Duration::from_mins(1)).await
     }
 
-    pub(crate) async fn open(folder: TempDir, config: Config) -> Self {
-        // A router that is opened again in the same process has to wait until the leases of the first run out.
-        let lease = Duration::from_secs(2);
+    /// A router that is opened again in the same process has to wait until the leases of the first run out.
+    pub(crate) async fn open(folder: TempDir, config: Config, lease: Duration) -> Self {
         let hub = Hub::open(HubConfig { lease, ..HubConfig::new(folder.path()) }).await.unwrap();
         let router = Router::open(hub.clone(), folder.path().to_owned(), config, None).await.unwrap();
         let outbound = hub.open_door(Door::Workers).await.unwrap();

@@ -225,3 +225,7 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "worker/agents_tests.rs"]
+mod agents_tests;

@@ -128,7 +128,7 @@ impl Node {
             let Some(waiting) = self.shared.state.lock().queue.pop_front() else { return };
             let Waiting { injection, content, handoff, pin } = waiting;
             let turn = Turn::new(injection);
-            let running = Running::new(turn, content, handoff, pin, self.job.launch.limits);
+            let running = Running::new(turn, content, handoff, pin, &self.job.launch);
             self.finish(running, status, Some(why.to_owned()));
         }
     }

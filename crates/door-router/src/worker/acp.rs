@@ -95,12 +95,21 @@ impl Acp {
             let params = json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] });
             if self.peer.call("session/load", params).await.is_ok() {
                 self.session = session;
-                return Ok(());
+                return self.set_mode(seat).await;
             }
         }
         let created = self.peer.call("session/new", json!({ "cwd": cwd, "mcpServers": [] })).await;
         let created = created.map_err(|error| format!("{error}; sign in with the program itself first"))?;
         self.session = text(&created, "/sessionId").ok_or("session/new: no id")?;
+        self.set_mode(seat).await
+    }
+
+    /// When it asks is a matter of its mode.
+    async fn set_mode(&mut self, seat: &Seat) -> Result<(), String> {
+        if let Some(mode) = &seat.launch.approval_policy {
+            let params = json!({ "sessionId": self.session, "modeId": mode });
+            self.peer.call("session/set_mode", params).await?;
+        }
         Ok(())
     }
 

@@ -12,9 +12,31 @@ use crate::wire::event::{Change, Tokens, TurnStatus};
 /// How much of a command's output is told.
 const OUTPUT: usize = 16 << 10;
 
+/// A conversation, and what it has used: Codex tells that of the whole conversation after each turn. Both are written
+/// down together, as `thread#tokens`.
+#[derive(Debug, Clone)]
+struct Session {
+    thread: String,
+    used: u64,
+}
+
+impl Session {
+    fn parse(text: &str) -> Self {
+        let (thread, used) = text.rsplit_once('#').unwrap_or((text, "0"));
+        Self { thread: thread.to_owned(), used: used.parse().unwrap_or(0) }
+    }
+}
+
+impl std::fmt::Display for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}#{}", self.thread, self.used)
+    }
+}
+
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let mut session = seat.session.clone();
-    link.report(Report::Ready { pid: None, session: session.clone() }).await;
+    let mut session = seat.session.as_deref().map(Session::parse);
+    let named = |session: &Option<Session>| session.as_ref().map(Session::to_string);
+    link.report(Report::Ready { pid: None, session: named(&session) }).await;
     loop {
         let order = tokio::select! {
             order = link.orders.recv() => order,
@@ -25,7 +47,7 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
             Some(Order::Turn { content, .. }) => {
                 let (status, error) = turn(&seat, &content, &mut session, &mut link).await;
                 link.ended(status, error).await;
-                link.report(Report::Ready { pid: None, session: session.clone() }).await;
+                link.report(Report::Ready { pid: None, session: named(&session) }).await;
             }
             Some(Order::Steer { answer, .. }) => drop(answer.send(Err("no turn runs".to_owned()))),
             Some(Order::Interrupt | Order::Decide { .. }) => {}
@@ -33,10 +55,10 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
     }
 }
 
-fn arguments(seat: &Seat, session: Option<&str>, content: &str) -> Vec<OsString> {
+fn arguments(seat: &Seat, session: Option<&Session>, content: &str) -> Vec<OsString> {
     let mut args: Vec<OsString> = vec!["exec".into()];
     if let Some(session) = session {
-        args.extend(["resume".into(), session.into()]);
+        args.extend(["resume".into(), OsString::from(&session.thread)]);
     }
     args.extend(["--json".into(), "--skip-git-repo-check".into()]);
     if let Some(model) = &seat.launch.model {
@@ -54,10 +76,10 @@ fn arguments(seat: &Seat, session: Option<&str>, content: &str) -> Vec<OsString>
 async fn turn(
     seat: &Seat,
     content: &str,
-    session: &mut Option<String>,
+    session: &mut Option<Session>,
     link: &mut Link,
 ) -> (TurnStatus, Option<String>) {
-    let mut program = match Program::start(seat, &["codex"], arguments(seat, session.as_deref(), content)) {
+    let mut program = match Program::start(seat, &["codex"], arguments(seat, session.as_ref(), content)) {
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };
@@ -72,13 +94,23 @@ async fn turn(
                 let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
                 match event.get("type").and_then(Value::as_str).unwrap_or_default() {
                     "thread.started" => {
-                        *session = text(&event, "/thread_id");
+                        let thread = text(&event, "/thread_id").unwrap_or_default();
+                        let used = session.take().filter(|known| known.thread == thread);
+                        *session = Some(Session { thread, used: used.map_or(0, |known| known.used) });
                         link.report(Report::Accepted).await;
                     }
                     "turn.started" => link.report(Report::Started).await,
                     "turn.completed" => {
                         is_complete = true;
-                        link.report(Report::Usage(tokens(&event))).await;
+                        let all = tokens(&event);
+                        let before = session.as_ref().map_or(0, |session| session.used);
+                        let total_tokens = all.total_tokens.saturating_sub(before);
+                        if let Some(session) = session {
+                            session.used = all.total_tokens;
+                        }
+                        // The parts are told where they are those of this turn.
+                        let parts = if before == 0 { all } else { Tokens::default() };
+                        link.report(Report::Usage(Tokens { total_tokens, ..parts })).await;
                     }
                     "turn.failed" => failure = text(&event, "/error/message"),
                     "error" => {

@@ -176,9 +176,8 @@ async fn ask(context: &Context, command: &str, payload: Value) -> Result<Value, 
 
 /// `JOB/NODE`, or `JOB` for its only node.
 fn one_node(text: &str) -> Result<(&str, u32), Failure> {
-    match split(text)? {
-        (job, node) => Ok((job, node.unwrap_or(0))),
-    }
+    let (job, node) = split(text)?;
+    Ok((job, node.unwrap_or(0)))
 }
 
 /// `JOB/NODE` or `JOB`, with or without `job:` before it.

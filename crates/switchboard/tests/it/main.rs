@@ -13,6 +13,7 @@ mod cli;
 mod crash;
 mod disk_full;
 mod mcp;
+mod router;
 mod storm;
 mod suite_config;
 mod suite_wrap;

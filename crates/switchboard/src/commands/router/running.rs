@@ -1,13 +1,14 @@
 //! The router at work in this process, alone or beside `serve`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use door_router::{Access, Config, Listener, Signpost, listen, run_deliveries};
 use door_workspace::Workspace;
 use parking_lot::Mutex;
 use switchboard_core::Door;
-use switchboard_hub::Service;
 use switchboard_hub::files::Dir;
+use switchboard_hub::{Hub, HubError, Service};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,9 @@ const SOCKET: &str = "router.sock";
 
 /// The longest path of a socket that every system takes.
 const LONGEST: usize = 100;
+
+/// How long a router waits for the one before it to be gone.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The router with its listener.
 pub(crate) struct Running {
@@ -39,7 +43,7 @@ impl Running {
         access: Access,
     ) -> Result<Self, Failure> {
         let hub = workspace.hub().clone();
-        let service = hub.claim_service("router")?;
+        let service = claim(&hub).await?;
         let listener = match address {
             Some(address) => Some(Listener::bind(address).await?),
             None => None,
@@ -65,10 +69,6 @@ impl Running {
 
     /// Starts the router beside `serve`; nothing where another process has it.
     pub(crate) async fn beside(workspace: &Workspace, folder: PathBuf) -> Result<Option<Self>, Failure> {
-        if let Some(holder) = workspace.hub().service_holder("router")? {
-            tracing::warn!(holder, "another process runs the router of this workspace");
-            return Ok(None);
-        }
         let mut socket = workspace.tree().root().path().join(SOCKET);
         if socket.as_os_str().len() > LONGEST {
             socket = std::env::temp_dir().join(format!("switchboard-{:016x}.sock", number_of(&socket)));
@@ -105,6 +105,20 @@ impl Running {
             && let Err(error) = signpost.remove(&self.folder)
         {
             tracing::warn!(%error, "router.json could not be removed");
+        }
+    }
+}
+
+/// Takes the right to be the router. That of one that was killed is free a moment later: a worker that it was just
+/// about to start may still hold it.
+async fn claim(hub: &Hub) -> Result<Service, HubError> {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match hub.claim_service("router") {
+            Err(HubError::ServiceTaken { .. }) if tokio::time::Instant::now() < until => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            claimed => return claimed,
         }
     }
 }

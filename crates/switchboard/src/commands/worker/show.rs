@@ -156,7 +156,7 @@ impl<'c> Follower<'c> {
             self.context.printer.line(&event.line);
             return;
         }
-        let Some(line) = self.line(event) else { return };
+        let Some(line) = line(event) else { return };
         let node = event.data.get("node_id").and_then(Value::as_u64).filter(|_| self.nodes > 1);
         for line in line.lines() {
             match node {
@@ -165,39 +165,35 @@ impl<'c> Follower<'c> {
             }
         }
     }
+}
 
-    /// What a person is told; nothing where the pieces of an answer would only repeat it.
-    fn line(&self, event: &Received) -> Option<String> {
-        let data = &event.data;
-        let short = |text: &str| plain(text).chars().take(WIDTH).collect::<String>();
-        Some(match event.event.as_str() {
-            "turn_started" => "· a turn begins".to_owned(),
-            "assistant" => text(data, "content")
-                .lines()
-                .map(|line| plain(line).to_string())
-                .collect::<Vec<_>>()
-                .join("\n"),
-            "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
-            "turn_complete" => format!("· {}", ending(data)),
-            "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),
-            "command_started" => format!("$ {}", short(text(data, "command"))),
-            "command_completed" => {
-                let code = data["exit_code"].as_i64().map(|code| format!(" ({code})")).unwrap_or_default();
-                format!("$ {}: {}{code}", short(text(data, "command")), text(data, "status"))
-            }
-            "file_change" => {
-                let changes = data["changes"].as_array().into_iter().flatten();
-                let paths: Vec<_> = changes.map(|change| plain(text(change, "path")).to_string()).collect();
-                format!("± {} {}", text(data, "status"), paths.join(", "))
-            }
-            "approval_required" => asked(data),
-            "approval_resolved" => format!("· {} by {}", text(data, "decision"), plain(text(data, "by"))),
-            "agent_error" => format!("! {}", short(text(data, "error"))),
-            "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
-            "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),
-            "job_terminated" => format!("· the job is over, {} tokens", data["total_tokens"]),
-            "cut_off" => format!("! {}", short(text(data, "reason"))),
-            _ => return None,
-        })
-    }
+/// What a person is told; nothing where the pieces of an answer would only repeat it.
+fn line(event: &Received) -> Option<String> {
+    let data = &event.data;
+    let short = |text: &str| plain(text).chars().take(WIDTH).collect::<String>();
+    Some(match event.event.as_str() {
+        "turn_started" => "· a turn begins".to_owned(),
+        "assistant" => text(data, "content").lines().map(|line| plain(line)).collect::<Vec<_>>().join("\n"),
+        "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
+        "turn_complete" => format!("· {}", ending(data)),
+        "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),
+        "command_started" => format!("$ {}", short(text(data, "command"))),
+        "command_completed" => {
+            let code = data["exit_code"].as_i64().map(|code| format!(" ({code})")).unwrap_or_default();
+            format!("$ {}: {}{code}", short(text(data, "command")), text(data, "status"))
+        }
+        "file_change" => {
+            let changes = data["changes"].as_array().into_iter().flatten();
+            let paths: Vec<_> = changes.map(|change| plain(text(change, "path"))).collect();
+            format!("± {} {}", text(data, "status"), paths.join(", "))
+        }
+        "approval_required" => asked(data),
+        "approval_resolved" => format!("· {} by {}", text(data, "decision"), plain(text(data, "by"))),
+        "agent_error" => format!("! {}", short(text(data, "error"))),
+        "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
+        "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),
+        "job_terminated" => format!("· the job is over, {} tokens", data["total_tokens"]),
+        "cut_off" => format!("! {}", short(text(data, "reason"))),
+        _ => return None,
+    })
 }

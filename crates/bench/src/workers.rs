@@ -1,0 +1,221 @@
+//! `bench workers`: what the router adds between a program and its agents.
+//!
+//! The worker is the one that only echoes. How soon an injection is acknowledged and complete, beside a bare submit
+//! to a journal of its own, by turns; how many pieces of an answer reach two clients, beside a pipe that copies the
+//! same lines; and what the router holds in memory after a hundred jobs.
+
+mod pipe;
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use door_router::Client;
+use serde_json::{Map, Value, json};
+use switchboard_core::{Door, Kind, Name, NativeId};
+use switchboard_hub::process::{Child, Spawn};
+use switchboard_hub::{Draft, Hub, HubConfig, Registration};
+use tokio::time::timeout;
+
+use crate::figure::{Figure, Target};
+use crate::load::{READER, body};
+use crate::mcp::memory::resident;
+use crate::place::Place;
+use crate::program::{bring_up_to_date, shipped, whole};
+use crate::progress::say;
+use crate::stats::{median, millis, percentile};
+
+const BENCH: &str = "workers";
+
+/// The same message, journaled and nothing more.
+const JOURNAL: &str = "journal_submit";
+
+/// How many pieces an answer has.
+const PIECES: usize = 100_000;
+
+/// How many jobs are history.
+const JOBS: usize = 100;
+
+/// Longer than anything takes that is not stuck.
+const TOO_LONG: Duration = Duration::from_secs(120);
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let (injections, rounds) = if quick { (300, 3) } else { (2_000, 7) };
+    bring_up_to_date().await?;
+    let folder = place.fresh()?;
+    ensure!(whole(&shipped()?, &["init"], &folder).await? < TOO_LONG, "init took too long");
+    let router = Router::start(&folder)?;
+    let mut client = router.connect().await?;
+    latencies(place, &mut client, injections).await?;
+    pieces(&router, &mut client, rounds).await?;
+    memory(&router, &mut client).await?;
+    router.child.stop(Duration::from_secs(5)).await?;
+    Ok(())
+}
+
+struct Router {
+    child: Child,
+    address: String,
+}
+
+impl Router {
+    fn start(folder: &Path) -> anyhow::Result<Self> {
+        let socket = folder.join("bench.sock");
+        let address = format!("unix:{}", socket.display());
+        let child = Spawn::new(shipped()?)
+            .args(["router", "--listen", &address])
+            .cwd(folder)
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        Ok(Self { child, address })
+    }
+
+    async fn connect(&self) -> anyhow::Result<Client> {
+        let began = Instant::now();
+        loop {
+            match Client::to(&self.address).await {
+                Ok(client) => return Ok(client),
+                Err(error) if began.elapsed() > TOO_LONG => return Err(error.into()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    }
+}
+
+async fn launch(client: &mut Client, payload: &Value) -> anyhow::Result<String> {
+    let launched = client.ask("launch", payload).await?;
+    Ok(launched.data["job_id"].as_str().context("a job without an id")?.to_owned())
+}
+
+/// The time until each of these events has come for an injection.
+async fn inject(
+    client: &mut Client,
+    job: &str,
+    content: &str,
+    events: &[&str],
+) -> anyhow::Result<Vec<Duration>> {
+    let began = Instant::now();
+    client.send("inject", &json!({ "job_id": job, "node_id": 0, "content": content })).await?;
+    let mut times = Vec::with_capacity(events.len());
+    while times.len() < events.len() {
+        let event = timeout(TOO_LONG, client.next()).await.context("the router says nothing")??;
+        ensure!(event.event != "command_rejected", "{}", event.line);
+        if event.event == events[times.len()] {
+            times.push(began.elapsed());
+        }
+    }
+    Ok(times)
+}
+
+async fn latencies(place: &Place, client: &mut Client, count: usize) -> anyhow::Result<()> {
+    Place::settle();
+    let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
+    hub.register(Registration::mailbox(Name::parse(READER)?)).await?;
+    let job = launch(client, &json!({ "agent": "echo" })).await?;
+    let text = body();
+    let (mut acks, mut ends, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..count {
+        let times = inject(client, &job, &text, &["inject_ack", "turn_complete"]).await?;
+        acks.push(times[0]);
+        ends.push(times[1]);
+        let draft = draft(&hub, &text)?;
+        let began = Instant::now();
+        hub.submit(draft).await?;
+        bare.push(began.elapsed());
+    }
+    hub.shut_down().await;
+    say!("injected {count} times, and submitted as often");
+    let (acks, ends, bare) = (millis(&acks), millis(&ends), millis(&bare));
+    let figure = |metric, values: &[f64], share| {
+        let (value, baseline) = (percentile(values, share), percentile(&bare, share));
+        Figure::new(BENCH, metric, value, "ms", count).beside(JOURNAL, baseline)
+    };
+    figure("ack_p50", &acks, 0.5).print_against(Target::AtMost(2.0))?;
+    figure("ack_p99", &acks, 0.99).print()?;
+    figure("complete_p50", &ends, 0.5).print()?;
+    figure("complete_p99", &ends, 0.99).print()
+}
+
+fn draft(hub: &Hub, text: &str) -> anyhow::Result<Draft> {
+    let id = hub.next_id();
+    Ok(Draft {
+        id,
+        from: "orchestrator".parse()?,
+        to: READER.parse()?,
+        kind: Kind::delegate_task(),
+        body: text.to_owned(),
+        in_reply_to: None,
+        sent_at: hub.now(),
+        expires_at: None,
+        metadata: Map::new(),
+        native: NativeId { door: Door::Workers, scope: String::new(), id: id.to_string() },
+        key: None,
+        native_is_id: true,
+        verified: false,
+        route: None,
+        signed: None,
+        allow_unregistered: false,
+        restored: None,
+    })
+}
+
+/// Two clients read one long answer; a pipe copies its lines.
+async fn pieces(router: &Router, client: &mut Client, rounds: usize) -> anyhow::Result<()> {
+    Place::settle();
+    let job = launch(client, &json!({ "agent": "echo", "echo": { "deltas": PIECES } })).await?;
+    let (mut ours, mut piped) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let readers =
+            [pipe::Reader::start(&router.address, &job)?, pipe::Reader::start(&router.address, &job)?];
+        for reader in &readers {
+            reader.is_ready()?;
+        }
+        let began = Instant::now();
+        client
+            .send("inject", &json!({ "job_id": job, "node_id": 0, "content": "a piece of an answer" }))
+            .await?;
+        let mut lines = Vec::new();
+        let mut last = began;
+        for reader in readers {
+            let (read, at) = tokio::task::spawn_blocking(move || reader.finish()).await??;
+            ensure!(read.len() >= PIECES, "{} lines", read.len());
+            (lines, last) = (read, last.max(at));
+        }
+        ours.push(rate(PIECES, last - began));
+        let copied = tokio::task::spawn_blocking(move || pipe::copy(&lines)).await??;
+        piped.push(copied);
+        client_skips(client).await?;
+    }
+    say!("{PIECES} pieces to two clients, {rounds} times");
+    Figure::new(BENCH, "pieces_to_two_clients", median(&ours), "1/s", rounds)
+        .beside("pipe_copying_lines", median(&piped))
+        .print_against(Target::AtLeast(0.25))
+}
+
+/// Lets the client that injects come to the end of the answer as well.
+async fn client_skips(client: &mut Client) -> anyhow::Result<()> {
+    loop {
+        let event = timeout(TOO_LONG, client.next()).await.context("no end")??;
+        if event.event == "turn_complete" {
+            return Ok(());
+        }
+    }
+}
+
+async fn memory(router: &Router, client: &mut Client) -> anyhow::Result<()> {
+    for _ in 0..JOBS {
+        let job = launch(client, &json!({ "agent": "echo" })).await?;
+        inject(client, &job, "one turn", &["turn_complete"]).await?;
+        client.send("terminate", &json!({ "job_id": job })).await?;
+        while client.next().await?.event != "job_terminated" {}
+    }
+    let held = resident(&router.child.pid().to_string()).await?;
+    Figure::new(BENCH, "resident_after_100_jobs", held, "MiB", 1).print()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no run comes near 2^52 lines")]
+fn rate(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}

@@ -1,0 +1,135 @@
+//! Many clients at once, one that does not read and one that talks nonsense among them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::session::{Access, Transport, serve};
+use crate::test_router::{PATIENCE, Rig, check};
+
+const CLIENTS: usize = 10;
+const EACH: usize = 1_000;
+const NODES: u32 = 8;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
+    let rig = Rig::with(Config { lag: 50_000, ..Config::default() }).await;
+    let mut boss = rig.client();
+    let job = boss.launch(json!({ "agent": "echo", "nodes": NODES })).await;
+    // From the beginning, so that everything is seen by one who takes no part.
+    let mut watcher = rig.client();
+    watcher.ask("subscribe", json!({ "from_seq": 0 })).await;
+    let mut deaf = rig.client();
+    deaf.ask("subscribe", json!({})).await;
+    let stop = CancellationToken::new();
+    let garbage = tokio::spawn(talk_nonsense(rig.router.clone(), stop.clone()));
+
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..CLIENTS {
+        let (mut client, job) = (rig.client(), job.clone());
+        clients.spawn(async move {
+            client.ask("hello", json!({ "client": format!("c{number}") })).await;
+            // Only its own job, which is all of them: what it reads is what it has to keep up with.
+            client.ask("subscribe", json!({ "jobs": ["none"] })).await;
+            for index in 0..EACH {
+                let node = u32::try_from(index).unwrap() % NODES;
+                client.inject(&job, node, &format!("{number}:{index}")).await;
+            }
+            client
+        });
+    }
+    let mut acks: HashMap<String, String> = HashMap::new();
+    let mut ends: HashMap<String, u32> = HashMap::new();
+    let mut accepted: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut ran: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut answers: HashMap<String, String> = HashMap::new();
+    let mut kinds: HashMap<String, usize> = HashMap::new();
+    while ends.len() < CLIENTS * EACH {
+        let event = timeout(PATIENCE, watcher.client.next()).await.expect("an event").unwrap();
+        // All kinds, but not all of a hundred thousand lines: a reader must not be slower than the router.
+        let count = kinds.entry(event.event.clone()).or_default();
+        *count += 1;
+        if *count <= 50 {
+            check(&event);
+        }
+        let id = event.data["injection_id"].as_str().unwrap_or_default().to_owned();
+        let node = event.data["node_id"].as_u64().unwrap_or_default();
+        match event.event.as_str() {
+            "inject_ack" => {
+                let asked = format!("{}/{}", event.data["client"], event.data["request_id"]);
+                assert!(acks.insert(asked, id.clone()).is_none(), "acknowledged twice: {}", event.line);
+                accepted.entry(node).or_default().push(id);
+            }
+            "turn_started" => ran.entry(node).or_default().push(id),
+            "assistant" => drop(answers.insert(id, event.data["content"].as_str().unwrap().to_owned())),
+            "turn_complete" => {
+                assert_eq!(event.data["status"], "completed");
+                let count = ends.entry(id).or_default();
+                *count += 1;
+                assert_eq!(*count, 1, "ended twice: {}", event.line);
+            }
+            "command_rejected" | "inject_failed" => panic!("{}", event.line),
+            _ => {}
+        }
+    }
+    assert_eq!(acks.len(), CLIENTS * EACH);
+    assert_eq!(accepted, ran, "the order of turns is not the order of acceptance");
+    // What one client asked of one node ran in the order in which it asked.
+    for ids in ran.values() {
+        let mut last: HashMap<String, usize> = HashMap::new();
+        for id in ids {
+            let (client, index) = answers[id].split_once(':').unwrap();
+            let index: usize = index.parse().unwrap();
+            let before = last.insert(client.to_owned(), index);
+            assert!(before.is_none_or(|before| before < index), "client {client}: {index} after {before:?}");
+        }
+    }
+    drop(clients.join_all().await);
+    stop.cancel();
+    let rejected = garbage.await.unwrap();
+    assert!(rejected > 100, "{rejected}");
+    let cut = deaf.next_of("cut_off").await;
+    assert!(cut.data["reason"].as_str().unwrap().contains("behind"), "{}", cut.line);
+    rig.close().await;
+}
+
+/// Sends nonsense until it is stopped; returns how often it was told so.
+async fn talk_nonsense(router: crate::Router, stop: CancellationToken) -> usize {
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move {
+        let (reader, writer) = tokio::io::split(theirs);
+        let (eof, done) = (CancellationToken::new(), CancellationToken::new());
+        serve(&router, reader, writer, Transport::Socket, &Access::default(), eof, done).await
+    });
+    let (mut reader, mut writer) = tokio::io::split(ours);
+    let writing = async {
+        let mut random = fastrand::Rng::with_seed(7);
+        while !stop.is_cancelled() {
+            let length = random.usize(1..200);
+            let mut line: Vec<u8> = std::iter::repeat_with(|| random.u8(..)).take(length).collect();
+            line.push(b'\n');
+            if writer.write_all(&line).await.is_err() {
+                return;
+            }
+        }
+    };
+    let reading = async {
+        let (mut rejected, mut buffer) = (0, vec![0; 64 << 10]);
+        loop {
+            tokio::select! {
+                read = reader.read(&mut buffer) => match read {
+                    Ok(read @ 1..) => {
+                        rejected += buffer[..read].windows(16).filter(|part| part == b"command_rejected").count();
+                    }
+                    _ => return rejected,
+                },
+                () = stop.cancelled() => return rejected,
+            }
+        }
+    };
+    tokio::join!(writing, reading).1
+}

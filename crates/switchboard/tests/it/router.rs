@@ -1,0 +1,137 @@
+//! The router as a process: driven over its pipes, killed in the middle, and beside `serve`.
+
+mod recovery;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use test_support::{Running, Sandbox};
+
+use crate::workspace;
+
+/// A router on pipes.
+struct Router {
+    running: Running,
+    next: usize,
+}
+
+impl Router {
+    fn start(sandbox: &Sandbox, args: &[&str]) -> Self {
+        let mut command = sandbox.command([&["router", "--stdio"], args].concat());
+        Self { running: Running::start_listening(&mut command), next: 0 }
+    }
+
+    /// Sends a command; its id.
+    fn send(&mut self, command: &str, payload: &Value) -> String {
+        self.next += 1;
+        let id = format!("r{}", self.next);
+        self.send_as(&id, command, payload);
+        id
+    }
+
+    fn send_as(&mut self, id: &str, command: &str, payload: &Value) {
+        let line = json!({
+            "protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
+            "command": command, "request_id": id, "payload": payload,
+        });
+        self.running.say(&line.to_string()).unwrap();
+    }
+
+    fn inject(&mut self, content: &str) -> String {
+        self.send("inject", &json!({ "job_id": "j", "node_id": 0, "content": content }))
+    }
+
+    fn next(&self) -> Value {
+        let line = self.running.line();
+        let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!((&event["protocol"], &event["type"]), (&json!("codeswarm.router.v1"), &json!("event")));
+        event
+    }
+
+    /// The next event of a kind.
+    fn next_of(&self, kind: &str) -> Value {
+        loop {
+            let event = self.next();
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+}
+
+#[test]
+fn commands_on_stdin_events_on_stdout_and_r15_the_end_of_stdin_lets_work_end() {
+    let sandbox = workspace();
+    let mut router = Router::start(&sandbox, &[]);
+    router.send("launch", &json!({ "agent": "echo", "job_id": "j", "echo": { "millis": 100 } }));
+    router.running.say("[]").unwrap();
+    for text in ["one", "two"] {
+        router.inject(text);
+    }
+    router.running.say_no_more();
+    let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
+    assert!(status.success());
+    let events: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
+    assert_eq!((of("command_rejected"), of("inject_ack"), of("turn_complete")), (1, 2, 2));
+    let answers: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event"] == "assistant")
+        .map(|event| &event["data"]["content"])
+        .collect();
+    assert_eq!(answers, ["one", "two"]);
+    assert_eq!(events.last().unwrap()["event"], "cut_off");
+}
+
+#[test]
+fn r15_a_signal_ends_workers_and_tells_of_it() {
+    let sandbox = workspace();
+    let mut router = Router::start(&sandbox, &[]);
+    let program = json!(["sh", "-c", "sleep 1000 & echo $!; wait"]);
+    router.send("launch", &json!({ "agent": "command", "job_id": "j", "program": program }));
+    router.inject("x");
+    let started = router.next_of("assistant_delta");
+    let pid: i32 = started["data"]["content"].as_str().unwrap().trim().parse().unwrap();
+    router.running.signal(rustix::process::Signal::TERM);
+    let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
+    assert!(status.success());
+    let ends: Vec<Value> = lines
+        .iter()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|event| event["event"] == "turn_complete")
+        .collect();
+    assert_eq!((ends.len(), &ends[0]["data"]["status"]), (1, &json!("interrupted")));
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    assert!(rustix::process::test_kill_process(pid).is_err(), "it outlives the router");
+}
+
+#[test]
+fn the_verbs_of_the_command_line_drive_the_router_of_serve() {
+    let sandbox = workspace();
+    assert_eq!(sandbox.run(["worker", "list"]).code, Some(3));
+    let _serve = sandbox.serve();
+    let launched =
+        &sandbox.json(["worker", "launch", "--agent", "echo", "--nodes", "2", "--name", "parrot"])[0];
+    let job = launched["job_id"].as_str().unwrap().to_owned();
+    assert_eq!(sandbox.ok(["worker", "inject", &format!("{job}/1"), "hello", "--wait"]), "hello");
+    let both = sandbox.ok(["worker", "inject", &job, "all of you", "--wait"]);
+    let mut both: Vec<&str> = both.lines().collect();
+    both.sort_unstable();
+    assert_eq!(both, ["[0] all of you", "[1] all of you"]);
+    let status = &sandbox.json(["worker", "status", &job])[0];
+    assert_eq!(status["nodes"][1]["turns"], 2);
+    assert!(sandbox.ok(["worker"]).contains("parrot-1"));
+    // From another door, and back.
+    sandbox.run_as("claude", ["send", &format!("job:{job}/0"), "what do you think?"]).ok();
+    let answer = sandbox.run_as("claude", ["wait", "--timeout", "30"]).ok();
+    assert!(answer.contains("what do you think?") && answer.contains("parrot-0"), "{answer}");
+    sandbox.run_as("claude", ["send", "parrot-1", "by its name"]).ok();
+    let answer = sandbox.run_as("claude", ["wait", "--timeout", "30"]).ok();
+    assert!(answer.contains("by its name") && answer.contains("parrot-1"), "{answer}");
+    assert_eq!(sandbox.run(["worker", "inject", "nobody/0", "x"]).code, Some(5));
+    assert_eq!(sandbox.run(["worker", "interrupt", &job]).code, Some(3));
+    assert_eq!(sandbox.run(["worker", "launch", "--agent", "nothing"]).code, Some(2));
+    assert!(sandbox.ok(["worker", "terminate", &job]).contains("is over"));
+    let attached = sandbox.ok(["worker", "attach", &job, "--since", "0"]);
+    assert!(attached.contains("hello") && attached.contains("the job is over"), "{attached}");
+}

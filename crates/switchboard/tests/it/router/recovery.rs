@@ -1,0 +1,162 @@
+//! Killed with SIGKILL: no injection vanishes, none runs twice, each ends once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use test_support::model::Model;
+use test_support::{files, poll, tools};
+
+use super::Router;
+use crate::workspace;
+
+const ROUNDS: usize = 12;
+
+/// What the log says of every injection: how often it was acknowledged, and how it ended.
+#[derive(Debug, Default)]
+struct Story {
+    acks: BTreeMap<String, usize>,
+    ends: BTreeMap<String, Vec<String>>,
+}
+
+impl Story {
+    fn take(&mut self, event: &Value) {
+        let id = event["data"]["injection_id"].as_str().unwrap_or_default().to_owned();
+        match event["event"].as_str().unwrap() {
+            "inject_ack" => *self.acks.entry(id).or_default() += 1,
+            "turn_complete" => {
+                let status = event["data"]["status"].as_str().unwrap().to_owned();
+                self.ends.entry(id).or_default().push(status);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
+    let sandbox = workspace();
+    let runs = sandbox.path().join("runs");
+    let script = format!("read -r line; echo \"$line\" >> {}; echo done", runs.display());
+    let mut random = fastrand::Rng::with_seed(11);
+    for round in 0..ROUNDS {
+        let mut router = Router::start(&sandbox, &[]);
+        if round == 0 {
+            router.send(
+                "launch",
+                &json!({ "agent": "command", "job_id": "j", "program": ["sh", "-c", script] }),
+            );
+            router.next_of("job_launched");
+        }
+        router.send("hello", &json!({ "client": "me" }));
+        for number in 0..4 {
+            let content = format!("{round}-{number}");
+            let inject = json!({ "job_id": "j", "node_id": 0, "content": format!("{content}\n") });
+            router.send_as(&content, "inject", &inject);
+        }
+        let mut acked = 0;
+        let wanted = random.usize(1..=4);
+        while acked < wanted {
+            acked += usize::from(router.next()["event"] == "inject_ack");
+        }
+        let mut rest = Vec::new();
+        let moment = Instant::now() + Duration::from_micros(random.u64(0..30_000));
+        router.running.lines_until(moment, &mut rest);
+        router.running.kill();
+    }
+    let mut router = Router::start(&sandbox, &[]);
+    router.send("subscribe", &json!({ "from_seq": 0 }));
+    let mut story = Story::default();
+    let mut seqs = BTreeSet::new();
+    let until = Instant::now() + poll::PATIENCE;
+    while story.acks.is_empty() || story.ends.len() < story.acks.len() {
+        assert!(Instant::now() < until, "{story:?}");
+        let event = router.next();
+        if event["event"] == "subscribed" || event["event"] == "heartbeat" {
+            continue;
+        }
+        assert!(seqs.insert(event["seq"].as_u64().unwrap()), "twice: {event}");
+        story.take(&event);
+    }
+    // Whatever is in the journal has come back by now.
+    router.running.say_no_more();
+    let (_, lines) = router.running.wait_for_rest(Duration::from_secs(30));
+    lines.iter().for_each(|line| story.take(&serde_json::from_str(line).unwrap()));
+    assert!(story.acks.values().all(|count| *count == 1), "{story:?}");
+    assert!(story.ends.values().all(|ends| ends.len() == 1), "{story:?}");
+    assert!(story.acks.len() >= ROUNDS, "{story:?}");
+    assert_eq!(story.acks.keys().collect::<Vec<_>>(), story.ends.keys().collect::<Vec<_>>());
+    let text = std::fs::read_to_string(&runs).unwrap();
+    let ran: Vec<&str> = text.lines().collect();
+    let once: BTreeSet<&str> = ran.iter().copied().collect();
+    assert_eq!(ran.len(), once.len(), "a prompt was given twice: {ran:?}");
+    let completed = story.ends.values().filter(|ends| ends[0] == "completed").count();
+    assert!(ran.len() >= completed, "{} of {completed}", ran.len());
+}
+
+#[test]
+fn codex_says_after_a_kill_what_it_had_got() {
+    let test = "codex_says_after_a_kill_what_it_had_got";
+    let program = match tools::installed("npm/@openai/codex") {
+        Ok(folder) => folder.join("node_modules/.bin/codex"),
+        Err(reason) => return tools::skip(test, &reason),
+    };
+    let (sandbox, model) = (workspace(), Model::start());
+    let home = sandbox.path().join("codex-home");
+    std::fs::create_dir_all(&home).unwrap();
+    let mut router = Router::start(&sandbox, &[]);
+    router.send(
+        "launch",
+        &json!({
+            "agent": "codex", "job_id": "j", "program": [program], "args": model.codex_args(),
+            "env": { "CODEX_HOME": home },
+        }),
+    );
+    router.inject("SAY before");
+    assert_eq!(router.next_of("turn_complete")["data"]["status"], "completed");
+    router.inject("HANG");
+    router.inject("SAY after");
+    router.next_of("turn_started");
+    poll::until("the model to be asked", || (model.hanging() > 0).then_some(()));
+    router.running.kill();
+    let router = Router::start(&sandbox, &[]);
+    let lost = router.next_of("turn_complete");
+    assert_eq!(lost["data"]["status"], "worker_lost");
+    let answer = router.next_of("assistant");
+    assert_eq!(answer["data"]["content"], "after");
+    assert_eq!(router.next_of("turn_complete")["data"]["status"], "completed");
+    assert_eq!(model.prompts().iter().filter(|prompt| *prompt == "HANG").count(), 1);
+}
+
+#[test]
+fn no_worker_outlives_a_router_that_is_killed() {
+    let sandbox = workspace();
+    let pids = sandbox.path().join("pids");
+    let script =
+        format!("trap '' TERM HUP; echo $$ >> {0}; sleep 1000 & echo $! >> {0}; wait", pids.display());
+    let mut router = Router::start(&sandbox, &[]);
+    router.send("launch", &json!({ "agent": "command", "job_id": "j", "program": ["sh", "-c", script] }));
+    router.inject("x");
+    let numbers = poll::until("the worker to start", || {
+        let text = std::fs::read_to_string(&pids).unwrap_or_default();
+        let numbers: Vec<i32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        (numbers.len() == 2).then_some(numbers)
+    });
+    router.running.kill();
+    poll::until("the end of the workers", || {
+        let is_alive = |pid: &i32| {
+            let pid = rustix::process::Pid::from_raw(*pid).unwrap();
+            rustix::process::test_kill_process(pid).is_ok()
+        };
+        (!numbers.iter().any(is_alive)).then_some(())
+    });
+}
+
+#[test]
+fn a_damaged_log_is_no_reason_to_stop() {
+    let sandbox = workspace();
+    files::put(sandbox.file("router/events-00000000000000000001.ndjson"), "not an event\n");
+    let mut router = Router::start(&sandbox, &[]);
+    router.send("hello", &json!({}));
+    assert_eq!(router.next_of("hello")["data"]["server"], "switchboard");
+}
