@@ -229,3 +229,7 @@ impl Worker {
 #[cfg(test)]
 #[path = "worker/agents_tests.rs"]
 mod agents_tests;
+
+#[cfg(test)]
+#[path = "worker/claude_tests.rs"]
+mod claude_tests;

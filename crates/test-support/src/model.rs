@@ -99,7 +99,7 @@ fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     send(&mut stream, json!({ "type": "response.created", "response": { "id": "r" } }))?;
     if prompt.starts_with("HANG") {
         state.hanging.fetch_add(1, Ordering::Relaxed);
-        stream.set_read_timeout(Some(Duration::from_secs(120)))?;
+        stream.set_read_timeout(Some(Duration::from_mins(2)))?;
         // Until the other end has gone.
         let _ = stream.read(&mut [0]);
         state.hanging.fetch_sub(1, Ordering::Relaxed);

@@ -173,7 +173,7 @@ fn line(event: &Received) -> Option<String> {
     let short = |text: &str| plain(text).chars().take(WIDTH).collect::<String>();
     Some(match event.event.as_str() {
         "turn_started" => "· a turn begins".to_owned(),
-        "assistant" => text(data, "content").lines().map(|line| plain(line)).collect::<Vec<_>>().join("\n"),
+        "assistant" => text(data, "content").lines().map(plain).collect::<Vec<_>>().join("\n"),
         "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
         "turn_complete" => format!("· {}", ending(data)),
         "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),

@@ -37,7 +37,7 @@ impl Story {
 fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
     let sandbox = workspace();
     let runs = sandbox.path().join("runs");
-    let script = format!("read -r line; echo \"$line\" >> {}; echo done", runs.display());
+    let script = format!("read -r line || exit 1; echo \"$line\" >> {}; echo done", runs.display());
     let mut random = fastrand::Rng::with_seed(11);
     for round in 0..ROUNDS {
         let mut router = Router::start(&sandbox, &[]);
