@@ -33,7 +33,10 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
         }
         let mut woken: Vec<Arc<NodeShared>> = Vec::new();
         for handoff in handoffs {
-            if let Some(node) = take(router, handoff)
+            let arrived = handoff.message.id.to_string();
+            let taken = take(router, handoff);
+            router.arrived(&arrived);
+            if let Some(node) = taken
                 && !woken.iter().any(|known| Arc::ptr_eq(known, &node))
             {
                 woken.push(node);

@@ -23,7 +23,7 @@ use self::scan::{job_of, segment_name, segment_number, seq_of};
 use crate::config::Config;
 use crate::error::RouterError;
 use crate::wire::event::EventBody;
-use crate::wire::{EventHead, event_line};
+use crate::wire::{EventHead, stamp, stamped_line};
 
 /// How much of the newest is kept in memory. What is older is read from its file.
 const RING_BYTES: usize = 4 << 20;
@@ -60,6 +60,8 @@ struct State {
     pending_bytes: usize,
     ring: VecDeque<Entry>,
     ring_bytes: usize,
+    /// The last time that was written, in milliseconds and in words: many events have the same.
+    stamp: (i64, String),
     /// The events that injections under way began with: no file from there on is removed.
     pins: BTreeMap<u64, u32>,
 }
@@ -124,6 +126,7 @@ impl EventLog {
             pending_bytes: 0,
             ring: VecDeque::new(),
             ring_bytes: 0,
+            stamp: (i64::MIN, String::new()),
             pins: BTreeMap::new(),
         };
         let (newest, _) = watch::channel(next - 1);
@@ -148,7 +151,11 @@ impl EventLog {
         }
         let seq = state.next;
         state.next += 1;
-        let line = event_line(seq, self.clock.now(), body);
+        let now = self.clock.now();
+        if state.stamp.0 != now.as_millisecond() {
+            state.stamp = (now.as_millisecond(), stamp(now));
+        }
+        let line = stamped_line(seq, &state.stamp.1, body);
         state.pending_bytes += line.len();
         // One allocation serves a run of events about the same job.
         let last = state.pending.last().or(state.ring.back()).and_then(|entry| entry.job.clone());
@@ -186,10 +193,10 @@ impl EventLog {
 
     fn write(&self, state: &mut State) -> std::io::Result<()> {
         let written = state.segments.last_key_value().map_or(0, |(_, size)| *size);
-        let bytes: Vec<u8> = match &state.pending[..] {
-            [one] => one.line.clone(),
-            many => many.iter().flat_map(|entry| entry.line.iter().copied()).collect(),
-        };
+        let mut bytes = Vec::with_capacity(state.pending_bytes);
+        for entry in &state.pending {
+            bytes.extend_from_slice(&entry.line);
+        }
         if let Err(error) = state.file.write_all(&bytes) {
             // What was written of it is taken back, so that no line is torn or doubled.
             state.file.set_len(written)?;

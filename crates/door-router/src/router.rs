@@ -4,7 +4,7 @@ mod commands;
 mod launch;
 mod recover;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, JobId, Kind, MessageId, NativeId, NodeId, Outcome, Route};
 use switchboard_hub::files::Dir;
 use switchboard_hub::guard::Guard;
-use switchboard_hub::{Draft, Handoff, Hub};
+use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -53,6 +53,8 @@ struct Inner {
     guard: Option<Guard>,
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
+    /// On their way through the hub: submitted here, and not yet handed over.
+    submitted: Mutex<HashSet<String>>,
     /// Handed over a second time while the injection runs, because its lease ran out while it waited.
     held: Mutex<HashMap<String, Handoff>>,
     /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
@@ -86,6 +88,7 @@ impl Router {
             guard,
             jobs: Mutex::default(),
             history: Mutex::default(),
+            submitted: Mutex::default(),
             held: Mutex::default(),
             left: Mutex::default(),
             tasks: TaskTracker::new(),
@@ -100,7 +103,8 @@ impl Router {
 
     /// Whether no turn runs and none waits.
     pub fn is_idle(&self) -> bool {
-        self.jobs().iter().all(|job| job.nodes.iter().all(|node| node.is_idle()))
+        self.inner.submitted.lock().is_empty()
+            && self.jobs().iter().all(|job| job.nodes.iter().all(|node| node.is_idle()))
     }
 
     /// Returns once no turn runs and none waits.
@@ -202,6 +206,24 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Journals injections, in this order.
+    pub(crate) async fn submit(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
+        let ids: Vec<String> = drafts.iter().map(|draft| draft.id.to_string()).collect();
+        self.inner.submitted.lock().extend(ids.iter().cloned());
+        let answers = self.hub().submit_all(drafts).await;
+        for (id, answer) in ids.iter().zip(&answers) {
+            if !matches!(answer, Ok(accepted) if !accepted.duplicate) {
+                self.inner.submitted.lock().remove(id);
+            }
+        }
+        answers
+    }
+
+    /// An injection has come back from the hub.
+    pub(crate) fn arrived(&self, injection: &str) {
+        self.inner.submitted.lock().remove(injection);
     }
 
     /// Tells the hub how a delivery ended; nobody waits for that.

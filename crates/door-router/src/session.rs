@@ -264,7 +264,7 @@ impl Session {
         if drafts.is_empty() {
             return;
         }
-        let accepted = self.router.hub().submit_all(drafts).await;
+        let accepted = self.router.submit(drafts).await;
         for (accepted, (request_id, node)) in accepted.into_iter().zip(asked) {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {

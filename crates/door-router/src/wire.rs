@@ -21,9 +21,14 @@ pub const PROTOCOL: &str = "codeswarm.router.v1";
 /// `seq` is the event's place in the log. An answer that is for one client alone is not in the log, and
 /// has the place up to which that client has been served: either way it is where to go on from.
 pub fn event_line(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
+    stamped_line(seq, &stamp(at), body)
+}
+
+/// The same, with a time that is in words already.
+pub(crate) fn stamped_line(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
     let mut line = Vec::with_capacity(256);
     line.extend_from_slice(br#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":""#);
-    line.extend_from_slice(stamp(at).as_bytes());
+    line.extend_from_slice(stamp.as_bytes());
     line.extend_from_slice(br#"","seq":"#);
     line.extend_from_slice(seq.to_string().as_bytes());
     line.push(b',');

@@ -97,7 +97,7 @@ impl Router {
         }
         if let Some(prompt) = prompt {
             let drafts = job.nodes.iter().map(|node| self.draft(asker, node, &request_id, prompt.clone()));
-            for answer in self.hub().submit_all(drafts.collect()).await {
+            for answer in self.submit(drafts.collect()).await {
                 if let Err(error) = answer {
                     answers.push(EventBody::CommandRejected(CommandRejected {
                         request_id: Some(request_id.clone()),

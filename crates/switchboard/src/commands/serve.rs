@@ -53,13 +53,15 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();
-    if let Some(workers) = workers {
+    if let Some(workers) = &workers {
         workers.close().await;
     }
     let _ = terminals.await;
     listening.finish().await;
     suites.close().await;
     workspace.close().await;
+    // Not before the hub has closed: what waits for a worker is left as it is, for the next one.
+    drop(workers);
     drop(service);
     Ok(result?)
 }
