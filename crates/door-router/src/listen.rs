@@ -138,3 +138,7 @@ async fn accept(listener: &Listener) -> std::io::Result<Connection> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "listen_tests.rs"]
+mod tests;

@@ -96,6 +96,8 @@ pub(crate) struct Node {
     failures: u32,
     /// When the worker may be started again.
     start_at: Option<Instant>,
+    /// Until when a worker that was started has to be ready.
+    ready_by: Option<Instant>,
 }
 
 impl Node {
@@ -125,6 +127,7 @@ impl Node {
             session,
             failures: 0,
             start_at,
+            ready_by: None,
         }
     }
 
@@ -190,6 +193,7 @@ impl Node {
     fn start_worker(&mut self) {
         self.start_at = None;
         self.is_ready = false;
+        self.ready_by = Some(Instant::now() + accept_limit(self.job.launch.limits));
         self.tell_state(NodeState::Starting, None);
         self.worker = Some(Worker::start(Seat {
             launch: Arc::clone(&self.job.launch),
@@ -251,6 +255,7 @@ impl Node {
 
     async fn ready(&mut self, pid: Option<u32>, session: Option<String>) {
         self.is_ready = true;
+        self.ready_by = None;
         self.shared.state.lock().pid = pid;
         if session.is_some() && session != self.session {
             self.session.clone_from(&session);
@@ -279,9 +284,16 @@ impl Node {
 
     /// The worker is over: its turn is lost, and it is started again after a pause.
     async fn worker_gone(&mut self) {
-        let Some(worker) = self.worker.take() else { return };
-        let reason = worker.ending().await;
+        if let Some(worker) = self.worker.take() {
+            let reason = worker.ending().await;
+            self.gone(reason);
+        }
+    }
+
+    /// What follows from the end of a worker.
+    fn gone(&mut self, reason: String) {
         let was_ready = std::mem::take(&mut self.is_ready);
+        self.ready_by = None;
         self.failures += 1;
         let said = self.shared.log.take_last();
         let is_last = self.failures > self.router.config().restarts;
@@ -363,7 +375,7 @@ impl Node {
 
     /// When something has to happen without anybody saying so.
     fn next_due(&self) -> Option<Instant> {
-        let mut due = if self.worker.is_none() { self.start_at } else { None };
+        let mut due = if self.worker.is_none() { self.start_at } else { self.ready_by };
         if let Some(running) = &self.running {
             let ends = match &running.stopping {
                 Some((.., until)) => *until,
@@ -378,6 +390,13 @@ impl Node {
 
     async fn be_due(&mut self) {
         let now = Instant::now();
+        if self.ready_by.is_some_and(|by| by <= now)
+            && let Some(worker) = self.worker.take()
+        {
+            self.ready_by = None;
+            worker.stop().await;
+            self.gone("it was not ready in time, and was ended".to_owned());
+        }
         self.deny_overdue(now);
         let Some(running) = &mut self.running else { return };
         match &running.stopping {
@@ -453,7 +472,7 @@ impl Running {
         );
         let accept = match limits.delivery_seconds {
             None if is_mute => turn_limit(limits),
-            seconds => Duration::from_secs(seconds.unwrap_or(60).into()),
+            _ => accept_limit(limits),
         };
         Self {
             turn,
@@ -466,6 +485,11 @@ impl Running {
             approvals: Approvals::default(),
         }
     }
+}
+
+/// How long an agent may take to be ready, and to accept a prompt.
+fn accept_limit(limits: Limits) -> Duration {
+    Duration::from_secs(limits.delivery_seconds.unwrap_or(60).into())
 }
 
 fn turn_limit(limits: Limits) -> Duration {
@@ -486,3 +510,7 @@ async fn sleep_until(due: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "node_tests.rs"]
+mod tests;

@@ -1,0 +1,68 @@
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::client::{Client, Signpost};
+use crate::session::AccessToken;
+use crate::test_router::{Rig, TestClient};
+
+#[tokio::test]
+async fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced() {
+    let rig = Rig::new().await;
+    let path = rig.folder.path().join("r.sock");
+    let address = format!("unix:{}", path.display());
+    // Whoever left it was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let listener = Listener::bind(&address).await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(matches!(Listener::bind(&address).await, Err(RouterError::Listen { .. })));
+    let (router, done) = (rig.router.clone(), CancellationToken::new());
+    let stop = done.clone();
+    let listening = tokio::spawn(async move { listen(&router, listener, Access::default(), stop).await });
+    let mut client = TestClient { client: Client::to(&address).await.unwrap() };
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    client.injected(&job, 0, "x").await;
+    client.next_of("turn_complete").await;
+    done.cancel();
+    let parting = client.next_of("cut_off").await;
+    assert_eq!(parting.data["reason"], "the router was stopped");
+    listening.await.unwrap();
+    assert!(!path.exists());
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn the_network_needs_a_token_and_is_this_machine_alone() {
+    let rig = Rig::new().await;
+    for (address, is_outside) in [("0.0.0.0:0", true), ("nonsense", false), ("localhost:1", false)] {
+        let refused = Listener::bind(address).await;
+        let expected = match refused {
+            Err(RouterError::NotLoopback { .. }) => is_outside,
+            Err(RouterError::Address { .. }) => !is_outside,
+            _ => false,
+        };
+        assert!(expected, "{address}");
+    }
+    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let signpost =
+        Signpost { listen: listener.address(), token: Some("secret".into()), pid: std::process::id() };
+    signpost.write(rig.hub.folder()).unwrap();
+    assert!(!format!("{signpost:?}").contains("secret"));
+    let access = Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }] };
+    let (router, done) = (rig.router.clone(), CancellationToken::new());
+    let stop = done.clone();
+    let listening = tokio::spawn(async move { listen(&router, listener, access, stop).await });
+    let mut stranger = TestClient { client: Client::to(&signpost.listen).await.unwrap() };
+    stranger.say("nonsense").await;
+    assert_eq!(stranger.next().await.event, "command_rejected");
+    assert!(stranger.client.next().await.is_err(), "it was not hung up on");
+    let mut known = TestClient { client: Client::connect(rig.hub.folder()).await.unwrap() };
+    known.launch(json!({ "agent": "echo" })).await;
+    signpost.remove(rig.hub.folder()).unwrap();
+    assert!(matches!(Client::connect(rig.hub.folder()).await, Err(RouterError::NotRunning)));
+    done.cancel();
+    listening.await.unwrap();
+    rig.close().await;
+}
