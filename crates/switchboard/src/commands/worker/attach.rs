@@ -23,9 +23,8 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     let (job, node) = split(&args.job)?;
     let mut client = connect(&context).await?;
     let status = client.ask("job_status", &json!({ "job_id": job })).await?;
-    let nodes = status.data["nodes"].as_array().map_or(1, Vec::len);
     client.ask("subscribe", &json!({ "from_seq": args.since, "jobs": [job] })).await?;
-    let mut follower = Follower::new(&context, nodes);
+    let mut follower = Follower::new(&context, &status.data);
     loop {
         let event = client.next().await?;
         let is_other = node.is_some_and(|node| {

@@ -1,8 +1,10 @@
 //! Jobs and events as a person reads them.
 
 use std::fmt::{Display, Write as _};
+use std::io::IsTerminal;
 
 use door_router::Received;
+use indicatif::{MultiProgress, ProgressBar};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -140,15 +142,26 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Shows the events of a job one after the other.
+/// Shows the events of a job one after the other, and on a terminal a line per node below them.
 pub(super) struct Follower<'c> {
     context: &'c Context,
     nodes: usize,
+    below: MultiProgress,
+    bars: Vec<ProgressBar>,
 }
 
 impl<'c> Follower<'c> {
-    pub(super) fn new(context: &'c Context, nodes: usize) -> Self {
-        Self { context, nodes }
+    pub(super) fn new(context: &'c Context, job: &Value) -> Self {
+        let nodes = job["nodes"].as_array().cloned().unwrap_or_default();
+        let below = MultiProgress::new();
+        let is_watched = !context.printer.is_json() && std::io::stderr().is_terminal();
+        let bars = nodes.iter().filter(|_| is_watched).map(|node| {
+            let bar = below.add(ProgressBar::new_spinner());
+            bar.set_message(progress(node));
+            bar
+        });
+        let bars = bars.collect();
+        Self { context, nodes: nodes.len(), below, bars }
     }
 
     pub(super) fn show(&mut self, event: &Received) {
@@ -156,15 +169,30 @@ impl<'c> Follower<'c> {
             self.context.printer.line(&event.line);
             return;
         }
-        let Some(line) = line(event) else { return };
-        let node = event.data.get("node_id").and_then(Value::as_u64).filter(|_| self.nodes > 1);
-        for line in line.lines() {
-            match node {
-                Some(node) => self.context.printer.line(format_args!("[{node}] {line}")),
-                None => self.context.printer.line(line),
+        let node = event.data.get("node_id").and_then(Value::as_u64);
+        let bar = node.and_then(|node| usize::try_from(node).ok()).and_then(|node| self.bars.get(node));
+        if let Some(bar) = bar {
+            match event.event.as_str() {
+                "node_status" => bar.set_message(progress(&event.data)),
+                _ => bar.tick(),
             }
         }
+        let Some(line) = line(event) else { return };
+        self.below.suspend(|| {
+            for line in line.lines() {
+                match node.filter(|_| self.nodes > 1) {
+                    Some(node) => self.context.printer.line(format_args!("[{node}] {line}")),
+                    None => self.context.printer.line(line),
+                }
+            }
+        });
     }
+}
+
+/// How a node is, in a line.
+fn progress(node: &Value) -> String {
+    let detail = node["detail"].as_str().map(|detail| format!(": {}", plain(detail))).unwrap_or_default();
+    format!("[{}] {}, {} waiting{detail}", node["node_id"], text(node, "status"), node["queued"])
 }
 
 /// What a person is told; nothing where the pieces of an answer would only repeat it.

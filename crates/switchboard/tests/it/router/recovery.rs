@@ -81,7 +81,9 @@ fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
     // Whatever is in the journal has come back by now.
     router.running.say_no_more();
     let (_, lines) = router.running.wait_for_rest(Duration::from_secs(30));
-    lines.iter().for_each(|line| story.take(&serde_json::from_str(line).unwrap()));
+    for line in &lines {
+        story.take(&serde_json::from_str(line).unwrap());
+    }
     assert!(story.acks.values().all(|count| *count == 1), "{story:?}");
     assert!(story.ends.values().all(|ends| ends.len() == 1), "{story:?}");
     assert!(story.acks.len() >= ROUNDS, "{story:?}");
