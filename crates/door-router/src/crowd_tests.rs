@@ -131,5 +131,7 @@ async fn talk_nonsense(router: crate::Router, stop: CancellationToken) -> usize 
             }
         }
     };
+    // Whoever reads no more is not read from either: the writer must not wait for a place then.
+    let writing = stop.run_until_cancelled(writing);
     tokio::join!(writing, reading).1
 }
