@@ -36,9 +36,6 @@ const PATIENCE: u32 = 10;
 /// How long the end of a stream may take to follow the answer on it.
 const TAIL: Duration = Duration::from_millis(500);
 
-/// A child that answered within this time is attended to when it is called next.
-const QUICK: Duration = Duration::from_micros(200);
-
 /// How many clients are remembered for questions that come outside any call.
 const HOSTS: usize = 256;
 
@@ -57,8 +54,6 @@ pub(super) struct Connection {
     end: CancellationToken,
     /// Whether anything came at all.
     is_heard: AtomicBool,
-    /// Whether it answered the last call at once.
-    is_quick: AtomicBool,
     in_use: AtomicUsize,
     last_used: Mutex<Instant>,
 }
@@ -108,7 +103,6 @@ impl Connection {
             hosts: Mutex::default(),
             end: CancellationToken::new(),
             is_heard: AtomicBool::new(false),
-            is_quick: AtomicBool::new(false),
             in_use: AtomicUsize::new(0),
             last_used: Mutex::new(Instant::now()),
         })
@@ -144,13 +138,11 @@ impl Connection {
         };
         let begun = Instant::now();
         let mut deadline = begun + limit;
-        self.attend(&answered).await;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answered => {
                     waiting.is_over = true;
-                    self.is_quick.store(begun.elapsed() < QUICK, Ordering::Relaxed);
                     if let Some(carried) = carried {
                         // A stream that is read to its end leaves its connection to the next request.
                         tokio::spawn(timeout(TAIL, carried));
@@ -191,19 +183,6 @@ impl Connection {
                     });
                 }
             }
-        }
-    }
-
-    /// Looks for the answer of a quick child for a moment, and everything else goes on meanwhile, instead of sleeping
-    /// until it comes: above all on virtual machines it takes longer to be woken than such a child takes to answer.
-    /// Only for a call that is alone; where there are several, one answer wakes us for another.
-    async fn attend(&self, answered: &oneshot::Receiver<Result<Box<RawValue>, RpcError>>) {
-        if !self.is_quick.load(Ordering::Relaxed) || self.calls.lock().pending.len() > 1 {
-            return;
-        }
-        let begun = Instant::now();
-        while answered.is_empty() && begun.elapsed() < QUICK {
-            tokio::task::yield_now().await;
         }
     }
 
