@@ -4,6 +4,9 @@
 //! `fdatasync` of the log. The promise is the same, but while a batch is on its way to the disk the writer
 //! works at the next one, and one wait serves all batches that were committed before it began. A log that was
 //! written back into the database by another process was waited for by that process.
+//!
+//! Whoever reads the journal may see a message that moment earlier. After a power failure it may not have been sent;
+//! its sender was never told that it was.
 
 use std::fs::File;
 use std::sync::Arc;
