@@ -271,6 +271,25 @@ impl Dir {
         self.sync(durability)
     }
 
+    /// Adds to the end of a file of ours, such as a log, and makes it when it is missing.
+    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        check_name(name)?;
+        let flags = OFlags::WRONLY
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let handle = rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(self.io("open", name))?;
+        let mut file = File::from(handle);
+        let stat = rustix::fs::fstat(&file).map_err(self.io("examine", name))?;
+        if !kind(&stat).is_file() {
+            return Err(self.not_a_file(name, kind(&stat)));
+        }
+        file.write_all(bytes).map_err(self.io("write", name))
+    }
+
     /// Moves a regular file to a name that was not there before, on the same file system.
     ///
     /// Of all that move the same file, exactly one is told [`Moved::Moved`]. For a moment the file

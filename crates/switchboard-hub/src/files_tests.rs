@@ -423,3 +423,13 @@ fn errors_name_the_file_and_keep_the_cause() {
     let error = dir.read("a\nb/c", LIMIT).expect_err("refused");
     assert_eq!(error.to_string(), "`a\\nb/c` is not a file name");
 }
+
+#[test]
+fn appending_adds_to_a_file_of_ours_and_follows_no_link() {
+    let (_temp, dir) = scratch();
+    dir.append("a.log", b"one\n").expect("made");
+    dir.append("a.log", b"two\n").expect("added");
+    assert_eq!(dir.read("a.log", LIMIT).expect("read").expect("there").bytes, b"one\ntwo\n");
+    std::os::unix::fs::symlink(dir.path().join("a.log"), dir.path().join("link")).expect("linked");
+    assert!(dir.append("link", b"three").is_err());
+}
