@@ -73,11 +73,7 @@ fn is_in_its_channel(message: &Message) -> bool {
 }
 
 /// The route to take, and whether the message is there already.
-fn choose(
-    routes: Vec<Route>,
-    came_by: Option<&Route>,
-    written_to: Option<Route>,
-) -> Option<(Route, bool)> {
+fn choose(routes: Vec<Route>, came_by: Option<&Route>, written_to: Option<Route>) -> Option<(Route, bool)> {
     // A file in a mailbox or a channel lies before its reader; any other way in is not a way to a reader.
     let is_place = |route: &Route| matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
     if let Some(route) = routes.iter().find(|route| is_place(route) && came_by == Some(route)) {

@@ -164,6 +164,17 @@ pub(crate) fn natives(db: &Connection, door: Door, scope: &str) -> Result<HashSe
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The messages that a door took in without a native id of their own and that have none in any scope of its
+/// protocol since: their file or the like was never made. Accepted before `before`, oldest first.
+pub(crate) fn unnamed(db: &Connection, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+    let mut statement = db.prepare_cached(
+        "SELECT id FROM messages WHERE door = ?1 AND scope = '' AND accepted_at < ?2 \
+         AND seq NOT IN (SELECT seq FROM native_ids WHERE door = ?1 AND scope <> '') ORDER BY seq",
+    )?;
+    let rows = statement.query_map(params![door.as_str(), before.as_microsecond()], |row| row.get(0))?;
+    Ok(rows.map(|id| id.map(MessageId::from_bytes)).collect::<rusqlite::Result<_>>()?)
+}
+
 /// What a message is called within a scope of a protocol it came in or went out by.
 pub(crate) fn native_in(
     db: &Connection,

@@ -455,6 +455,14 @@ async fn a_message_has_an_id_in_every_protocol_it_went_out_by() {
     assert_eq!(called, [("general".to_owned(), sent.id)]);
     let natives = hub.hub.natives(Door::Channels, "General").await.expect("listed");
     assert_eq!(natives.into_iter().collect::<Vec<_>>(), ["msg-1"]);
+    let without = hub.draft("a", "b", "third");
+    let native = NativeId { door: Door::Channels, scope: String::new(), id: without.id.to_string() };
+    let third = hub.hub.submit(Draft { native, native_is_id: true, ..without }).await.expect("accepted");
+    let unnamed = async || hub.hub.unnamed(Door::Channels, hub.hub.now() + seconds(1)).await.expect("listed");
+    assert_eq!(unnamed().await, [third.id]);
+    let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-3".into() };
+    hub.hub.name_again(third.id, native).await.expect("named");
+    assert_eq!(unnamed().await, []);
     let named = |id| hub.hub.native_in(Door::Channels, "general", id);
     assert_eq!(named(sent.id).await.expect("asked").as_deref(), Some("msg-1"));
     assert_eq!(named(other.id).await.expect("asked"), None);

@@ -52,6 +52,11 @@ impl Hub {
         self.read(move |db| reads::native_in(db, door, &scope, id)).await
     }
 
+    /// The messages that a door took in, before a moment, and that have no name in its protocol yet.
+    pub async fn unnamed(&self, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+        self.read(move |db| reads::unnamed(db, door, before)).await
+    }
+
     /// Notes what a protocol that a message went out by calls it, so that answers to that id find it. False
     /// where the id is in use, be it for this message.
     pub async fn name_again(&self, id: MessageId, native: NativeId) -> Result<bool, HubError> {

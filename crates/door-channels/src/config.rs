@@ -1,0 +1,41 @@
+//! What can be set about the channels door.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::watch::WatcherConfig;
+
+/// The door's settings, resolved.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The folder that holds `channels/`, `signals/` and `logs/`. It may be on a network mount.
+    pub root: PathBuf,
+    /// How often all channels are looked at, whatever the file events say.
+    pub rescan: Duration,
+    /// The same on a network mount, where events of other machines do not arrive: the protocol's two seconds.
+    pub rescan_network: Duration,
+    /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
+    pub file_limit: u64,
+    /// How long a file that does not parse must stand unchanged before it counts as malformed rather than
+    /// as half written.
+    pub settle: Duration,
+    /// How often a watcher says that it is alive.
+    pub heartbeat: Duration,
+    /// The watchers that run.
+    pub watchers: Vec<WatcherConfig>,
+}
+
+impl Config {
+    /// The defaults, with the channels below `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self {
+            root: root.into(),
+            rescan: Duration::from_secs(15),
+            rescan_network: Duration::from_secs(2),
+            file_limit: 8 << 20,
+            settle: Duration::from_secs(1),
+            heartbeat: Duration::from_secs(10),
+            watchers: Vec::new(),
+        }
+    }
+}

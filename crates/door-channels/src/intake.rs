@@ -1,0 +1,297 @@
+//! The way in: message files that others put into channels.
+//!
+//! Events are hints, the listing is the truth. Which files have been taken in is known by their names in the
+//! journal, never by the last name seen: a slow writer, a skewed clock or a network mount can bring a file
+//! with an earlier name at any time.
+
+use std::collections::{HashMap, HashSet};
+
+use jiff::Timestamp;
+use switchboard_core::{AgentId, Door, MessageId, Name, Route};
+use switchboard_hub::files::{DirStamp, FileStamp, is_temp};
+use switchboard_hub::{HubError, Registration};
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+use crate::names::{id_of_file, is_deprecated};
+use crate::translate::{derived_id, hub_id, is_file_of, native_id, sender, to_draft, written_at};
+use crate::tree::blocking;
+use crate::wire::{ChannelMessage, Malformed};
+
+/// Under this topic the hub remembers files that could not be taken in.
+const PROBLEM: &str = "problem";
+
+/// Most files read in one go: what is read is in memory until the journal has it.
+const BATCH: usize = 256;
+
+/// What this process knows of one channel.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The messages that the journal has.
+    ids: HashSet<String>,
+    /// Files that could not be taken in, as they were then.
+    problems: HashMap<String, FileStamp>,
+    /// The folder as of the last complete look.
+    looked: Option<DirStamp>,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Messages taken in.
+    pub taken: usize,
+    /// Files that may still be being written; look again soon.
+    pub settling: usize,
+}
+
+/// A file that is new, and what is in it.
+struct NewFile {
+    id: String,
+    stamp: FileStamp,
+    content: Result<ChannelMessage, String>,
+    /// Whether it may still be being written.
+    is_young: bool,
+}
+
+impl Channels {
+    /// Looks at all channels that changed since they were last looked at.
+    pub async fn sweep(&self) -> Result<Swept, ChannelError> {
+        let tree = self.tree().clone();
+        let channels = blocking(move || Ok(tree.channel_names()?)).await?;
+        let mut swept = Swept::default();
+        for channel in channels {
+            match self.sweep_channel(&channel).await {
+                Ok(one) => {
+                    swept.taken += one.taken;
+                    swept.settling += one.settling;
+                }
+                // One channel in trouble does not keep the others waiting.
+                Err(ChannelError::File(error)) => {
+                    tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Looks at one channel, if it changed since it was last looked at.
+    pub async fn sweep_channel(&self, channel: &Name) -> Result<Swept, ChannelError> {
+        if !self.known().lock().contains_key(channel) {
+            let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
+            self.known().lock().entry(channel.clone()).or_insert(Known { ids, ..Known::default() });
+        }
+        let mut swept = Swept::default();
+        loop {
+            let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
+            let Some((files, stamp, more)) = blocking(move || this.look(&place, now)).await? else {
+                return Ok(swept);
+            };
+            let took = self.take_in(channel, files).await?;
+            swept.taken += took.taken;
+            swept.settling += took.settling;
+            // What may still be being written is looked at again later, not at once.
+            if !more || took.settling > 0 {
+                // Only a look that left nothing open counts as complete.
+                let looked = stamp.filter(|_| swept.settling == 0);
+                self.known().lock().entry(channel.clone()).or_default().looked = looked;
+                return Ok(swept);
+            }
+        }
+    }
+
+    /// What is new in a channel, and whether there is more; nothing where it has not changed.
+    #[expect(clippy::type_complexity, reason = "three parts of one answer, taken apart at once")]
+    fn look(
+        &self,
+        channel: &Name,
+        now: Timestamp,
+    ) -> Result<Option<(Vec<NewFile>, Option<DirStamp>, bool)>, ChannelError> {
+        let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
+        let stamp = dir.stamp()?;
+        let mut problems = HashMap::new();
+        if let Some(known) = self.known().lock().get(channel) {
+            problems.clone_from(&known.problems);
+            if known.looked == Some(stamp) && problems.is_empty() {
+                return Ok(None);
+            }
+        }
+        let mut names = dir.names()?;
+        names.retain(|name| !is_temp(name) && id_of_file(name).is_some());
+        if let Some(known) = self.known().lock().get(channel) {
+            names.retain(|name| !id_of_file(name).is_some_and(|id| known.ids.contains(id)));
+        }
+        let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
+        let (mut files, mut more) = (Vec::new(), false);
+        for name in names {
+            let Some(found) = dir.stat(&name)? else { continue };
+            let id = id_of_file(&name).unwrap_or_default().to_owned();
+            if problems.get(&id) == Some(&found) {
+                continue;
+            }
+            if files.len() == BATCH {
+                more = true;
+                break;
+            }
+            let content = match dir.read(&name, self.config().file_limit) {
+                Ok(Some(read)) => ChannelMessage::parse(&read.bytes).map_err(|error| error.to_string()),
+                Ok(None) => continue,
+                Err(error) => Err(describe(&error)),
+            };
+            let age = now.as_nanosecond() - found.mtime_ns;
+            let is_young = found.is_regular && age.abs() < settle.as_nanos();
+            files.push(NewFile { id, stamp: found, content, is_young });
+        }
+        // Younger than a tick of the file system, a further change may carry the same time; on a network
+        // mount the time is a cached one.
+        const TICK: i128 = 50_000_000;
+        let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
+        let trusted = age > TICK && !switchboard_hub::platform::is_network_filesystem(dir.path());
+        Ok(Some((files, trusted.then_some(stamp), more)))
+    }
+
+    /// Takes in what is new, in the order of the channel.
+    async fn take_in(&self, channel: &Name, files: Vec<NewFile>) -> Result<Swept, ChannelError> {
+        let mut swept = Swept::default();
+        let mut good: Vec<(NewFile, ChannelMessage)> = Vec::new();
+        for mut file in files {
+            match std::mem::replace(&mut file.content, Err(String::new())) {
+                Ok(message) => good.push((file, message)),
+                Err(_) if file.is_young => swept.settling += 1,
+                Err(reason) => self.report(channel, &file, &reason).await?,
+            }
+        }
+        good.sort_by(|(_, one), (_, other)| one.order().cmp(&other.order()));
+        let mut ids_here: HashMap<String, MessageId> = HashMap::new();
+        let (mut drafted, mut drafts) = (Vec::new(), Vec::new());
+        for (file, message) in good {
+            if self.is_own(channel, &file.id, &message).await? {
+                continue;
+            }
+            if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
+                tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
+            }
+            let drafted_message = self.draft(channel, &file.id, message, &mut ids_here).await?;
+            match drafted_message {
+                Ok((draft, other_id)) => {
+                    drafted.push((file, draft.id, other_id));
+                    drafts.push(draft);
+                }
+                Err(error) => self.report(channel, &file, &error.to_string()).await?,
+            }
+        }
+        for ((file, id, other_id), answer) in drafted.into_iter().zip(self.hub().submit_all(drafts).await) {
+            match answer {
+                Ok(accepted) => {
+                    if let Some(stop) = accepted.stopped {
+                        tracing::warn!(%channel, message = %file.id, reason = %stop, "goes no further");
+                    }
+                    if let Some(other) = other_id {
+                        self.hub().name_again(id, native_id(channel, &other)).await?;
+                    }
+                    swept.taken += usize::from(!accepted.duplicate);
+                    self.note_known(channel, &file.id);
+                }
+                Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
+                    return Err(error.into());
+                }
+                Err(error) => self.report(channel, &file, &error.to_string()).await?,
+            }
+        }
+        Ok(swept)
+    }
+
+    /// A new file as a draft, with the id that it gives itself where its name has another.
+    async fn draft(
+        &self,
+        channel: &Name,
+        native: &str,
+        message: ChannelMessage,
+        ids_here: &mut HashMap<String, MessageId>,
+    ) -> Result<Result<(switchboard_hub::Draft, Option<String>), Malformed>, ChannelError> {
+        let (from, at) = match sender(&message).and_then(|from| Ok((from, written_at(&message)?))) {
+            Ok(known) => known,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.join(&from, channel).await?;
+        let reply_to = match message.in_reply_to() {
+            Some(parent) => match ids_here.get(parent) {
+                Some(id) => Some(*id),
+                None => self.known_message(channel, parent).await?,
+            },
+            None => None,
+        };
+        let id = derived_id(channel, native, at);
+        let other_id = Some(message.id.clone()).filter(|other| other != native);
+        ids_here.insert(native.to_owned(), id);
+        ids_here.extend(other_id.clone().map(|other| (other, id)));
+        Ok(to_draft(message, channel, native, reply_to).map(|draft| (draft, other_id)))
+    }
+
+    /// Whether a file is one that a hub process wrote for a message of the journal. Its id is noted, which the
+    /// writer may have died before.
+    async fn is_own(
+        &self,
+        channel: &Name,
+        native: &str,
+        file: &ChannelMessage,
+    ) -> Result<bool, ChannelError> {
+        let Some(id) = hub_id(file) else { return Ok(false) };
+        let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
+        if !is_file_of(file, &stored.message) {
+            return Ok(false);
+        }
+        self.named(channel, id, native).await?;
+        Ok(true)
+    }
+
+    /// Whoever writes in a channel reads it: answers reach them there.
+    pub(crate) async fn join(&self, agent: &AgentId, channel: &Name) -> Result<(), ChannelError> {
+        if agent.is_human() || agent.realm.is_some() {
+            return Ok(());
+        }
+        let route = Route::Channel { channel: channel.clone() };
+        let directory = self.hub().directory().await?;
+        if directory.agent(agent).is_some_and(|known| known.routes.contains(&route)) {
+            return Ok(());
+        }
+        // An agent that is known without a route has its mailbox; a further way must not take that from it.
+        let mailbox = directory.agent(agent).filter(|known| known.routes.is_empty());
+        let mut routes: Vec<Route> =
+            mailbox.map(|known| Route::Mailbox { agent: known.id.name.clone() }).into_iter().collect();
+        routes.push(route);
+        let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
+        match self.hub().register(new).await {
+            // The hub's own name is nobody's; its messages are taken in all the same.
+            Ok(_) | Err(HubError::ReservedName { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(crate) fn note_known(&self, channel: &Name, native: &str) {
+        let mut known = self.known().lock();
+        // A channel that was never looked at is read from the journal when it is.
+        if let Some(known) = known.get_mut(channel) {
+            known.ids.insert(native.to_owned());
+            known.problems.remove(native);
+        }
+    }
+
+    /// Reports a file once for each of its states, and leaves it where it is.
+    async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
+        let place = format!("channels/{channel}/{}.json", file.id);
+        tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
+        let known = |known: &mut Known| known.problems.insert(file.id.clone(), file.stamp);
+        self.known().lock().get_mut(channel).map(known);
+        Ok(self.hub().note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
+    }
+
+    /// The files that could not be taken in, with the reason for each.
+    pub async fn problems(&self) -> Result<Vec<(String, String)>, ChannelError> {
+        Ok(self.hub().notes(Door::Channels, PROBLEM).await?)
+    }
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;
