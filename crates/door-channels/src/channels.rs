@@ -232,17 +232,13 @@ impl Channels {
 
     /// The message that a channel calls by this id, or that any protocol does.
     pub async fn find(&self, channel: &Name, id: &str) -> Result<MessageId, ChannelError> {
-        match self.known_message(channel, id).await? {
-            Some(id) => Ok(id),
-            // It may have been dropped a moment ago.
-            None => {
-                self.sweep_channel(channel).await?;
-                self.known_message(channel, id).await?.ok_or_else(|| ChannelError::UnknownMessage {
-                    id: id.to_owned(),
-                    channel: channel.clone(),
-                })
-            }
+        if let Some(id) = self.known_message(channel, id).await? {
+            return Ok(id);
         }
+        // It may have been dropped a moment ago.
+        self.sweep_channel(channel).await?;
+        let found = self.known_message(channel, id).await?;
+        found.ok_or_else(|| ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() })
     }
 
     pub(crate) async fn known_message(

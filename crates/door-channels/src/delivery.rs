@@ -39,16 +39,14 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
         let outcome = match &handoff.delivery.route {
             Route::Channel { channel } => {
                 let key = (handoff.message.id, channel.clone());
-                match written.get(&key) {
-                    Some(outcome) => outcome.clone(),
-                    None => {
-                        let outcome = match channels.put(&handoff.message, handoff.seq, channel).await {
-                            Ok(()) => Outcome::Delivered,
-                            Err(error) => Outcome::Unreachable { reason: describe(&error) },
-                        };
-                        written.entry(key).or_insert(outcome).clone()
-                    }
+                if !written.contains_key(&key) {
+                    let outcome = match channels.put(&handoff.message, handoff.seq, channel).await {
+                        Ok(()) => Outcome::Delivered,
+                        Err(error) => Outcome::Unreachable { reason: describe(&error) },
+                    };
+                    written.insert(key.clone(), outcome);
                 }
+                written[&key].clone()
             }
             other => Outcome::Refused { reason: format!("the channels door has no way '{other}'") },
         };

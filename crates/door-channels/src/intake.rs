@@ -24,6 +24,9 @@ const PROBLEM: &str = "problem";
 /// Most files read in one go: what is read is in memory until the journal has it.
 const BATCH: usize = 256;
 
+/// Younger than this tick of the file system, in nanoseconds, a further change may carry the same time.
+const TICK: i128 = 50_000_000;
+
 /// What this process knows of one channel.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
@@ -142,9 +145,7 @@ impl Channels {
             let is_young = found.is_regular && age.abs() < settle.as_nanos();
             files.push(NewFile { id, stamp: found, content, is_young });
         }
-        // Younger than a tick of the file system, a further change may carry the same time; on a network
-        // mount the time is a cached one.
-        const TICK: i128 = 50_000_000;
+        // On a network mount the time is a cached one.
         let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
         let trusted = age > TICK && !switchboard_hub::platform::is_network_filesystem(dir.path());
         Ok(Some((files, trusted.then_some(stamp), more)))

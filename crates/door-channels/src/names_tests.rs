@@ -17,7 +17,7 @@ fn the_examples_of_the_protocol_are_names_of_messages() {
         "msg-../x.json",
         "msg-a b.json",
         ".seq-codex",
-        "msg-a..json",
+        "msg-a..b.json",
     ] {
         assert_eq!(id_of_file(name), None, "{name}");
     }

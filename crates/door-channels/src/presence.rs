@@ -59,7 +59,7 @@ impl Channels {
     }
 
     /// Tells the hub of the signs of life in the heartbeat files.
-    pub(crate) async fn hear_presence(&self) -> Result<(), ChannelError> {
+    pub async fn hear_presence(&self) -> Result<(), ChannelError> {
         for sighting in self.sightings().await? {
             let status = match sighting.awareness {
                 Awareness::Offline => OFFLINE.to_owned(),

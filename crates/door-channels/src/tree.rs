@@ -45,14 +45,12 @@ impl Tree {
 
     /// A channel's folder, or an error that names those like it.
     pub(crate) fn known_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
-        match self.channel(channel)? {
-            Some(dir) => Ok(dir),
-            None => {
-                let names = self.channel_names()?;
-                let near = nearest(channel.as_str(), names.iter().map(Name::as_str));
-                Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
-            }
+        if let Some(dir) = self.channel(channel)? {
+            return Ok(dir);
         }
+        let names = self.channel_names()?;
+        let near = nearest(channel.as_str(), names.iter().map(Name::as_str));
+        Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
     }
 
     /// A channel's folder, made where it is missing: a channel begins with its first message.

@@ -189,6 +189,8 @@ impl Open {
         let config = channel_config(&context.settings()?, &self.workspace);
         let hub = self.workspace.hub().clone();
         let channels = Channels::open(config, hub.clone()).await?;
+        // Whoever watches a channel is awake, which the sender is told.
+        channels.hear_presence().await?;
         let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
         let task = async move { door_channels::run_deliveries(&channels, outbound).await };
         self.channels = Some(tokio::spawn(task));

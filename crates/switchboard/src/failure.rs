@@ -107,8 +107,9 @@ impl From<ChannelError> for Failure {
             }
             ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
                 .hint("`switchboard channel read` lists messages with their ids"),
-            ChannelError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
-            ChannelError::Malformed(_) => Self::new("bad_field", Exit::Usage, message),
+            ChannelError::Field { .. } | ChannelError::Malformed(_) => {
+                Self::new("bad_field", Exit::Usage, message)
+            }
             ChannelError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }

@@ -34,7 +34,7 @@ fn codex(text: &str) -> Option<String> {
             _ => of(event.get("msg")?, "message"),
         }
     };
-    text.lines().filter_map(message).last()
+    text.lines().rev().find_map(message)
 }
 
 /// The result, or what the program says went wrong.

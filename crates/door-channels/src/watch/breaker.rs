@@ -25,7 +25,7 @@ pub(super) struct Breaker {
 impl Breaker {
     /// How long the program is still left alone.
     pub(super) fn rest(&self, now: Timestamp) -> Option<SignedDuration> {
-        self.rests_until.map(|until| until.duration_since(now)).filter(|left| left.is_positive())
+        self.rests_until.map(|until| until.duration_since(now)).filter(SignedDuration::is_positive)
     }
 
     /// Notes a failure; true where it was one too many.

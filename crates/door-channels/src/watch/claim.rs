@@ -5,9 +5,12 @@
 //! posted, under the very name it will have: whoever takes over from one that died posts that, and finds it
 //! where it was posted already.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use switchboard_hub::files::{Created, Dir, Durability, FileError, Moved};
+use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_hub::lock::{DirLock, LockError, LockOptions};
 use switchboard_hub::owner::Owner;
 
 use crate::wire::{ChannelMessage, pretty};
@@ -17,6 +20,12 @@ const LIMIT: u64 = 32 << 20;
 
 /// For how long a claim that is done with is kept: messages that old are not answered any more.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 7);
+
+/// For how long to wait while somebody else takes the same claim over.
+const TURN: Duration = Duration::from_secs(2);
+
+/// Whoever shares the folder must be able to see who is at what.
+const MODE: u32 = 0o644;
 
 /// What is known of a claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +39,7 @@ struct ClaimFile {
     /// Whether the message is done with.
     done: bool,
     /// The answer, once there is one.
-    reply: Option<ChannelMessage>,
+    reply: Option<Box<ChannelMessage>>,
 }
 
 /// The right to answer one message.
@@ -72,35 +81,37 @@ impl Claim {
             if dir.create_new(&name, &pretty(&file), Durability::Synced)? == Created::Created {
                 return Ok(Taken::Ours(Self { dir: dir.clone(), name, file }));
             }
-            let Some(found) = dir.read(&name, LIMIT)? else { continue };
-            // A claim that cannot be read is nobody's.
-            let found = serde_json::from_slice::<ClaimFile>(&found.bytes).ok();
-            match found {
-                Some(found) if found.done => return Ok(Taken::Done),
-                Some(found) if !is_abandoned(&found, now) => return Ok(Taken::Busy),
-                Some(found) => file.reply = found.reply,
+            match standing(dir, &name, now)? {
                 None => {}
-            }
-            // Whoever moves it away takes it over; the others find the new one.
-            let aside = format!("{name}.{}", file.token);
-            if dir.move_new(&name, dir, &aside)? == Moved::Moved {
-                let created = dir.create_new(&name, &pretty(&file), Durability::Synced)?;
-                dir.remove(&aside)?;
-                if created == Created::Created {
-                    return Ok(Taken::Ours(Self { dir: dir.clone(), name, file }));
-                }
+                Some(Standing::Held) => return Ok(Taken::Busy),
+                Some(Standing::Done) => return Ok(Taken::Done),
+                Some(Standing::Abandoned(_)) => break,
             }
         }
+        // Taking over is looking and writing, and nobody must come between the two.
+        let _turn = match DirLock::acquire(dir, &name, LockOptions { wait: TURN, ..LockOptions::default() }) {
+            Ok(turn) => turn,
+            Err(LockError::Busy { .. }) => return Ok(Taken::Busy),
+            Err(LockError::Io(error)) => return Err(error),
+        };
+        match standing(dir, &name, now)? {
+            Some(Standing::Abandoned(reply)) => file.reply = reply,
+            Some(Standing::Done) => return Ok(Taken::Done),
+            // Given back or taken a moment ago: the next look will tell.
+            Some(Standing::Held) | None => return Ok(Taken::Busy),
+        }
+        dir.replace(&name, &pretty(&file), MODE)?;
+        Ok(Taken::Ours(Self { dir: dir.clone(), name, file }))
     }
 
     /// The answer that whoever had this before had come to.
     pub(super) fn reply(&self) -> Option<&ChannelMessage> {
-        self.file.reply.as_ref()
+        self.file.reply.as_deref()
     }
 
     /// Writes the answer down before it is posted; false where the claim was lost. Blocks.
     pub(super) fn answer(&mut self, reply: ChannelMessage) -> Result<bool, FileError> {
-        self.file.reply = Some(reply);
+        self.file.reply = Some(Box::new(reply));
         self.write()
     }
 
@@ -130,10 +141,30 @@ impl Claim {
     fn write(&self) -> Result<bool, FileError> {
         let is_held = self.is_held()?;
         if is_held {
-            self.dir.replace(&self.name, &pretty(&self.file), 0o600)?;
+            self.dir.replace(&self.name, &pretty(&self.file), MODE)?;
         }
         Ok(is_held)
     }
+}
+
+/// How a claim stands that somebody made.
+enum Standing {
+    Held,
+    Done,
+    /// Nobody is at it any more; the answer, where there was one.
+    Abandoned(Option<Box<ChannelMessage>>),
+}
+
+/// How the claim of this name stands; nothing where there is none.
+fn standing(dir: &Dir, name: &str, now: Timestamp) -> Result<Option<Standing>, FileError> {
+    let Some(found) = dir.read(name, LIMIT)? else { return Ok(None) };
+    Ok(Some(match serde_json::from_slice::<ClaimFile>(&found.bytes) {
+        Ok(claim) if claim.done => Standing::Done,
+        Ok(claim) if is_abandoned(&claim, now) => Standing::Abandoned(claim.reply),
+        Ok(_) => Standing::Held,
+        // One that cannot be read is nobody's.
+        Err(_) => Standing::Abandoned(None),
+    }))
 }
 
 /// Whether nobody is at it any more: its process has ended on this host, or its time is over.

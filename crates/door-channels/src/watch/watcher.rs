@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::{Map, json};
-use switchboard_core::{Address, AgentId, Door, MessageId, Route};
+use switchboard_core::{Address, AgentId, Delivery, DeliveryState, Door, Message, MessageId, Route};
 use switchboard_hub::files::{Created, Dir, Durability};
-use switchboard_hub::{Mail, MailboxQuery, Part, Stored};
+use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored};
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
@@ -37,6 +37,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Largest role or memory file.
 const TEXT_LIMIT: u64 = 256 << 10;
 
+/// After how many messages of the journal it is written down how far a watcher has looked.
+const SELDOM: i64 = 64;
+
+/// Under this topic the hub remembers how far each watcher has looked for mentions.
+const CURSOR: &str = "mentions";
+
 /// One watcher at work.
 pub(super) struct Watcher {
     channels: Channels,
@@ -52,6 +58,10 @@ struct Memory {
     attempts: HashMap<MessageId, u32>,
     /// Whether what came while the watcher was down has been gone through.
     is_caught_up: bool,
+    /// The newest of the mailbox and of the journal when all was done with.
+    looked: Option<(Option<i64>, i64)>,
+    /// How far in the journal all mentions are done with, and how far that is written down.
+    scanned: Option<(i64, i64)>,
 }
 
 /// What became of a message.
@@ -72,16 +82,15 @@ impl Watcher {
     /// Answers until `shutdown`. A call that runs then is ended, and its message answered after the restart.
     pub(super) async fn run(self, shutdown: CancellationToken) {
         self.log(&format!("watching #{}", self.config.channel)).await;
-        shutdown.run_until_cancelled(self.watch()).await;
+        shutdown.run_until_cancelled(Box::pin(self.watch())).await;
         self.log("stopped").await;
     }
 
     async fn watch(&self) {
         let mut changes = self.channels.hub().changes();
         let mut memory = Memory::default();
-        let mut newest = None;
         loop {
-            let pause = match self.look(&mut memory, &mut newest).await {
+            let pause = match self.look(&mut memory).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     self.log(&format!("trouble: {}", describe(&error))).await;
@@ -96,11 +105,7 @@ impl Watcher {
     }
 
     /// Works off what waits; returns how long to leave it at that, or nothing where all is done.
-    async fn look(
-        &self,
-        memory: &mut Memory,
-        newest: &mut Option<i64>,
-    ) -> Result<Option<Duration>, ChannelError> {
+    async fn look(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
         let hub = self.channels.hub();
         let agent = AgentId::from(self.config.agent.clone());
         if !memory.is_caught_up {
@@ -109,42 +114,46 @@ impl Watcher {
             let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
             blocking(move || Ok(claim::clear_old(&tree.claims(&name)?, now)?)).await?;
         }
-        let latest = hub.newest_waiting(agent.clone()).await?;
-        if memory.is_caught_up && latest == *newest {
+        let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
+        let latest = (hub.newest_waiting(agent.clone()).await?, last);
+        if memory.is_caught_up && memory.looked == Some(latest) {
             return Ok(None);
         }
+        let mut found: Vec<Stored> = self.waiting(agent).await?.into_iter().map(|mail| mail.stored).collect();
+        found.extend(self.mentions(memory, last).await?);
+        found.sort_by_key(|stored| stored.seq);
         let mut waiting = Vec::new();
-        for mail in self.waiting(agent).await? {
-            match self.verdict(&mail.stored).await? {
-                None => waiting.push(mail),
-                Some(reason) => self.acknowledge(mail.stored.message.id, reason).await?,
+        for stored in found {
+            match self.verdict(&stored).await? {
+                None => waiting.push(stored),
+                Some(reason) => self.acknowledge(stored.message.id, reason).await?,
             }
         }
         if !memory.is_caught_up {
             let extra = waiting.len().saturating_sub(self.config.backlog);
-            for mail in waiting.drain(..extra) {
-                self.acknowledge(
-                    mail.stored.message.id,
-                    "left unanswered: more had come than are caught up on",
-                )
-                .await?;
+            for stored in waiting.drain(..extra) {
+                self.acknowledge(stored.message.id, "left unanswered: more had come than are caught up on")
+                    .await?;
             }
             memory.is_caught_up = true;
         }
         let (mut pause, mut is_complete) = (None, true);
-        for mail in waiting {
+        for stored in waiting {
             if let Some(rest) = memory.breaker.rest(hub.now()) {
                 pause = Some(rest.unsigned_abs().min(Duration::from_secs(30)));
                 break;
             }
-            match self.answer(&mail.stored, memory).await? {
+            match self.answer(&stored, memory).await? {
                 Fate::Done => {}
                 Fate::Later => pause = Some(PAUSE),
                 Fate::Unnamed => is_complete = false,
             }
         }
         // Only what was there before the look is known to be done with.
-        *newest = if pause.is_none() && is_complete { latest } else { None };
+        memory.looked = (pause.is_none() && is_complete).then_some(latest);
+        if memory.looked.is_some() {
+            self.scanned(memory, last).await?;
+        }
         Ok(pause)
     }
 
@@ -161,6 +170,82 @@ impl Watcher {
                 return Ok(found);
             }
         }
+    }
+
+    /// Messages of the channel to somebody else that mention the agent, up to `last` in the journal.
+    ///
+    /// They are nobody's mail but their recipient's, so the watcher remembers how far it has looked.
+    async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
+        let hub = self.channels.hub();
+        let route = Route::Channel { channel: self.config.channel.clone() };
+        let mut found = Vec::new();
+        let mut after = if let Some((scanned, _)) = memory.scanned {
+            scanned
+        } else {
+            let cursor = self.cursor().await?;
+            if cursor.is_none() {
+                // It begins to listen now.
+                self.set_cursor(last).await?;
+            }
+            let cursor = cursor.unwrap_or(last);
+            memory.scanned.insert((cursor, cursor)).0
+        };
+        while after < last {
+            let page = match hub.journal(after, PAGE).await {
+                Err(HubError::CursorExpired { oldest, .. }) => {
+                    after = oldest - 1;
+                    continue;
+                }
+                page => page?,
+            };
+            let Some(end) = page.items.last().map(|stored| stored.seq) else { break };
+            after = end;
+            for stored in page.items {
+                let Message { to, body, origin, id, .. } = &stored.message;
+                let is_to_another = matches!(to, Address::Agent(to) if to.name != self.config.agent);
+                if origin.route.as_ref() == Some(&route)
+                    && is_to_another
+                    && is_mentioned(body, self.config.agent.as_str())
+                    && !self.is_stopped(*id).await?
+                {
+                    found.push(stored);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a rule against storms stopped a message: then it wakes nobody.
+    async fn is_stopped(&self, id: MessageId) -> Result<bool, ChannelError> {
+        let receipt = self.channels.hub().receipt(id).await?;
+        let refused = |delivery: &Delivery| delivery.state == DeliveryState::Refused;
+        Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(refused)))
+    }
+
+    /// Notes that everything up to here is done with. What is looked at again after a restart finds its answer,
+    /// so that it need not be written down each time.
+    async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
+        let written = memory.scanned.map_or(0, |(_, written)| written);
+        let is_far = last - written >= SELDOM;
+        if is_far {
+            self.set_cursor(last).await?;
+        }
+        memory.scanned = Some((last, if is_far { last } else { written }));
+        Ok(())
+    }
+
+    fn cursor_key(&self) -> String {
+        format!("{}/{}", self.config.channel, self.config.agent).to_ascii_lowercase()
+    }
+
+    async fn cursor(&self) -> Result<Option<i64>, ChannelError> {
+        let (notes, key) = (self.channels.hub().notes(Door::Channels, CURSOR).await?, self.cursor_key());
+        Ok(notes.iter().find(|(noted, _)| *noted == key).and_then(|(_, cursor)| cursor.parse().ok()))
+    }
+
+    async fn set_cursor(&self, cursor: i64) -> Result<(), ChannelError> {
+        let value = Some(cursor.to_string());
+        Ok(self.channels.hub().note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
     }
 
     /// Why a message is not answered; nothing where it is.
@@ -190,8 +275,11 @@ impl Watcher {
 
     async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
         let agent = AgentId::from(self.config.agent.clone());
-        self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await?;
-        Ok(())
+        match self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await {
+            // It was mentioned in somebody else's mail.
+            Ok(_) | Err(HubError::NotTheRecipient { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Answers one message, once, whoever else watches.

@@ -66,7 +66,7 @@ fn text(message: &ChannelMessage, now: Timestamp) -> String {
     let facts = show::plain(&format!("{}  {when}", message.kind)).replace('\n', " ");
     let id = show::plain(&format!("{}{parent}", message.id)).replace('\n', " ");
     let mut text = format!("{bold}{head}{bold:#}  {facts}\n{dim}{id}{dim:#}");
-    let code = message.content.code.iter().map(|code| format!("\n{code}")).collect::<String>();
+    let code = message.content.code.as_ref().map_or_else(String::new, |code| format!("\n{code}"));
     for line in show::plain(&format!("{}{code}", message.content.text)).lines() {
         text.push_str("\n    ");
         text.push_str(line);
