@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+
 use crate::watch::WatcherConfig;
 
 /// The door's settings, resolved.
@@ -19,6 +21,8 @@ pub struct Config {
     /// How long a file that does not parse must stand unchanged before it counts as malformed rather than
     /// as half written.
     pub settle: Duration,
+    /// A message that is older when it is first seen is history: it is journaled, and delivered to nobody.
+    pub history: SignedDuration,
     /// How often a watcher says that it is alive.
     pub heartbeat: Duration,
     /// The watchers that run.
@@ -34,6 +38,7 @@ impl Config {
             rescan_network: Duration::from_secs(2),
             file_limit: 8 << 20,
             settle: Duration::from_secs(1),
+            history: SignedDuration::from_hours(24),
             heartbeat: Duration::from_secs(10),
             watchers: Vec::new(),
         }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Door, MessageId, Name, Route};
 use switchboard_hub::files::{DirStamp, FileStamp, is_temp};
-use switchboard_hub::{HubError, Registration};
+use switchboard_hub::{Draft, HubError, Registration};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
@@ -209,7 +209,7 @@ impl Channels {
         native: &str,
         message: ChannelMessage,
         ids_here: &mut HashMap<String, MessageId>,
-    ) -> Result<Result<(switchboard_hub::Draft, Option<String>), Malformed>, ChannelError> {
+    ) -> Result<Result<(Draft, Option<String>), Malformed>, ChannelError> {
         let (from, at) = match sender(&message).and_then(|from| Ok((from, written_at(&message)?))) {
             Ok(known) => known,
             Err(error) => return Ok(Err(error)),
@@ -226,7 +226,12 @@ impl Channels {
         let other_id = Some(message.id.clone()).filter(|other| other != native);
         ids_here.insert(native.to_owned(), id);
         ids_here.extend(other_id.clone().map(|other| (other, id)));
-        Ok(to_draft(message, channel, native, reply_to).map(|draft| (draft, other_id)))
+        // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
+        // the hub came, or before its database was lost.
+        let is_history = self.hub().now().duration_since(at) > self.config().history;
+        let restored = is_history.then(Vec::new);
+        let drafted = to_draft(message, channel, native, reply_to);
+        Ok(drafted.map(|draft| (Draft { restored, ..draft }, other_id)))
     }
 
     /// Whether a file is one that a hub process wrote for a message of the journal. Its id is noted, which the

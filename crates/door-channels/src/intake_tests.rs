@@ -140,3 +140,26 @@ async fn deprecated_ids_are_read_as_the_current_ones() {
     let message = test.stored("msg-1").await.message;
     assert_eq!((message.from.to_string(), message.to.to_string()), ("claude".into(), "codex".into()));
 }
+
+#[tokio::test]
+async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox() {
+    let test = TestChannels::new(&["claude"]).await;
+    let mut old = file("msg-20200101-000000-codex-0001", "codex", "claude", "long ago");
+    old["timestamp"] = "2020-01-01T00:00:00.000Z".into();
+    test.drop_file(&old);
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    let stored = test.stored("msg-20200101-000000-codex-0001").await;
+    assert_eq!(test.deliveries(stored.message.id).await, []);
+}
+
+#[tokio::test]
+async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
+    let test = TestChannels::new(&[]).await;
+    test.drop_file(&file("msg-1", "codex", "all", "dropped"));
+    test.channels.sweep().await.unwrap();
+    test.post("codex", "all", "posted").await;
+    test.post("codex", "all", "the last stays").await;
+    let later = test.channels.hub().now() + jiff::SignedDuration::from_secs(1);
+    assert_eq!(test.channels.hub().prune(later).await.unwrap(), 2);
+    assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
+}

@@ -16,6 +16,9 @@ use crate::wire::ChannelMessage;
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// When files were written that say nothing else.
+const TIME: &str = "2026-01-11T16:33:15.123Z";
+
 /// Channels with a hub of their own.
 pub(crate) struct TestChannels {
     pub(crate) channels: Channels,
@@ -34,7 +37,7 @@ pub(crate) fn agent(text: &str) -> AgentId {
 /// A message file as another program writes it.
 pub(crate) fn file(id: &str, from: &str, to: &str, text: &str) -> Value {
     json!({
-        "id": id, "timestamp": "2026-01-11T16:33:15.123Z", "session_id": "general", "from": from, "to": to,
+        "id": id, "timestamp": TIME, "session_id": "general", "from": from, "to": to,
         "type": "chat", "content": { "text": text, "code": null, "artifacts": [] }, "metadata": { "mode": "chat" },
     })
 }
@@ -76,8 +79,12 @@ impl TestChannels {
         self.folder.path().join("shared").join(below)
     }
 
-    /// Drops a message file into `general`.
+    /// Drops a message file into `general`, written now unless it says otherwise.
     pub(crate) fn drop_file(&self, message: &Value) {
+        let mut message = message.clone();
+        if message["timestamp"] == TIME {
+            message["timestamp"] = crate::wire::iso(self.channels.hub().now()).into();
+        }
         let id = message["id"].as_str().unwrap();
         write_carelessly(&self.path(&format!("channels/general/{id}.json")), message.to_string());
     }

@@ -59,8 +59,13 @@ impl Hub {
 
     /// Notes what a protocol that a message went out by calls it, so that answers to that id find it. False
     /// where the id is in use, be it for this message.
+    ///
+    /// Does not wait for the disk: a power failure may take it, and what the door wrote tells it again.
     pub async fn name_again(&self, id: MessageId, native: NativeId) -> Result<bool, HubError> {
-        self.write(move |tx| submit::name_again(tx, id, &native)).await
+        let naming = self.inner.writer.queue_repeatable(move |tx| submit::name_again(tx, id, &native));
+        let answer = naming.await?.result().await;
+        self.note_damage(&answer);
+        answer
     }
 
     /// A page of an agent's mailbox.

@@ -31,9 +31,9 @@ fn storm_of_four_processes_of_one_agent() {
                 .stderr(std::process::Stdio::inherit())
                 .spawn()
                 .unwrap();
-            let lines: String = (0..EACH).map(|line| format!("{number}/{line}\n")).collect();
+            let lines: Vec<String> = (0..EACH).map(|line| format!("{number}/{line}")).collect();
             let mut input = child.stdin.take().unwrap();
-            (child, std::thread::spawn(move || input.write_all(lines.as_bytes()).unwrap()))
+            (child, std::thread::spawn(move || writeln!(input, "{}", lines.join("\n")).unwrap()))
         })
         .collect();
     for (mut child, writer) in posters {
