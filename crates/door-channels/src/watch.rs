@@ -3,7 +3,7 @@
 //! A watcher works off what the hub has delivered to its agent in its channel and the agent is not done with:
 //! the queue is in the journal, so what came while it was down is still there. `mention.rs` says what is for
 //! the agent, `prompt.rs` what the program is told, `call.rs` runs it, `answer.rs` finds the answer in its
-//! output, `claim.rs` sees to it that one message has one answer.
+//! output, `claim.rs` sees to it that one message has one answer, `queue.rs` finds what waits.
 
 mod answer;
 mod breaker;
@@ -12,6 +12,7 @@ mod claim;
 mod log;
 mod mention;
 mod prompt;
+mod queue;
 mod watcher;
 
 use std::collections::BTreeMap;

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use serde_json::{Map, json};
-use switchboard_core::{Address, AgentId, Delivery, DeliveryState, Door, Message, MessageId, Route};
+use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::files::{Created, Dir, Durability};
-use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored};
+use switchboard_hub::{HubError, Stored};
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
 use super::call::{Failed, call};
 use super::claim::{self, Claim, Taken};
-use super::mention::{begins_with, is_mentioned};
 use super::prompt::Prompt;
 use super::{WatcherConfig, answer, log};
 use crate::channels::{Channels, Post};
@@ -25,9 +24,6 @@ use crate::translate::{hub_id, sign, to_file, to_own_draft};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
-/// How many messages are read from the mailbox at a time.
-const PAGE: usize = 200;
-
 /// The time that a claim is good for beyond that of the call: writing the answer down and posting it.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
@@ -37,22 +33,16 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Largest role or memory file.
 const TEXT_LIMIT: u64 = 256 << 10;
 
-/// After how many messages of the journal it is written down how far a watcher has looked.
-const SELDOM: i64 = 64;
-
-/// Under this topic the hub remembers how far each watcher has looked for mentions.
-const CURSOR: &str = "mentions";
-
 /// One watcher at work.
 pub(super) struct Watcher {
-    channels: Channels,
-    config: WatcherConfig,
+    pub(super) channels: Channels,
+    pub(super) config: WatcherConfig,
     pulse: Pulse,
 }
 
 /// What lasts from one message to the next.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     breaker: Breaker,
     /// How often each message was tried.
     attempts: HashMap<MessageId, u32>,
@@ -61,7 +51,7 @@ struct Memory {
     /// The newest of the mailbox and of the journal when all was done with.
     looked: Option<(Option<i64>, i64)>,
     /// How far in the journal all mentions are done with, and how far that is written down.
-    scanned: Option<(i64, i64)>,
+    pub(super) scanned: Option<(i64, i64)>,
 }
 
 /// What became of a message.
@@ -155,122 +145,6 @@ impl Watcher {
             self.scanned(memory, last).await?;
         }
         Ok(pause)
-    }
-
-    /// What was delivered to the agent in this channel and it is not done with, oldest first.
-    async fn waiting(&self, agent: AgentId) -> Result<Vec<Mail>, ChannelError> {
-        let route = Route::Channel { channel: self.config.channel.clone() };
-        let (mut after, mut found) = (0, Vec::new());
-        loop {
-            let query = MailboxQuery { agent: agent.clone(), after, limit: PAGE, part: Part::Waiting };
-            let page = self.channels.hub().mailbox(query).await?;
-            after = page.items.last().map_or(after, |mail| mail.stored.seq);
-            found.extend(page.items.into_iter().filter(|mail| mail.delivery.route == route));
-            if !page.more {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// Messages of the channel to somebody else that mention the agent, up to `last` in the journal.
-    ///
-    /// They are nobody's mail but their recipient's, so the watcher remembers how far it has looked.
-    async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
-        let hub = self.channels.hub();
-        let route = Route::Channel { channel: self.config.channel.clone() };
-        let mut found = Vec::new();
-        let mut after = if let Some((scanned, _)) = memory.scanned {
-            scanned
-        } else {
-            let cursor = self.cursor().await?;
-            if cursor.is_none() {
-                // It begins to listen now.
-                self.set_cursor(last).await?;
-            }
-            let cursor = cursor.unwrap_or(last);
-            memory.scanned.insert((cursor, cursor)).0
-        };
-        while after < last {
-            let page = match hub.journal(after, PAGE).await {
-                Err(HubError::CursorExpired { oldest, .. }) => {
-                    after = oldest - 1;
-                    continue;
-                }
-                page => page?,
-            };
-            let Some(end) = page.items.last().map(|stored| stored.seq) else { break };
-            after = end;
-            for stored in page.items {
-                let Message { to, body, origin, id, .. } = &stored.message;
-                let is_to_another = matches!(to, Address::Agent(to) if to.name != self.config.agent);
-                if origin.route.as_ref() == Some(&route)
-                    && is_to_another
-                    && is_mentioned(body, self.config.agent.as_str())
-                    && !self.is_stopped(*id).await?
-                {
-                    found.push(stored);
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Whether a rule against storms stopped a message: then it wakes nobody.
-    async fn is_stopped(&self, id: MessageId) -> Result<bool, ChannelError> {
-        let receipt = self.channels.hub().receipt(id).await?;
-        let refused = |delivery: &Delivery| delivery.state == DeliveryState::Refused;
-        Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(refused)))
-    }
-
-    /// Notes that everything up to here is done with. What is looked at again after a restart finds its answer,
-    /// so that it need not be written down each time.
-    async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
-        let written = memory.scanned.map_or(0, |(_, written)| written);
-        let is_far = last - written >= SELDOM;
-        if is_far {
-            self.set_cursor(last).await?;
-        }
-        memory.scanned = Some((last, if is_far { last } else { written }));
-        Ok(())
-    }
-
-    fn cursor_key(&self) -> String {
-        format!("{}/{}", self.config.channel, self.config.agent).to_ascii_lowercase()
-    }
-
-    async fn cursor(&self) -> Result<Option<i64>, ChannelError> {
-        let (notes, key) = (self.channels.hub().notes(Door::Channels, CURSOR).await?, self.cursor_key());
-        Ok(notes.iter().find(|(noted, _)| *noted == key).and_then(|(_, cursor)| cursor.parse().ok()))
-    }
-
-    async fn set_cursor(&self, cursor: i64) -> Result<(), ChannelError> {
-        let value = Some(cursor.to_string());
-        Ok(self.channels.hub().note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
-    }
-
-    /// Why a message is not answered; nothing where it is.
-    async fn verdict(&self, stored: &Stored) -> Result<Option<&'static str>, ChannelError> {
-        let message = &stored.message;
-        let (hub, config) = (self.channels.hub(), &self.config);
-        let directory = hub.directory().await?;
-        let agent = directory.canonical(&config.agent.clone().into());
-        if directory.canonical(&message.from) == agent {
-            return Ok(Some("its own"));
-        }
-        let is_addressed = matches!(&message.to, Address::Agent(to) if directory.canonical(to) == agent);
-        let name = config.agent.as_str();
-        let is_for_us = is_addressed
-            || is_mentioned(&message.body, name)
-            || (config.starts_with && begins_with(&message.body, name));
-        if !is_for_us {
-            return Ok(Some("read"));
-        }
-        if hub.now().duration_since(message.sent_at) > config.max_age {
-            return Ok(Some("left unanswered: too old"));
-        }
-        let replies = hub.replies(message.id, PAGE).await?;
-        let is_ours = |reply: &Stored| directory.canonical(&reply.message.from) == agent;
-        Ok(replies.items.iter().any(is_ours).then_some("answered"))
     }
 
     async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
