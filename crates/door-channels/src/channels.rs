@@ -140,6 +140,15 @@ impl Channels {
         &self.inner.known
     }
 
+    /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said
+    /// to them waits for them.
+    pub async fn enlist_watchers(&self) -> Result<(), ChannelError> {
+        for watcher in &self.config().watchers {
+            self.join(&watcher.agent.clone().into(), &watcher.channel).await?;
+        }
+        Ok(())
+    }
+
     /// Puts a message into its channel. It is in the journal and its file is on disk when this returns.
     ///
     /// The journal comes first; the file says which of its messages it is. Should this process die between the

@@ -41,9 +41,7 @@ pub async fn run_channels(
     shutdown: CancellationToken,
 ) -> Result<(), ChannelError> {
     // Known before the first look, so that what came while they were down is theirs.
-    for watcher in &channels.config().watchers {
-        channels.join(&watcher.agent.clone().into(), &watcher.channel).await?;
-    }
+    channels.enlist_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
     let work = async {
         tokio::select! {

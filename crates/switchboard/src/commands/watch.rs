@@ -96,7 +96,8 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     let mut config = channel_config(&settings, &open.workspace);
     config.watchers = vec![watcher];
     // Before anything is promised: the folder is there and the channel has its reader.
-    drop(door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?);
+    let channels = door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?;
+    channels.enlist_watchers().await?;
     let channels = run_channels(config, open.workspace.hub().clone(), shutdown).await?;
     if context.printer.is_json() {
         let pid = std::process::id();
