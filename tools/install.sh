@@ -55,7 +55,8 @@ main() {
 # Makes one tool ready and prints one line about it.
 provide() {
   local kind="$1" package="$2" version="$3" dependencies="$4"
-  local dir="$tools/$kind/$package-$version" link="$tools/$kind/$package"
+  # An alias of npm has more in its version than a folder's name may.
+  local dir="$tools/$kind/$package-${version//[^A-Za-z0-9._-]/_}" link="$tools/$kind/$package"
   local name="tools: $kind $package $version" started=$SECONDS
 
   why=""

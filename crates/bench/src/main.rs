@@ -18,6 +18,7 @@ mod place;
 mod program;
 mod progress;
 mod stats;
+mod suites;
 mod waiter;
 mod wake;
 
@@ -54,6 +55,11 @@ enum Name {
     Cli,
     /// `switchboard mcp` and `serve` as a model's program uses them
     Mcp,
+    /// Calls of tools through a suite, and what having many suites costs
+    Suites,
+    /// The server behind `suites`, which does nothing but answer
+    #[value(hide = true)]
+    EchoChild,
     /// The waiting reader of `mailbox`, which starts it as a process of its own
     #[value(hide = true)]
     Waiter,
@@ -70,6 +76,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
     if let Name::Waiter = args.name {
         return waiter::run(&args.dir.context("the waiter needs --dir")?).await;
     }
+    if let Name::EchoChild = args.name {
+        return suites::echo_child();
+    }
     if cfg!(debug_assertions) {
         say!("not a release build: these figures say nothing about the shipped program");
     }
@@ -79,6 +88,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Mailbox => mailbox::run(&place, args.quick).await,
         Name::Cli => cli::run(&place, args.quick).await,
         Name::Mcp => mcp::run(&place, args.quick).await,
-        Name::Waiter => Ok(()),
+        Name::Suites => suites::run(&place, args.quick).await,
+        Name::Waiter | Name::EchoChild => Ok(()),
     }
 }

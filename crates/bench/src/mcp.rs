@@ -4,10 +4,10 @@
 //! (`baselines/server.mjs`); a message sent by a tool beside the least that sending one can be; and how soon a
 //! model that waits for mail has it.
 
-mod http;
-mod memory;
-mod node;
-mod pipe;
+pub(crate) mod http;
+pub(crate) mod memory;
+pub(crate) mod node;
+pub(crate) mod pipe;
 mod rates;
 mod send;
 mod start;

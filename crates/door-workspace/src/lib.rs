@@ -40,7 +40,7 @@ pub use error::WorkspaceError;
 pub use ids::{file_name, from_native, native_of, to_native};
 pub use inspect::{Finding, inspect};
 pub use intake::Swept;
-pub use mcp::{Profile, ToolConfig, ToolServer};
+pub use mcp::{Profile, ToolConfig, ToolServer, tool_names};
 pub use personas::Persona;
 pub use problems::Problem;
 pub use registration::{ChatRegistration, TerminalRegistration};

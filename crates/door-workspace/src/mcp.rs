@@ -17,4 +17,4 @@ mod tools;
 mod unread;
 
 pub use server::{ToolConfig, ToolServer};
-pub use tools::Profile;
+pub use tools::{Profile, tool_names};

@@ -13,7 +13,7 @@ pub const FOLDER: &str = ".switchboard";
 
 /// Nothing here is meant to be committed but what the team wrote itself.
 const GITIGNORE: &str = "# Written by switchboard: mail, state and secrets stay out of the repository.\n\
-    *\n!.gitignore\n!mcps/\n!mcps/**\n!workflows/\n!workflows/**\n";
+    *\n!.gitignore\n!mcps/\n!mcps/**\n!mcp-descriptions.json\n!workflows/\n!workflows/**\n";
 
 /// The folders that always exist.
 const FOLDERS: [&str; 4] = ["inbox", "archive", "outbox", "reviews"];

@@ -208,8 +208,20 @@ impl Dir {
     ///
     /// What is written there must not end up elsewhere: a link of either kind, or a device, is refused.
     pub(crate) fn open_own(&self, name: &str) -> Result<File, FileError> {
+        self.open_own_for(name, OFlags::RDWR)
+    }
+
+    /// Adds to the end of a file of our own, such as a log, which is made when it is missing; says how large it is
+    /// then. Nothing is synced.
+    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<u64, FileError> {
+        let mut file = self.open_own_for(name, OFlags::WRONLY | OFlags::APPEND)?;
+        file.write_all(bytes).map_err(self.io("write", name))?;
+        file.metadata().map(|metadata| metadata.len()).map_err(self.io("examine", name))
+    }
+
+    fn open_own_for(&self, name: &str, access: OFlags) -> Result<File, FileError> {
         check_name(name)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = access | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(handle) => File::from(handle),
             Err(error) => {
@@ -269,25 +281,6 @@ impl Dir {
             .map_err(self.io("replace", name))?;
         temp.forget();
         self.sync(durability)
-    }
-
-    /// Adds to the end of a file of ours, such as a log, and makes it when it is missing.
-    pub fn append(&self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
-        check_name(name)?;
-        let flags = OFlags::WRONLY
-            | OFlags::APPEND
-            | OFlags::CREATE
-            | OFlags::NOFOLLOW
-            | OFlags::NONBLOCK
-            | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(self.io("open", name))?;
-        let mut file = File::from(handle);
-        let stat = rustix::fs::fstat(&file).map_err(self.io("examine", name))?;
-        if !kind(&stat).is_file() {
-            return Err(self.not_a_file(name, kind(&stat)));
-        }
-        file.write_all(bytes).map_err(self.io("write", name))
     }
 
     /// Moves a regular file to a name that was not there before, on the same file system.

@@ -425,11 +425,12 @@ fn errors_name_the_file_and_keep_the_cause() {
 }
 
 #[test]
-fn appending_adds_to_a_file_of_ours_and_follows_no_link() {
-    let (_temp, dir) = scratch();
-    dir.append("a.log", b"one\n").expect("made");
-    dir.append("a.log", b"two\n").expect("added");
-    assert_eq!(dir.read("a.log", LIMIT).expect("read").expect("there").bytes, b"one\ntwo\n");
-    std::os::unix::fs::symlink(dir.path().join("a.log"), dir.path().join("link")).expect("linked");
-    assert!(dir.append("link", b"three").is_err());
+fn appending_makes_the_file_adds_to_it_and_follows_no_link() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let dir = Dir::open_root(temp.path()).expect("it opens");
+    assert_eq!(dir.append("log", b"one\n").expect("it is made"), 4);
+    assert_eq!(dir.append("log", b"two\n").expect("it is added to"), 8);
+    assert_eq!(std::fs::read(temp.path().join("log")).expect("it is there"), b"one\ntwo\n");
+    std::os::unix::fs::symlink("log", temp.path().join("link")).expect("a link");
+    assert!(matches!(dir.append("link", b"x"), Err(FileError::NotAFile { .. })));
 }

@@ -9,6 +9,7 @@
 
 pub mod clock;
 pub mod files;
+pub mod guard;
 pub mod lock;
 pub mod owner;
 pub mod platform;

@@ -54,6 +54,13 @@ pub fn process_start_time(pid: u32) -> Option<Timestamp> {
     os::process_start_time(pid)
 }
 
+/// The processes that were started with this variable, written `NAME=value`; none where the system does not tell.
+///
+/// Only processes whose environment we may read are found: those of our own user.
+pub fn processes_with_variable(variable: &str) -> Vec<u32> {
+    os::processes_with_variable(variable)
+}
+
 /// The id that the kernel drew when it booted; `None` where the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
@@ -140,6 +147,16 @@ mod os {
         ticks.bytes().all(|byte| byte.is_ascii_digit()).then(|| ProcessStat::Running(ticks.to_owned()))
     }
 
+    pub(super) fn processes_with_variable(variable: &str) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let has_it = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|one| one == variable.as_bytes()))
+        };
+        pids.filter(has_it).collect()
+    }
+
     pub(super) fn process_start_time(pid: u32) -> Option<Timestamp> {
         let Some(ProcessStat::Running(ticks)) = process_stat(pid) else { return None };
         let booted = parse_boot_time(&fs::read_to_string("/proc/stat").ok()?)?;
@@ -190,6 +207,10 @@ mod os {
 
     pub(super) fn process_stat(_pid: u32) -> Option<ProcessStat> {
         None
+    }
+
+    pub(super) fn processes_with_variable(_variable: &str) -> Vec<u32> {
+        Vec::new()
     }
 
     pub(super) fn process_start_time(_pid: u32) -> Option<jiff::Timestamp> {

@@ -8,6 +8,8 @@
 //! What arrives is checked here before `rmcp` sees it, so that bad bytes get an answer and never end a
 //! session: see `intake.rs` for what a message has to be, `http/guard.rs` for what a request has to be.
 //!
+//! Calls that only pass through to a server behind us go past `rmcp`, as they were written: see `passing.rs`.
+//!
 //! It knows nothing of mailboxes or messages of Switchboard: what the tools do is the handler's business.
 
 mod caller;
@@ -18,6 +20,7 @@ mod http;
 mod http_tests;
 mod intake;
 mod listener;
+mod passing;
 mod server_info;
 mod stdio;
 mod token;
@@ -27,6 +30,7 @@ pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;
 pub use http::serve_http;
 pub use listener::Listener;
+pub use passing::{NothingPasses, PassedCall, Passing};
 pub use server_info::ServerInfo;
 pub use stdio::serve_stdio;
-pub use token::{Token, read_token, write_token};
+pub use token::{Token, random_id, read_token, write_token};

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::lines::{Line, Lines};
 use crate::error::McpError;
 use crate::intake::{self, Refused};
+use crate::passing::{self, OnTheirWay, Passing, Seen};
 
 /// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
 const LINE_LIMIT: usize = 16 * 1024 * 1024;
@@ -39,29 +40,36 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the program at the other end of our standard streams until it has enough, or until `shutdown`.
 ///
-/// On return calls may still be running, whose answers nobody waits for: the caller ends the process.
-pub async fn serve_stdio<H: ServerHandler>(handler: H, shutdown: CancellationToken) -> Result<(), McpError> {
+/// Calls that `passing` takes do not reach `handler`. On return calls may still be running, whose answers nobody
+/// waits for: the caller ends the process.
+pub async fn serve_stdio<H: ServerHandler>(
+    handler: H,
+    passing: impl Passing,
+    shutdown: CancellationToken,
+) -> Result<(), McpError> {
     let input = streams::input()?;
     let output = streams::output()?;
-    serve(handler, input, output, parent::gone(), shutdown).await;
+    serve(handler, passing, input, output, parent::gone(), shutdown).await;
     Ok(())
 }
 
-async fn serve<H, R, W>(
+async fn serve<H, P, R, W>(
     handler: H,
+    passing: P,
     input: R,
     output: W,
     parent_gone: impl Future<Output = ()>,
     shutdown: CancellationToken,
 ) where
     H: ServerHandler,
+    P: Passing,
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(WAITING);
     let input_ended = CancellationToken::new();
-    let reader = tokio::spawn(read(input, output.clone(), sender, input_ended.clone()));
+    let reader = tokio::spawn(read(input, output.clone(), passing, sender, input_ended.clone()));
 
     let session = shutdown.child_token();
     let transport = Lined { output: output.clone(), messages };
@@ -89,21 +97,29 @@ async fn serve<H, R, W>(
 }
 
 /// Hands on every message of the input, and answers what is none.
-async fn read<R, W>(
+async fn read<P, R, W>(
     input: R,
     output: Output<W>,
+    passing: P,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     ended: CancellationToken,
 ) where
+    P: Passing,
     R: AsyncRead + Unpin,
-    W: AsyncWrite + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
 {
+    let on_their_way = OnTheirWay::default();
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
     let mut is_open = false;
     loop {
         let message = match lines.next().await {
-            Ok(Some(Line::Whole(bytes))) => intake::read(&bytes),
+            Ok(Some(Line::Whole(bytes))) => {
+                if is_open && pass(&bytes, &passing, &on_their_way, &output) {
+                    continue;
+                }
+                intake::read(&bytes)
+            }
             Ok(Some(Line::TooLong)) => Err(Refused::too_long(LINE_LIMIT)),
             Ok(None) => break,
             Err(error) => {
@@ -136,6 +152,37 @@ async fn read<R, W>(
     // Once `rmcp` knows of the end, a call that still has something to say before its answer gets stuck.
     let mut unanswered = output.unanswered.subscribe();
     let _ = unanswered.wait_for(|count| *count == 0).await;
+}
+
+/// Passes a call on, or takes it back. Says whether the message was one of these.
+fn pass<P, W>(bytes: &[u8], passing: &P, on_their_way: &OnTheirWay, output: &Output<W>) -> bool
+where
+    P: Passing,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let (id, call) = match on_their_way.see(bytes, passing) {
+        Seen::Other => return false,
+        Seen::Cancelled => return true,
+        Seen::Call(id, call) => (id, Some(call)),
+        Seen::TooMany(id) => (id, None),
+    };
+    output.unanswered.send_modify(|count| *count += 1);
+    let (passing, on_their_way, output) = (passing.clone(), on_their_way.clone(), output.clone());
+    tokio::spawn(async move {
+        let (outcome, is_wanted) = match call {
+            Some(call) => {
+                let outcome = passing.call(call).await;
+                (outcome, on_their_way.ended(&id))
+            }
+            None => (Err(passing::too_many()), true),
+        };
+        if is_wanted {
+            // When nobody reads any more, the session ends by that.
+            let _ = output.write(passing::answer(&id, outcome)).await;
+        }
+        output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
+    });
+    true
 }
 
 /// The one way to stdout.

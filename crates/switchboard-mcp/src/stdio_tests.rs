@@ -317,7 +317,14 @@ async fn a_shutdown_ends_the_session_in_time() {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (read, write) = tokio::io::split(theirs);
     let shutdown = super::CancellationToken::new();
-    let served = tokio::spawn(super::serve(Quiet, read, write, std::future::pending(), shutdown.clone()));
+    let served = tokio::spawn(super::serve(
+        Quiet,
+        crate::NothingPasses,
+        read,
+        write,
+        std::future::pending(),
+        shutdown.clone(),
+    ));
     let (output, mut input) = tokio::io::split(ours);
     input.write_all(format!("{}\n", initialize("2025-11-25")).as_bytes()).await.unwrap();
     let mut output = BufReader::new(output);

@@ -75,6 +75,11 @@ pub fn read_token(folder: &Dir) -> Result<Option<Token>, McpError> {
     Token::from_text(&String::from_utf8_lossy(&contents.bytes)).map(Some)
 }
 
+/// A name that nobody can guess: 128 random bits, in base 16.
+pub fn random_id() -> Result<String, McpError> {
+    random_hex::<16>()
+}
+
 /// `N` random bytes of the system, in base 16.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, McpError> {
     use std::fmt::Write;

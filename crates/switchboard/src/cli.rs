@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, channel, completions, doctor, inbox, init, mcp, receipt, run, search, send, serve, tail,
-    team, thread, wait, watch, who, workflow,
+    ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send, serve,
+    suite, tail, team, thread, wait, watch, who, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -37,8 +37,9 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Who you are; without it you are `human`
-    #[arg(long, global = true, env = "SWITCHBOARD_AGENT_NAME", value_name = "NAME")]
+    // Not `env`: `init --from` is something else, and the variable must not leak into it.
+    /// Who you are; without it `$SWITCHBOARD_AGENT_NAME`, or `human`
+    #[arg(long, global = true, value_name = "NAME")]
     pub(crate) from: Option<String>,
 
     /// The workspace; without it, the nearest folder upward with `.switchboard/`
@@ -53,7 +54,7 @@ pub(crate) struct Global {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a workspace here
+    /// Make a workspace here, and take over the MCP servers of `.mcp.json`
     Init(init::Init),
     /// Send a message to an agent, a team or everyone
     Send(send::Send),
@@ -85,12 +86,17 @@ pub(crate) enum Command {
     Search(search::Search),
     /// Run an agent's program in this terminal, so that mail can be typed into it
     Run(run::Run),
+    /// Add, trust and use MCP servers, each folded into one tool
+    Suite(suite::Suite),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(doctor::Doctor),
+    /// Ends what another process of ours has started, when that process is gone
+    #[command(hide = true)]
+    Guard(guard::Guard),
     /// Print a completion script for your shell
     Completions(completions::Completions),
 }

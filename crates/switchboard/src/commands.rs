@@ -5,6 +5,7 @@ pub(crate) mod agents;
 pub(crate) mod channel;
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod guard;
 pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod mcp;
@@ -13,6 +14,7 @@ pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
 pub(crate) mod serve;
+pub(crate) mod suite;
 pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
@@ -44,9 +46,11 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Who(args) => who::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
+        Command::Suite(args) => suite::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
+        Command::Guard(args) => guard::run(args),
         Command::Completions(args) => completions::run(&args, &context),
     }
 }

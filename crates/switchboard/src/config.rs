@@ -5,6 +5,7 @@ mod file;
 
 use std::path::{Path, PathBuf};
 
+use door_suites::Places;
 use door_workspace::Profile;
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -32,6 +33,7 @@ pub(crate) struct Settings {
     pub(crate) workspace: door_workspace::Config,
     pub(crate) http: switchboard_mcp::HttpConfig,
     pub(crate) profile: door_workspace::Profile,
+    pub(crate) suites: door_suites::Config,
     channels: channels::ChannelSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
@@ -64,8 +66,10 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
         }
         file::lay_over(&mut value, ours);
     }
+    let suites = door_suites::Config::from_file(&value).map_err(|error| bad(NAME, &error.to_string()))?;
     let file: ConfigFile = serde_json::from_value(value).map_err(|error| bad(NAME, &error.to_string()))?;
-    resolve(file).map_err(|problem| bad(NAME, &problem))
+    let settings = resolve(file).map_err(|problem| bad(NAME, &problem))?;
+    Ok(Settings { suites, ..settings })
 }
 
 fn bad(name: &str, problem: &str) -> Failure {
@@ -75,9 +79,27 @@ fn bad(name: &str, problem: &str) -> Failure {
 
 /// Where the user's own settings are.
 fn user_folder() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+    home_folder("XDG_CONFIG_HOME", ".config")
+}
+
+/// Our folder in one of those that the user keeps for programs.
+fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set(variable).or_else(|| Some(set("HOME")?.join(below_home)))?;
     Some(folder.join("switchboard"))
+}
+
+/// Where the suites of a workspace keep what is theirs.
+pub(crate) fn places(workspace: &Path) -> Result<Places, Failure> {
+    let homeless = || {
+        Failure::new("no_home", Exit::Failed, "there is no place for what you trust: HOME is not set")
+            .hint("set HOME, or XDG_CONFIG_HOME and XDG_CACHE_HOME")
+    };
+    Ok(Places {
+        workspace: workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned()),
+        config: user_folder().ok_or_else(homeless)?,
+        cache: home_folder("XDG_CACHE_HOME", ".cache").ok_or_else(homeless)?,
+    })
 }
 
 /// Reads one file and checks it.
@@ -92,6 +114,9 @@ fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
         tracing::warn!("{name}: the key '{}' is not known{hint}", unknown.path);
     }
     if let Err(error) = ConfigFile::deserialize(&value) {
+        return Err(bad(name, &error.to_string()));
+    }
+    if let Err(error) = door_suites::Config::from_file(&value) {
         return Err(bad(name, &error.to_string()));
     }
     Ok(Some(value))

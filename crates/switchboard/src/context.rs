@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use door_channels::Channels;
+use door_suites::{Places, Suites};
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
 use switchboard_hub::{Hub, Outbound};
@@ -10,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Global;
+use crate::commands::guard::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
@@ -36,7 +38,8 @@ impl Context {
 
     /// Who is asking, where that was said.
     pub(crate) fn named(&self) -> Result<Option<AgentId>, Failure> {
-        let Some(name) = self.global.from.as_deref().filter(|name| !name.is_empty()) else { return Ok(None) };
+        let name = self.global.from.clone().or_else(|| std::env::var("SWITCHBOARD_AGENT_NAME").ok());
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
         let agent: AgentId = name
             .parse()
             .map_err(|error| Failure::from(error).hint("check --from and SWITCHBOARD_AGENT_NAME"))?;
@@ -80,9 +83,45 @@ impl Context {
         }
     }
 
+    /// Where the suites of the workspace keep what is theirs.
+    pub(crate) fn places(&self) -> Result<door_suites::Places, Failure> {
+        config::places(&self.workspace_folder()?)
+    }
+
     /// The settings of the workspace.
     pub(crate) fn settings(&self) -> Result<config::Settings, Failure> {
         config::load(&self.workspace_folder()?)
+    }
+
+    /// The suites of the workspace. They follow their files until `shutdown`.
+    pub(crate) async fn suites(
+        &self,
+        settings: &config::Settings,
+        shutdown: CancellationToken,
+    ) -> Result<Suites, Failure> {
+        let suites = self.quiet_suites(settings).await?;
+        let folder = self.workspace_folder()?;
+        let load = move || match config::load(&folder) {
+            Ok(settings) => Some(settings.suites),
+            Err(failure) => {
+                tracing::warn!("{}; going on with the settings from before", failure.message);
+                None
+            }
+        };
+        tokio::spawn(door_suites::watch(suites.clone(), load, shutdown));
+        Ok(suites)
+    }
+
+    /// The suites of the workspace as they are now.
+    pub(crate) async fn quiet_suites(&self, settings: &config::Settings) -> Result<Suites, Failure> {
+        // Mail goes on where there is no home; only what is trusted is not known then.
+        let places = match self.places() {
+            Ok(places) => places,
+            Err(_) => Places::of_nobody(self.workspace_folder()?),
+        };
+        let suites = Suites::open(settings.suites.clone(), places, guard()).await?;
+        suites.reserve(door_workspace::tool_names());
+        Ok(suites)
     }
 
     /// Opens the workspace.

@@ -1,6 +1,7 @@
 //! How an error reaches the person: what went wrong, what to do next, and the exit code.
 
 use door_channels::ChannelError;
+use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError};
 use switchboard_hub::HubError;
@@ -115,6 +116,56 @@ impl From<ChannelError> for Failure {
             }
             ChannelError::File(_) => Self::new("file", Exit::Failed, message),
             ChannelError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<SuiteError> for Failure {
+    fn from(error: SuiteError) -> Self {
+        let message = chain(&error);
+        match error {
+            SuiteError::NoWorkspace { .. } => {
+                Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
+            }
+            SuiteError::Config { .. } => Self::new("bad_config", Exit::Failed, message)
+                .hint("correct the file; docs/configuration.md lists its keys"),
+            SuiteError::BadName { .. } => Self::new("bad_name", Exit::Usage, message),
+            SuiteError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
+            SuiteError::UnknownChild { .. } => Self::new("unknown_server", Exit::NotFound, message)
+                .hint("`switchboard suite list` lists all, also those with a problem"),
+            SuiteError::NameTaken { name, .. } => Self::new("name_taken", Exit::Failed, message)
+                .hint(format!("choose another name, or `switchboard suite remove \"{name}\"` first")),
+            SuiteError::NothingToApprove { .. } => Self::new("nothing_to_approve", Exit::NotFound, message)
+                .hint("`switchboard suite pins` lists what waits for approval"),
+            SuiteError::BadFile { .. } => Self::new("bad_file", Exit::Failed, message),
+            SuiteError::NoClientSettings { .. } => {
+                Self::new("no_settings", Exit::NotFound, message).hint("say where they are with --file PATH")
+            }
+            SuiteError::NoBackup { .. } => Self::new("no_backup", Exit::NotFound, message)
+                .hint("only what `switchboard init` imported can be taken back"),
+            SuiteError::Edited { .. } => Self::new("edited", Exit::NotAllowed, message)
+                .hint("`switchboard suite revert --force` puts the old file back and drops the edits"),
+            SuiteError::Lock(_) => Self::temporary("locked", message).hint("try again"),
+            SuiteError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            SuiteError::File(_) => Self::new("file", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<WrapperError> for Failure {
+    fn from(error: WrapperError) -> Self {
+        let message = chain(&error);
+        match error {
+            WrapperError::Suite(error) => error.into(),
+            WrapperError::File(error) => SuiteError::from(error).into(),
+            WrapperError::AlreadyWrapped { .. } => Self::new("already_wrapped", Exit::Failed, message),
+            WrapperError::NotWrapped { .. } => Self::new("not_wrapped", Exit::NotFound, message),
+            WrapperError::NotTrusted { .. } | WrapperError::OriginalChanged { .. } => {
+                Self::new("not_trusted", Exit::NotAllowed, message)
+            }
+            _ => Self::new("wrapper", Exit::Failed, message),
         }
     }
 }

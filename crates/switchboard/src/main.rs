@@ -8,11 +8,12 @@ mod commands;
 mod config;
 mod context;
 mod failure;
+mod front;
 mod log;
 mod printer;
 mod show;
+mod telemetry;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    log_to_stderr(cli.global.verbose);
+    let telemetry = telemetry::begin(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
     let threads = match cli.command {
         Command::Serve(_) => WAITING_THREADS_OF_MANY,
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Err(error) => return printer.failure(&Failure::from(anyhow::Error::from(error))),
     };
     let result = runtime.block_on(commands::run(cli.command, Context::new(cli.global, printer)));
+    drop(telemetry);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => Printer::new(printer.is_json()).failure(&failure),
@@ -62,21 +64,4 @@ fn usage(error: &clap::Error) -> ExitCode {
         return Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()));
     }
     error.exit()
-}
-
-/// stdout belongs to data and protocols; what happens on the way is told on stderr.
-fn log_to_stderr(verbose: u8) {
-    // What rmcp calls an error, such as a client that hangs up, is everyday life to a server.
-    let default = ["warn,rmcp=off", "info", "debug", "trace"][usize::from(verbose.min(3))];
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SWITCHBOARD_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(log::writer)
-        // It would complain on stderr, and panic where stderr is a file on a full disk.
-        .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .without_time()
-        .init();
 }

@@ -79,6 +79,11 @@ impl Sandbox {
         self.path.join(".switchboard").join(below)
     }
 
+    /// The home of whoever runs the binary.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Writes the user's own settings.
     pub fn configure_user(&self, settings: &str) {
         let folder = self.home.join(".config/switchboard");

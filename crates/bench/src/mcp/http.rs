@@ -16,14 +16,14 @@ use super::pipe::{TOO_LONG, answered, initialize, request};
 use crate::program::shipped;
 
 /// `switchboard serve` at work.
-pub(super) struct Serve {
+pub(crate) struct Serve {
     child: Child,
     port: u16,
     token: String,
 }
 
 /// One connection, on which one request follows another.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     /// What every request says of its sender.
     headers: String,
@@ -41,7 +41,7 @@ struct Head {
 }
 
 /// A session over `/sse`: answers come by the stream, requests go by a connection of their own.
-pub(super) struct SseClient {
+pub(crate) struct SseClient {
     events: Connection,
     posts: Connection,
     endpoint: String,
@@ -51,17 +51,21 @@ pub(super) struct SseClient {
 
 impl Serve {
     /// Starts it in a workspace, and returns when it listens.
-    pub(super) async fn start(workspace: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(workspace: &Path) -> anyhow::Result<Self> {
+        Self::start_with(workspace, |spawn| spawn).await
+    }
+
+    /// The same, with more said of how it is started.
+    pub(crate) async fn start_with(
+        workspace: &Path,
+        settle: impl FnOnce(Spawn) -> Spawn,
+    ) -> anyhow::Result<Self> {
         #[derive(Deserialize)]
         struct Listening {
             port: u16,
         }
-        let mut child = Spawn::new(shipped()?)
-            .args(["--json", "serve", "--port", "0"])
-            .cwd(workspace)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()?;
+        let spawn = Spawn::new(shipped()?).args(["--json", "serve", "--port", "0"]).cwd(workspace);
+        let mut child = settle(spawn).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let mut output = BufReader::new(child.take_stdout().context("no stdout")?);
         let mut line = String::new();
         timeout(TOO_LONG, output.read_line(&mut line)).await.context("`serve` says nothing")??;
@@ -71,7 +75,7 @@ impl Serve {
     }
 
     /// A connection on which an agent speaks.
-    pub(super) async fn connect(&self, agent: &str) -> anyhow::Result<Connection> {
+    pub(crate) async fn connect(&self, agent: &str) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         stream.set_nodelay(true)?;
         let headers = format!(
@@ -81,7 +85,7 @@ impl Serve {
         Ok(Connection { stream: BufReader::new(stream), headers, session: None, last: 0 })
     }
 
-    pub(super) async fn close(mut self) -> anyhow::Result<()> {
+    pub(crate) async fn close(mut self) -> anyhow::Result<()> {
         if let Some(pid) = i32::try_from(self.child.pid()).ok().and_then(Pid::from_raw) {
             kill_process(pid, Signal::TERM)?;
         }
@@ -92,7 +96,7 @@ impl Serve {
 
 impl Connection {
     /// Begins a session over `/mcp`.
-    pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&mut self) -> anyhow::Result<()> {
         self.exchange("initialize", &initialize()).await?;
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let (status, _) = self.post("/mcp", &note).await?;
@@ -101,19 +105,21 @@ impl Connection {
     }
 
     /// Calls a tool over `/mcp` and waits for its answer.
-    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<String> {
         self.exchange("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
-    async fn exchange(&mut self, method: &str, params: &Value) -> anyhow::Result<()> {
+    /// One request; returns its answer as it came.
+    async fn exchange(&mut self, method: &str, params: &Value) -> anyhow::Result<String> {
         self.last += 1;
         let (status, body) = self.post("/mcp", &request(self.last, method, params)).await?;
         ensure!(status == 200, "status {status}: {body}");
         // An event stream with one answer in it, or the answer alone.
         let data = body.lines().filter_map(|line| line.strip_prefix("data: ")).find(|data| !data.is_empty());
-        let id = answered(data.unwrap_or(&body))?;
+        let answer = data.unwrap_or(&body);
+        let id = answered(answer)?;
         ensure!(id == self.last, "answer {id} to request {}", self.last);
-        Ok(())
+        Ok(answer.to_owned())
     }
 
     async fn post(&mut self, path: &str, message: &Value) -> anyhow::Result<(u16, String)> {
@@ -183,7 +189,7 @@ impl Connection {
 
 impl SseClient {
     /// Opens a stream and begins a session on it.
-    pub(super) async fn open(serve: &Serve, agent: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(serve: &Serve, agent: &str) -> anyhow::Result<Self> {
         let (mut events, posts) = (serve.connect(agent).await?, serve.connect(agent).await?);
         let get = format!("GET /sse HTTP/1.1\r\n{}Accept: text/event-stream\r\n\r\n", events.headers);
         events.stream.write_all(get.as_bytes()).await?;
@@ -198,12 +204,12 @@ impl SseClient {
     }
 
     /// Calls a tool; its answer comes later.
-    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<()> {
         self.ask("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
     /// Waits for the answer to the last request.
-    pub(super) async fn answer(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn answer(&mut self) -> anyhow::Result<()> {
         let data = timeout(TOO_LONG, self.event()).await.context("no answer on the stream")??;
         let id = answered(&data)?;
         ensure!(id == self.last, "answer {id} to request {}", self.last);

@@ -60,7 +60,8 @@ impl Held {
     }
 }
 
-async fn resident(pid: &str) -> anyhow::Result<f64> {
+/// What a process has in memory, in MiB.
+pub(crate) async fn resident(pid: &str) -> anyhow::Result<f64> {
     let mut child = Spawn::new("ps").args(["-o", "rss=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
     let mut said = String::new();
     child.take_stdout().context("no stdout")?.read_to_string(&mut said).await?;

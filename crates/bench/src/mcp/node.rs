@@ -28,7 +28,7 @@ pub(super) async fn server(place: &Place) -> anyhow::Result<Server> {
 }
 
 /// The folder of the installed tools, as the script that installs them says.
-async fn tools() -> anyhow::Result<PathBuf> {
+pub(crate) async fn tools() -> anyhow::Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/install.sh");
     let mut child = Spawn::new(&script)
         .args(["--where"])

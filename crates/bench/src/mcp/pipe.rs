@@ -1,5 +1,6 @@
 //! A client over pipes: what a model's program does with a server that it starts.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,14 +17,14 @@ use tokio::time::timeout;
 use crate::program::shipped;
 
 /// Longer than any answer that is not a fault.
-pub(super) const TOO_LONG: Duration = Duration::from_secs(20);
+pub(crate) const TOO_LONG: Duration = Duration::from_secs(20);
 
 /// How long a server gets to end once its stdin is closed.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// What is started.
 #[derive(Debug, Clone)]
-pub(super) enum Server {
+pub(crate) enum Server {
     /// `switchboard mcp` in a workspace.
     Ours {
         /// Whom the client is configured for.
@@ -32,10 +33,14 @@ pub(super) enum Server {
     },
     /// The baseline, in the folder that it lies in.
     Node { folder: PathBuf },
+    /// `switchboard mcp` for a user of his own, whose settings are in `home`.
+    Settled { home: PathBuf, workspace: PathBuf },
+    /// Any program.
+    Program { command: Vec<OsString>, folder: PathBuf },
 }
 
 /// A server and the two pipes to it.
-pub(super) struct Client {
+pub(crate) struct Client {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -60,7 +65,7 @@ struct Outcome {
 }
 
 impl Server {
-    pub(super) fn ours(agent: &str, workspace: &Path) -> Self {
+    pub(crate) fn ours(agent: &str, workspace: &Path) -> Self {
         Self::Ours { agent: agent.to_owned(), workspace: workspace.to_owned() }
     }
 
@@ -70,13 +75,20 @@ impl Server {
                 Spawn::new(shipped()?).args(["--from", agent, "mcp"]).cwd(workspace)
             }
             Self::Node { folder } => Spawn::new("node").args(["server.mjs"]).cwd(folder),
+            Self::Settled { home, workspace } => {
+                Spawn::new(shipped()?).args(["mcp"]).cwd(workspace).env("HOME", home)
+            }
+            Self::Program { command, folder } => {
+                let (program, args) = command.split_first().context("no program")?;
+                Spawn::new(program).args(args).cwd(folder)
+            }
         })
     }
 }
 
 impl Client {
     /// Starts a server. It has said nothing yet.
-    pub(super) fn start(server: &Server) -> anyhow::Result<Self> {
+    pub(crate) fn start(server: &Server) -> anyhow::Result<Self> {
         let spawn = server.spawn()?.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = spawn.spawn()?;
         let input = child.take_stdin().context("no stdin")?;
@@ -85,14 +97,14 @@ impl Client {
     }
 
     /// Starts a server and begins a session with it.
-    pub(super) async fn open(server: &Server) -> anyhow::Result<Self> {
+    pub(crate) async fn open(server: &Server) -> anyhow::Result<Self> {
         let mut client = Self::start(server)?;
         client.begin().await?;
         Ok(client)
     }
 
     /// Begins the session and lists the tools; returns how many bytes the list has.
-    pub(super) async fn begin(&mut self) -> anyhow::Result<usize> {
+    pub(crate) async fn begin(&mut self) -> anyhow::Result<usize> {
         self.request("initialize", &initialize()).await?;
         self.write(&line_of(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await?;
         self.request("tools/list", &json!({})).await?;
@@ -100,12 +112,12 @@ impl Client {
     }
 
     /// Calls a tool and waits for its answer; returns how long that took.
-    pub(super) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<Duration> {
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> anyhow::Result<Duration> {
         self.request("tools/call", &json!({ "name": tool, "arguments": arguments })).await
     }
 
     /// Calls a tool `count` times, so many at a time; returns how long that took.
-    pub(super) async fn calls(
+    pub(crate) async fn calls(
         &mut self,
         tool: &str,
         arguments: &Value,
@@ -126,12 +138,12 @@ impl Client {
         Ok(began.elapsed())
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.pid()
     }
 
     /// Ends the session and the server.
-    pub(super) async fn close(self) -> anyhow::Result<()> {
+    pub(crate) async fn close(self) -> anyhow::Result<()> {
         drop(self.input);
         self.child.stop(ENDING).await?;
         Ok(())
@@ -158,16 +170,30 @@ impl Client {
 
     /// Waits for the next answer, whose line then is `self.line`.
     async fn read_answer(&mut self) -> anyhow::Result<u64> {
-        self.line.clear();
-        let read = timeout(TOO_LONG, self.output.read_line(&mut self.line));
-        let read = read.await.context("the server does not answer")??;
-        ensure!(read > 0, "the server has ended");
-        answered(&self.line)
+        loop {
+            self.line.clear();
+            let read = timeout(TOO_LONG, self.output.read_line(&mut self.line));
+            let read = read.await.context("the server does not answer")??;
+            ensure!(read > 0, "the server has ended");
+            if !is_news(&self.line) {
+                return answered(&self.line);
+            }
+        }
     }
 }
 
+/// Whether a server says something that it was not asked for.
+fn is_news(json: &str) -> bool {
+    #[derive(Deserialize)]
+    struct News {
+        #[serde(rename = "method")]
+        _method: IgnoredAny,
+    }
+    serde_json::from_str::<News>(json).is_ok()
+}
+
 /// The id of a good answer.
-pub(super) fn answered(json: &str) -> anyhow::Result<u64> {
+pub(crate) fn answered(json: &str) -> anyhow::Result<u64> {
     let answer: Answer = serde_json::from_str(json).with_context(|| format!("no answer: {json}"))?;
     let refused = answer.error.is_some() || answer.result.is_none_or(|result| result.is_error);
     ensure!(!refused, "the server refused: {json}");
@@ -175,12 +201,12 @@ pub(super) fn answered(json: &str) -> anyhow::Result<u64> {
 }
 
 /// A request of JSON-RPC.
-pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 /// The parameters of `initialize`.
-pub(super) fn initialize() -> Value {
+pub(crate) fn initialize() -> Value {
     json!({
         "protocolVersion": "2025-06-18",
         "capabilities": {},

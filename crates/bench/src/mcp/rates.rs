@@ -58,7 +58,7 @@ pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, u
 async fn piped(server: &Server, tool: &str, in_flight: usize, calls: usize) -> anyhow::Result<Duration> {
     let arguments = match server {
         Server::Ours { .. } => json!({}),
-        Server::Node { .. } => json!({ "text": "." }),
+        _ => json!({ "text": "." }),
     };
     let mut client = Client::open(server).await?;
     client.calls(tool, &arguments, in_flight, WARM_UP).await?;

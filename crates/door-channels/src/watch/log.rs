@@ -25,7 +25,8 @@ pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str)
                 log.bytes[half..].iter().position(|byte| *byte == b'\n').map_or(half, |at| half + at + 1);
             logs.replace(&name, &log.bytes[cut..], 0o600)?;
         }
-        Ok(logs.append(&name, line.as_bytes())?)
+        logs.append(&name, line.as_bytes())?;
+        Ok(())
     });
     if let Err(error) = written.await {
         tracing::warn!(%agent, error = %describe(&error), "the log could not be written");

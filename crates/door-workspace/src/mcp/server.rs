@@ -215,9 +215,12 @@ impl ServerHandler for ToolServer {
             .enable_resources()
             .enable_resources_subscribe()
             .build();
-        InitializeResult::new(capabilities)
-            .with_server_info(Implementation::new("switchboard", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+        let info = InitializeResult::new(capabilities)
+            .with_server_info(Implementation::new("switchboard", env!("CARGO_PKG_VERSION")));
+        match self.config.profile {
+            Profile::None => info,
+            _ => info.with_instructions(INSTRUCTIONS),
+        }
     }
 
     async fn list_tools(

@@ -29,6 +29,8 @@ use crate::workspace::Workspace;
 /// How many of the tools are listed. Fewer cost fewer tokens in every conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Profile {
+    /// None at all, for a client that only wants what else the server has.
+    None,
     /// What it takes to get and answer mail.
     Minimal,
     /// Everything about mail, agents and teams.
@@ -40,8 +42,12 @@ pub enum Profile {
 
 impl Profile {
     /// All of them, with the words that the configuration has for them.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("minimal", Self::Minimal), ("messaging", Self::Messaging), ("full", Self::Full)];
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("none", Self::None),
+        ("minimal", Self::Minimal),
+        ("messaging", Self::Messaging),
+        ("full", Self::Full),
+    ];
 
     /// The profile of this name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -130,6 +136,11 @@ fn listed<T: JsonSchema + 'static>(
         profile,
         tool: if effect == Effect::Changes { tool } else { tool.with_annotations(annotations) },
     }
+}
+
+/// The names of all tools, listed or not.
+pub fn tool_names() -> impl Iterator<Item = String> {
+    TOOLS.iter().map(|listed| listed.tool.name.to_string())
 }
 
 /// The tools of a profile.

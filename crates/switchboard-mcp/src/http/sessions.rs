@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use super::problem::Problem;
 use crate::caller::{Caller, Transport};
-use crate::token::random_hex;
+use crate::token::random_id;
 
 /// A place among the sessions that there may be. Given back when the session ends.
 pub(super) type Place = Arc<OwnedSemaphorePermit>;
@@ -120,7 +120,7 @@ impl SessionManager for Sessions {
     type Transport = WorkerTransport<LocalSessionWorker>;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let id: SessionId = random_hex::<16>().map_err(|_| SessionsError::NoId)?.into();
+        let id: SessionId = random_id().map_err(|_| SessionsError::NoId)?.into();
         let mut config = SessionConfig::default();
         config.keep_alive = None;
         let (handle, worker) = create_local_session(id.clone(), config);

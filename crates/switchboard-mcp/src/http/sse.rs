@@ -33,7 +33,7 @@ use super::guard::{Admitted, MESSAGES, SseQuery};
 use super::problem::{Denied, Problem};
 use crate::caller::{Caller, Transport};
 use crate::intake;
-use crate::token::{Token, random_hex};
+use crate::token::{Token, random_id};
 
 /// How many posted messages may wait for the handler. One more is answered with 429.
 const WAITING_IN: usize = 64;
@@ -86,7 +86,7 @@ where
         .clone()
         .try_acquire_owned()
         .map_err(|_| Problem::TooManySessions { limit: sse.max_sessions })?;
-    let id = random_hex::<16>().map_err(|_| Problem::NoSession)?;
+    let id = random_id().map_err(|_| Problem::NoSession)?;
     let session = sse.closing.child_token();
     let (messages, to_handler) = mpsc::channel(WAITING_IN);
     let (answers, to_client) = mpsc::channel(WAITING_OUT);

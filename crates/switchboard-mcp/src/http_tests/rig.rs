@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http};
 
 /// Long enough for a busy machine; nothing waits for it to pass.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What handlers tell the tests.
 #[derive(Debug, Default)]

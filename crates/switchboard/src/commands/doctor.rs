@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Args;
+use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde::Serialize;
 use switchboard_core::Door;
@@ -11,6 +12,7 @@ use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
 
 use crate::commands::inbox::count;
+use crate::commands::suite::typed;
 use crate::config;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -132,9 +134,41 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     }
     checks.extend(journal(&workspace, fix).await?);
     checks.extend(files(&workspace, fix).await?);
+    if let Ok(places) = context.places() {
+        checks.extend(servers(&settings, &places));
+    }
     checks.extend(repository(folder).await);
     workspace.close().await;
     Ok(checks)
+}
+
+/// The MCP servers of the workspace: nothing is said where there are none.
+fn servers(settings: &config::Settings, places: &Places) -> Vec<Check> {
+    let (found, trust) = (discover(&settings.suites, places), Trust::load(places));
+    let problem = |problem: &Problem| {
+        let file = problem.file.strip_prefix(&places.workspace).unwrap_or(&problem.file);
+        format!("{}: {}", file.display(), problem.message)
+    };
+    let mut checks: Vec<Check> =
+        found.problems.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
+    checks.extend(found.warnings.iter().map(|odd| Check::new("servers", Status::Warn, problem(odd))));
+    for child in &found.children {
+        if !trust.is_trusted(child).is_trusted() {
+            checks.push(
+                Check::new(
+                    "servers",
+                    Status::Warn,
+                    format!("{} is not trusted and does not run", child.name),
+                )
+                .hint(format!("`switchboard suite trust {}` shows it and asks", typed(&child.name))),
+            );
+        }
+    }
+    if checks.is_empty() && !found.children.is_empty() {
+        let described = count(found.children.len(), "server");
+        checks.push(Check::new("servers", Status::Ok, format!("{described}, all trusted")));
+    }
+    checks
 }
 
 async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {

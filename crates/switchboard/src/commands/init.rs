@@ -1,5 +1,9 @@
 //! `switchboard init`
 
+mod import;
+
+use std::path::PathBuf;
+
 use clap::Args;
 use door_workspace::{Tree, Workspace};
 use serde_json::json;
@@ -11,18 +15,34 @@ use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// Make a workspace here, or complete one. What is there is left alone.
+/// Make a workspace here, or complete one. What is there is left alone, but for `.mcp.json`: its servers
+/// become suites, Switchboard takes their place in it, and the old file is kept.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// Register these agents at once
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
+    /// Leave `.mcp.json` alone
+    #[arg(long)]
+    no_import: bool,
+    /// Also take over the servers of a client: claude-code, claude-desktop, cursor, vscode, codex, gemini,
+    /// windsurf or zed; its own settings are only read
+    #[arg(long, value_name = "CLIENT")]
+    from: Option<String>,
+    /// Where the settings of that client are
+    #[arg(long, value_name = "PATH", requires = "from")]
+    file: Option<PathBuf>,
+    /// Trust every server that is imported, without asking
+    #[arg(short, long)]
+    yes: bool,
 }
 
 pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     let agents = args.agents.iter().map(|name| Name::parse(name)).collect::<Result<Vec<_>, _>>()?;
     let folder = context.new_workspace_folder()?;
     let settings = config::load(&folder)?;
+    // What is to be imported is read before anything is made: where it makes no sense, nothing happens.
+    let plan = import::Plan::read(&args, &folder)?;
     let (tree, made) = Tree::make(&folder)?;
     let workspace =
         Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?;
@@ -35,14 +55,29 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     workspace.close().await;
 
     let printer = context.printer;
+    if !printer.is_json() {
+        match made {
+            Created::Created => printer.line(format_args!("Made {}.", tree.root().path().display())),
+            Created::AlreadyThere => {
+                printer.line(format_args!("{} is complete.", tree.root().path().display()));
+            }
+        }
+    }
+    let imported = match plan {
+        Some(plan) => {
+            let import = move || plan.carry_out(args.yes, &context);
+            Some(tokio::task::spawn_blocking(import).await.map_err(anyhow::Error::from)??)
+        }
+        None => None,
+    };
     if printer.is_json() {
         let path = tree.root().path().display().to_string();
-        printer.object(&json!({ "path": path, "created": made == Created::Created, "agents": names }));
+        let mut object = json!({ "path": path, "created": made == Created::Created, "agents": names });
+        if let Some(imported) = imported {
+            object["import"] = imported.to_json();
+        }
+        printer.object(&object);
         return Ok(());
-    }
-    match made {
-        Created::Created => printer.line(format_args!("Made {}.", tree.root().path().display())),
-        Created::AlreadyThere => printer.line(format_args!("{} is complete.", tree.root().path().display())),
     }
     // A name may hold spaces, and what is printed here is meant to be typed.
     let first = names.first().map_or("codex", String::as_str);
@@ -51,12 +86,15 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     if names.is_empty() {
         printer.line(format_args!("  {:<38} make an agent known", "switchboard agents register codex"));
     }
-    let verbs = [
+    let mut verbs = vec![
         (format!("switchboard send {first} \"hello\""), "write to it"),
         (format!("switchboard inbox {first}"), "see what it has"),
         ("switchboard mcp".to_owned(), "what an agent's client starts: its tools (docs/mcp.md)"),
         ("switchboard serve".to_owned(), "keep going: MCP over HTTP, files, deliveries"),
     ];
+    if imported.is_some() {
+        verbs.push(("switchboard suite list".to_owned(), "see the servers that are now suites"));
+    }
     for (verb, what) in verbs {
         printer.line(format_args!("  {verb:<38} {what}"));
     }

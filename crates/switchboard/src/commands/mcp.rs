@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::front::Front;
 
 /// Serve MCP on stdin and stdout: what an agent's client starts. Needs no `serve`.
 ///
@@ -25,8 +26,12 @@ pub(crate) async fn run(_: Mcp, context: Context) -> Result<(), Failure> {
     let open = context.open_running().await?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
-    let server = ToolServer::new(open.workspace.clone(), ToolConfig { profile: settings.profile, agent });
-    let result = Box::pin(switchboard_mcp::serve_stdio(server, shutdown)).await;
+    let tools = ToolServer::new(open.workspace.clone(), ToolConfig { profile: settings.profile, agent });
+    let suites = context.suites(&settings, shutdown.clone()).await?;
+    let server = Front::new(tools, suites.clone());
+    let passed = server.passed();
+    let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
+    suites.close().await;
     open.close().await;
     Ok(result?)
 }

@@ -1,6 +1,7 @@
 //! `switchboard serve`
 
 use clap::Args;
+use door_suites::Suites;
 use door_workspace::{ToolConfig, ToolServer, Workspace};
 use serde_json::json;
 use switchboard_hub::files::Dir;
@@ -12,6 +13,8 @@ use crate::commands::mcp::stop_at_signals;
 use crate::config::Settings;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::Failure;
+use crate::front::Front;
+use crate::telemetry;
 
 /// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
 /// deliver what other processes left, retry, repair, archive what has expired.
@@ -36,7 +39,8 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let service = workspace.hub().claim_service("serve")?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
-    let listening = Listening::start(&workspace, &settings, &args, shutdown.clone()).await?;
+    let suites = context.suites(&settings, shutdown.clone()).await?;
+    let listening = Listening::start(&workspace, suites.clone(), &settings, &args, shutdown.clone()).await?;
     let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
     let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
     let terminals = tokio::spawn(async move {
@@ -51,6 +55,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     shutdown.cancel();
     let _ = tokio::join!(terminals, channels);
     listening.finish().await;
+    suites.close().await;
     workspace.close().await;
     drop(service);
     Ok(result?)
@@ -69,6 +74,16 @@ fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo) {
     }
 }
 
+/// `GET /metrics`: what has been counted, in the form of Prometheus.
+fn metrics() -> axum::Router {
+    let Some(counts) = telemetry::count() else { return axum::Router::new() };
+    let show = move || {
+        let shown = counts.render();
+        async move { ([(axum::http::header::CONTENT_TYPE, "text/plain; version=0.0.4")], shown) }
+    };
+    axum::Router::new().route("/metrics", axum::routing::get(show))
+}
+
 /// The listener at work, and the files that lead clients to it.
 struct Listening {
     server: JoinHandle<()>,
@@ -79,6 +94,7 @@ struct Listening {
 impl Listening {
     async fn start(
         workspace: &Workspace,
+        suites: Suites,
         settings: &Settings,
         args: &Serve,
         shutdown: CancellationToken,
@@ -96,13 +112,10 @@ impl Listening {
         write_token(&folder, &token)?;
         let info = ServerInfo::new(listener.port(), workspace.hub().now());
         info.write(&folder)?;
-        let first = std::sync::Arc::new(ToolServer::new(
-            workspace.clone(),
-            ToolConfig { profile: settings.profile, agent: None },
-        ));
+        let tools = ToolServer::new(workspace.clone(), ToolConfig { profile: settings.profile, agent: None });
+        let first = std::sync::Arc::new(Front::new(tools, suites));
         let factory = move || first.another();
-        let serving =
-            serve_http(listener, config, token, || json!({}), axum::Router::new(), factory, shutdown.clone());
+        let serving = serve_http(listener, config, token, || json!({}), metrics(), factory, shutdown.clone());
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(error = %error, "no longer listening");

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ConfigFile {
     pub(super) hub: Option<HubSection>,
     pub(super) workspace: Option<WorkspaceSection>,
@@ -17,6 +18,7 @@ pub(super) struct ConfigFile {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChannelsSection {
     pub(super) root: Option<PathBuf>,
@@ -27,6 +29,7 @@ pub(super) struct ChannelsSection {
 
 /// A watcher. Keys that nobody knows are errors here: a program is run by what it says.
 #[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct WatcherSection {
     pub(super) agent: String,
@@ -48,11 +51,13 @@ pub(super) struct WatcherSection {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ToolsSection {
     pub(super) profile: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HttpSection {
     pub(super) port: Option<u16>,
@@ -61,6 +66,7 @@ pub(super) struct HttpSection {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct HubSection {
     pub(super) body_limit_bytes: Option<usize>,
@@ -69,6 +75,7 @@ pub(super) struct HubSection {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WorkspaceSection {
     pub(super) retention: Option<RetentionSection>,
@@ -77,6 +84,7 @@ pub(super) struct WorkspaceSection {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TerminalsSection {
     pub(super) execute_from_files: Option<bool>,
@@ -88,6 +96,7 @@ pub(super) struct TerminalsSection {
 
 /// Each in days.
 #[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RetentionSection {
     #[serde(rename = "archiveDays")]
     pub(super) archive: Option<u32>,
@@ -106,7 +115,21 @@ pub(super) struct Unknown {
 
 /// The known keys of each object, by its path.
 const KNOWN: [(&str, &[&str]); 8] = [
-    ("", &["hub", "workspace", "terminals", "tools", "http", "channels"]),
+    (
+        "",
+        &[
+            "hub",
+            "workspace",
+            "terminals",
+            "tools",
+            "http",
+            "discoverGlobs",
+            "suites",
+            "timeouts",
+            "introspection",
+            "channels",
+        ],
+    ),
     ("channels", &["root", "rescanMs", "heartbeatMs", "watchers"]),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
@@ -128,6 +151,12 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
             unknown.push(Unknown { path, key: key.clone(), known });
         }
     }
+    let suites = door_suites::unknown_keys(file).into_iter();
+    unknown.extend(suites.map(|unknown| Unknown {
+        path: unknown.path,
+        key: unknown.key,
+        known: unknown.known,
+    }));
     unknown
 }
 
@@ -140,7 +169,7 @@ const USER_ONLY: [(&str, &[&str]); 3] = [
 
 /// Takes out what only the user may set; returns the paths of what was there.
 pub(super) fn take_what_only_the_user_may_set(file: &mut Value) -> Vec<String> {
-    let mut taken = Vec::new();
+    let mut taken = door_suites::take_what_only_the_user_may_set(file);
     for (section, keys) in USER_ONLY {
         let Some(settings) = file.get_mut(section).and_then(Value::as_object_mut) else { continue };
         for key in keys {
@@ -163,3 +192,7 @@ pub(super) fn lay_over(lower: &mut Value, upper: Value) {
         (lower, upper) => *lower = upper,
     }
 }
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

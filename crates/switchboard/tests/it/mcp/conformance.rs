@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use test_support::process::command;
-use test_support::{Ran, Running, Served, tools};
+use test_support::{Ran, Running, Sandbox, Served, tools};
 
 use super::token_proxy::TokenProxy;
-use crate::workspace;
+use crate::{BINARY, workspace};
 
 const TABLE: &str = include_str!("../../../../../docs/conformance.md");
 
@@ -35,16 +35,28 @@ struct Suite {
 
 impl Suite {
     fn find() -> Result<Self, String> {
-        let package = tools::installed("npm/@modelcontextprotocol/conformance")?;
-        let program = package.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
-        Ok(Self { node: tools::node()?, program })
+        Self::installed("@modelcontextprotocol/conformance")
+    }
+
+    /// The suite as it was last released, which knows no revision after 2025-11-25.
+    fn released() -> Result<Self, String> {
+        Self::installed("conformance-released")
+    }
+
+    fn installed(package: &str) -> Result<Self, String> {
+        let folder = tools::installed(&format!("npm/{package}"))?.join("node_modules").join(package);
+        Ok(Self { node: tools::node()?, program: folder.join("dist/index.js") })
     }
 
     /// Runs everything that a revision requires; checks passed and failed, by scenario.
     fn run(&self, port: u16, revision: &str) -> BTreeMap<String, (usize, usize)> {
+        self.run_with(port, &["--requirements", revision])
+    }
+
+    fn run_with(&self, port: u16, args: &[&str]) -> BTreeMap<String, (usize, usize)> {
         let url = format!("http://127.0.0.1:{port}/mcp");
         let mut suite = command(&self.node);
-        suite.arg(&self.program).args(["server", "--url", &url, "--requirements", revision]);
+        suite.arg(&self.program).args(["server", "--url", &url]).args(args);
         let ran = Ran::of(&mut suite);
         let (_, summary) = ran.stdout.split_once("=== SUMMARY ===").unwrap_or_else(|| panic!("{ran:?}"));
         let (summary, _) = summary.split_once("Total:").unwrap();
@@ -109,17 +121,65 @@ fn conformance_of_the_product() {
         Err(reason) => return tools::skip("conformance_of_the_product", &reason),
     };
     let sandbox = workspace();
+    let (mut served, port) = serve(&sandbox);
+    check(&suite, port, 2);
+    assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
+}
+
+/// `switchboard serve`, and the port by which a client without the token reaches it.
+fn serve(sandbox: &Sandbox) -> (Served, u16) {
     let proxy = TokenProxy::bind();
     // The server checks Host and Origin against its own port, and the suite knows that of the proxy.
     let names = ["127.0.0.1", "localhost"].map(|name| format!("{name}:{}", proxy.port()));
     let origins = names.clone().map(|name| format!("http://{name}"));
     let config = json!({ "http": { "allowedHosts": names, "allowedOrigins": origins } });
     sandbox.configure_user(&config.to_string());
-    let mut served = Served::start(&sandbox);
+    let served = Served::start(sandbox);
     let port = proxy.port();
     proxy.start(served.port, &served.token);
-    check(&suite, port, 2);
+    (served, port)
+}
+
+/// Behind a suite whose tools are listed one by one, the suite's own server passes what it passes by itself.
+#[test]
+fn conformance_through_a_flat_suite() {
+    let found = Suite::find().and_then(|suite| Ok((suite, example()?)));
+    let (suite, example) = match found {
+        Ok(found) => found,
+        Err(reason) => return tools::skip("conformance_through_a_flat_suite", &reason),
+    };
+    let sandbox = flat(&example);
+    let (mut served, port) = serve(&sandbox);
+    check(&suite, port, 3);
     assert_eq!(served.running.terminate().code(), Some(0), "{}", served.running.errors());
+}
+
+#[test]
+fn conformance_of_the_released_suite_through_a_flat_suite() {
+    let name = "conformance_of_the_released_suite_through_a_flat_suite";
+    let found = Suite::released().and_then(|suite| Ok((suite, example()?)));
+    let (suite, example) = match found {
+        Ok(found) => found,
+        Err(reason) => return tools::skip(name, &reason),
+    };
+    let sandbox = flat(&example);
+    let (_served, port) = serve(&sandbox);
+    let ran = suite.run_with(port, &["--suite", "all"]);
+    let failed: Vec<_> = ran.iter().filter(|(_, (passed, failed))| *passed == 0 || *failed > 0).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(ran.len() > 25, "{} scenarios", ran.len());
+}
+
+/// A workspace whose only tools are those of a server behind it, under their own names.
+fn flat(example: &Path) -> Sandbox {
+    let sandbox = Sandbox::with_agents(BINARY, &[]);
+    let settings = json!({
+        "suites": { "fixture": { "expose": { "mode": "flat", "bare": true } } },
+        "tools": { "profile": "none" },
+    });
+    test_support::files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());
+    sandbox.ok(["suite", "add", "fixture", "--", &example.display().to_string(), "--stdio"]);
+    sandbox
 }
 
 #[test]

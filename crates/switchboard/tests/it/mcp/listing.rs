@@ -104,7 +104,7 @@ fn mcp_list_of_an_unknown_profile_is_an_error() {
     for args in [&["mcp"][..], &["serve", "--port", "0"]] {
         let ran = sandbox.run(args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
-        let problem = "'tools.profile' is 'everything', but must be one of minimal, messaging, full";
+        let problem = "'tools.profile' is 'everything', but must be one of none, minimal, messaging, full";
         assert!(ran.stderr.contains(problem), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: correct the file"), "{}", ran.stderr);
     }

@@ -1,0 +1,200 @@
+//! `bench suites`: what it costs to have Switchboard between a client and the servers behind it.
+//!
+//! The same call is made directly and through the suite, by turns: to a server that does nothing but answer, and
+//! to a real one in Node. Then what twenty servers cost that nobody has called yet, and a hundred clients of one.
+
+mod echo;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use switchboard_hub::process::Spawn;
+
+use crate::figure::{Figure, Target};
+use crate::mcp::http::{Connection, Serve};
+use crate::mcp::memory::resident;
+use crate::mcp::node::tools;
+use crate::mcp::pipe::{Client, Server};
+use crate::place::Place;
+use crate::program::{bring_up_to_date, shipped, whole};
+use crate::progress::say;
+use crate::stats::{median, millis};
+
+pub(crate) use self::echo::run as echo_child;
+
+const BENCH: &str = "suites";
+
+/// Where `tools/install.sh` puts the real server, below the folder that it names.
+const EVERYTHING: &str = "npm/@modelcontextprotocol/server-everything/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
+
+/// How many servers there are that nobody calls.
+const IDLE: usize = 20;
+
+/// How many clients share one server.
+const HOSTS: usize = 100;
+
+/// How many calls of one kind before the other has its turn.
+const TURN: usize = 20;
+
+/// How long and how often.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// Turns of calls, of each kind.
+    turns: usize,
+    starts: usize,
+    /// Calls of each of the hundred clients.
+    calls: usize,
+}
+
+const FULL: Extent = Extent { turns: 100, starts: 50, calls: 100 };
+
+const QUICK: Extent = Extent { turns: 25, starts: 15, calls: 100 };
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let extent = if quick { QUICK } else { FULL };
+    bring_up_to_date().await?;
+    let native = [std::env::current_exe()?.into_os_string(), "echo-child".into()];
+    added(place, "native", &native, 0.1, extent.turns).await?;
+    let everything = tools().await?.join(EVERYTHING);
+    ensure!(everything.is_file(), "{} is missing: run tools/install.sh", everything.display());
+    added(place, "node", &["node".into(), everything.into_os_string()], 0.2, extent.turns).await?;
+    idle(place, &native, extent.starts).await?;
+    shared(place, &native, extent.calls).await
+}
+
+/// A user with a workspace, for whom the servers are trusted.
+struct User {
+    home: PathBuf,
+    workspace: PathBuf,
+}
+
+impl User {
+    async fn new(place: &Place) -> anyhow::Result<Self> {
+        let user = Self { home: place.fresh()?, workspace: place.fresh()? };
+        user.says(&["init".into()]).await?;
+        Ok(user)
+    }
+
+    async fn says(&self, args: &[OsString]) -> anyhow::Result<()> {
+        let status =
+            self.settle(Spawn::new(shipped()?).args(args)).stdout(Stdio::null()).spawn()?.wait().await?;
+        ensure!(status.success(), "switchboard {args:?} ended with {status}");
+        Ok(())
+    }
+
+    async fn adds(&self, name: &str, command: &[OsString]) -> anyhow::Result<()> {
+        let mut args: Vec<OsString> = ["suite", "add", name, "--"].map(OsString::from).to_vec();
+        args.extend_from_slice(command);
+        self.says(&args).await
+    }
+
+    fn settle(&self, spawn: Spawn) -> Spawn {
+        spawn.cwd(&self.workspace).env("HOME", &self.home).stderr(Stdio::inherit())
+    }
+
+    fn server(&self) -> Server {
+        Server::Settled { home: self.home.clone(), workspace: self.workspace.clone() }
+    }
+}
+
+/// What the suite adds to a call.
+async fn added(
+    place: &Place,
+    kind: &'static str,
+    command: &[OsString],
+    bound: f64,
+    turns: usize,
+) -> anyhow::Result<()> {
+    let user = User::new(place).await?;
+    user.adds("echo", command).await?;
+    let program = Server::Program { command: command.to_vec(), folder: user.workspace.clone() };
+    let (mut direct, mut through) = (Client::open(&program).await?, Client::open(&user.server()).await?);
+    let arguments = json!({ "message": "x".repeat(64) });
+    let call = json!({ "action": "call", "subtool": "echo", "args": arguments });
+    let (mut least, mut ours) = (Vec::new(), Vec::new());
+    for turn in 0..=turns {
+        // The first turn starts the server behind the suite.
+        if turn == 1 {
+            least.clear();
+            ours.clear();
+        }
+        for _ in 0..TURN {
+            least.push(direct.call("echo", &arguments).await?);
+        }
+        for _ in 0..TURN {
+            ours.push(through.call("echo_suite", &call).await?);
+        }
+    }
+    direct.close().await?;
+    through.close().await?;
+    let (least, ours) = (median(&millis(&least)), median(&millis(&ours)));
+    say!("{kind}: {ours:.3} ms through the suite, {least:.3} ms directly");
+    let figure =
+        |metric: &str, value| Figure::new(BENCH, format!("{metric}_{kind}_p50"), value, "ms", turns * TURN);
+    figure("call", ours).beside("direct_call", least).print()?;
+    figure("added", ours - least).beside("bound", bound).print_against(Target::AtMost(1.0))
+}
+
+/// What servers cost that nobody has called yet.
+async fn idle(place: &Place, command: &[OsString], starts: usize) -> anyhow::Result<()> {
+    let user = User::new(place).await?;
+    for number in 0..IDLE {
+        user.adds(&format!("echo{number}"), command).await?;
+    }
+    let (mut ours, mut nothing, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..starts {
+        let began = Instant::now();
+        let mut client = Client::start(&user.server())?;
+        client.begin().await?;
+        ours.push(began.elapsed());
+        held.push(resident(&client.pid().to_string()).await?);
+        client.close().await?;
+        nothing.push(whole(Path::new("/bin/true"), &[], &user.workspace).await?);
+    }
+    let (ours, nothing) = (median(&millis(&ours)), median(&millis(&nothing)));
+    Figure::new(BENCH, "start_20_p50", ours, "ms", starts)
+        .beside("bin_true", nothing)
+        .print_against(Target::AtMost(10.0))?;
+    Figure::new(BENCH, "resident_20", median(&held), "MiB", starts)
+        .beside("bound_12_mb", 12e6 / f64::from(1 << 20))
+        .print_against(Target::AtMost(1.0))
+}
+
+/// A hundred clients of one server, all at once. Each must get its own answers.
+async fn shared(place: &Place, command: &[OsString], calls: usize) -> anyhow::Result<()> {
+    let user = User::new(place).await?;
+    user.adds("echo", command).await?;
+    let serve = Serve::start_with(&user.workspace, |spawn| spawn.env("HOME", &user.home)).await?;
+    let mut clients = Vec::new();
+    for number in 0..HOSTS {
+        let mut client = serve.connect(&format!("host{number}")).await?;
+        client.begin().await?;
+        clients.push(client);
+    }
+    let began = Instant::now();
+    let work = clients.iter_mut().enumerate().map(|(number, client)| host(number, client, calls));
+    try_join_all(work).await?;
+    let time: Duration = began.elapsed();
+    drop(clients);
+    serve.close().await?;
+    #[expect(clippy::cast_precision_loss, reason = "a count of calls is far below 2^52")]
+    let all = (HOSTS * calls) as f64;
+    Figure::new(BENCH, "shared_calls_100_hosts", all / time.as_secs_f64(), "1/s", HOSTS * calls).print()
+}
+
+async fn host(number: usize, client: &mut Connection, calls: usize) -> anyhow::Result<()> {
+    for call in 0..calls {
+        let message = format!("host {number} call {call}");
+        let arguments = json!({ "action": "call", "subtool": "echo", "args": { "message": message } });
+        let answer = client.call("echo_suite", &arguments).await?;
+        let answer: Value = serde_json::from_str(&answer)?;
+        let text = answer["result"]["content"][0]["text"].as_str().context("no text")?;
+        ensure!(text == message, "host {number} was answered {text:?}");
+    }
+    Ok(())
+}

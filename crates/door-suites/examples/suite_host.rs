@@ -1,0 +1,54 @@
+//! A host with five stubborn children under guard, made to be killed: `suite_host SCRIPT MARK`.
+//!
+//! Called as `suite_host guard` it is the guard. The test of the guard starts it, and so can a person:
+//! however it is killed, and whenever, nothing with `RUN=MARK` in its environment is left.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use door_suites::{Caller, Child, ChildOptions, ChildSpec, Expose, Framing, Launch, Limits};
+use switchboard_hub::guard::{self, Guard};
+
+const CHILDREN: usize = 5;
+
+#[expect(clippy::print_stdout, reason = "it has nobody else to tell that it is ready")]
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let (first, mark) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    if first == "guard" {
+        return Ok(guard::run(std::io::stdin().lock())?);
+    }
+    let guard = Guard::new(std::env::current_exe()?, ["guard"]);
+    let children: Vec<Child> = (0..CHILDREN)
+        .map(|number| {
+            let launch = Launch::Stdio {
+                command: "sh".to_owned(),
+                args: vec![first.clone()],
+                env: BTreeMap::from([("RUN".to_owned(), mark.clone())]),
+                cwd: PathBuf::from("/"),
+                framing: Framing::Newline,
+            };
+            let spec = ChildSpec {
+                name: format!("child-{number}"),
+                description: None,
+                switchboard_description: None,
+                file: PathBuf::from("none"),
+                launch,
+                limits: Limits::default(),
+                expose: Expose::default(),
+                written: door_suites::Written::default(),
+            };
+            let options = ChildOptions { guard: Some(guard.clone()), ..ChildOptions::default() };
+            Child::with(Arc::new(spec), options)
+        })
+        .collect();
+    let caller = Caller::default();
+    for opened in futures_util::future::join_all(children.iter().map(|child| child.open(&caller))).await {
+        opened?;
+    }
+    println!("ready");
+    std::future::pending::<()>().await;
+    Ok(())
+}

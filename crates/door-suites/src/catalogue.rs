@@ -1,0 +1,159 @@
+//! What a child was last seen to offer, kept so that nothing has to be started to know it.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+use switchboard_hub::files::Dir;
+
+use crate::places::Places;
+use crate::spec::{ChildSpec, Launch};
+use crate::tool::Tool;
+
+/// The largest catalogue that is kept in a file. 1,000 tools of real servers have about 1 MB.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// The most tools of one child that are looked at.
+const MAX_TOOLS: usize = 10_000;
+/// From this age on a catalogue is taken anew where possible, and its age is told where not.
+const OLD: SignedDuration = SignedDuration::from_hours(24);
+
+/// How much older a kept catalogue may be than the same one seen again.
+const REWRITE_AFTER: SignedDuration = SignedDuration::from_hours(1);
+
+/// The tools of a child, in its own order.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    pub(crate) tools: Vec<Tool>,
+    by_name: HashMap<String, usize>,
+    pub(crate) instructions: Option<String>,
+    pub(crate) taken_at: Timestamp,
+}
+
+impl Catalogue {
+    /// A catalogue of what the child listed. A tool without a usable name is left out, and so is the second of
+    /// two that share one, since no call could reach it.
+    pub(crate) fn new(listed: Vec<Box<RawValue>>, instructions: Option<String>, taken_at: Timestamp) -> Self {
+        let mut tools: Vec<Tool> = Vec::new();
+        let mut by_name = HashMap::new();
+        for tool in listed.into_iter().take(MAX_TOOLS).filter_map(Tool::read) {
+            if !by_name.contains_key(&tool.name) {
+                by_name.insert(tool.name.clone(), tools.len());
+                tools.push(tool);
+            }
+        }
+        Self { tools, by_name, instructions, taken_at }
+    }
+
+    /// A tool by exactly its name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name).and_then(|&place| self.tools.get(place))
+    }
+
+    /// The tools as the child listed them.
+    pub(crate) fn raws(&self) -> Vec<Box<RawValue>> {
+        self.tools.iter().map(|tool| tool.raw.clone()).collect()
+    }
+
+    /// Whether a host would see no difference.
+    pub(crate) fn lists_the_same(&self, other: &Self) -> bool {
+        self.tools.len() == other.tools.len()
+            && self.tools.iter().zip(&other.tools).all(|(one, two)| one.raw.get() == two.raw.get())
+    }
+
+    /// Whether keeping the other in its place would tell nobody anything new. A child that announces changes all the
+    /// time must not keep the disk busy.
+    pub(crate) fn is_as_good_as(&self, newer: &Self) -> bool {
+        self.lists_the_same(newer)
+            && self.instructions == newer.instructions
+            && newer.taken_at.duration_since(self.taken_at) < REWRITE_AFTER
+    }
+
+    pub(crate) fn is_old(&self, now: Timestamp) -> bool {
+        now.duration_since(self.taken_at) > OLD
+    }
+}
+
+/// Where the catalogues of a workspace are kept. What cannot be read or written is as good as missing.
+#[derive(Debug, Clone)]
+pub(crate) struct Shelf {
+    dir: Option<Dir>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    /// The hash of what the child was started as. Another command may well have other tools.
+    launch: String,
+    taken_at: Timestamp,
+    instructions: Option<String>,
+    tools: Vec<Box<RawValue>>,
+}
+
+impl Shelf {
+    pub(crate) fn open(places: &Places) -> Self {
+        let dir = places.make_catalogues();
+        let dir = dir.inspect_err(|error| tracing::debug!(%error, "catalogues are not kept")).ok();
+        Self { dir }
+    }
+
+    /// The folder itself.
+    pub(crate) fn folder(&self) -> Option<&Dir> {
+        self.dir.as_ref()
+    }
+
+    /// The catalogue that was kept of this child as it is described now.
+    pub(crate) fn load(&self, spec: &ChildSpec) -> Option<Catalogue> {
+        let read = self.dir.as_ref()?.read(&file_name(spec), MAX_FILE);
+        let contents = read.inspect_err(|error| tracing::debug!(%error, "no catalogue")).ok().flatten()?;
+        let stored: Stored = serde_json::from_slice(&contents.bytes).ok()?;
+        let is_current = stored.launch == launch_hash(spec);
+        is_current.then(|| Catalogue::new(stored.tools, stored.instructions, stored.taken_at))
+    }
+
+    /// Keeps a catalogue, unless it is too large to be kept.
+    pub(crate) fn save(&self, spec: &ChildSpec, catalogue: &Catalogue) {
+        let Some(dir) = &self.dir else { return };
+        let stored = Stored {
+            launch: launch_hash(spec),
+            taken_at: catalogue.taken_at,
+            instructions: catalogue.instructions.clone(),
+            tools: catalogue.tools.iter().map(|tool| tool.raw.clone()).collect(),
+        };
+        let bytes = serde_json::to_vec(&stored).unwrap_or_default();
+        if bytes.len() as u64 > MAX_FILE {
+            tracing::warn!(child = spec.name, bytes = bytes.len(), "the catalogue is too large to be kept");
+        } else if let Err(error) = dir.replace(&file_name(spec), &bytes, 0o600) {
+            tracing::warn!(child = spec.name, %error, "the catalogue is not kept");
+        }
+    }
+}
+
+fn file_name(spec: &ChildSpec) -> String {
+    format!("{}.json", spec.name)
+}
+
+/// Values of variables and headers may be secret and do not belong into a file, not even hashed.
+fn launch_hash(spec: &ChildSpec) -> String {
+    let parts: Vec<&str> = match &spec.launch {
+        Launch::Stdio { command, args, env, cwd, .. } => {
+            let command = ["stdio", command].into_iter().chain(args.iter().map(String::as_str));
+            command.chain(["\n"]).chain(env.keys().map(String::as_str)).chain(cwd.to_str()).collect()
+        }
+        Launch::Http { url, headers } => {
+            ["http", url].into_iter().chain(headers.keys().map(String::as_str)).collect()
+        }
+        Launch::Sse { url, headers } => {
+            ["sse", url].into_iter().chain(headers.keys().map(String::as_str)).collect()
+        }
+        Launch::Ws { url, headers } => {
+            ["ws", url].into_iter().chain(headers.keys().map(String::as_str)).collect()
+        }
+    };
+    crate::places::hex(&Sha256::digest(serde_json::to_vec(&parts).unwrap_or_default()))
+}
+
+#[cfg(test)]
+#[path = "catalogue_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{Catalogue, Shelf};
+use crate::places::Places;
+use crate::raw::raw;
+use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits, Written};
+
+fn spec(command: &str) -> ChildSpec {
+    ChildSpec {
+        name: "notes".to_owned(),
+        description: None,
+        switchboard_description: None,
+        file: "/x/.mcp.json".into(),
+        launch: Launch::Stdio {
+            command: command.to_owned(),
+            args: vec!["a".to_owned()],
+            env: BTreeMap::from([("KEY".to_owned(), "hunter2".to_owned())]),
+            cwd: "/x".into(),
+            framing: Framing::Auto,
+        },
+        limits: Limits::default(),
+        expose: Expose::Suite,
+        written: Written::default(),
+    }
+}
+
+fn catalogue() -> Catalogue {
+    let tools = [
+        json!({ "name": "add", "description": "first", "x-kept": [1.0] }),
+        json!({ "name": "add", "description": "second" }),
+        json!({ "name": "../up" }),
+        json!({ "nameless": true }),
+        json!({ "name": "odd", "annotations": "none" }),
+    ];
+    Catalogue::new(tools.iter().map(raw).collect(), Some("Notes.".to_owned()), Timestamp::UNIX_EPOCH)
+}
+
+#[test]
+fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let places = Places {
+        workspace: folder.path().into(),
+        config: "/none".into(),
+        cache: folder.path().join("cache"),
+    };
+    let shelf = Shelf::open(&places);
+    assert!(shelf.load(&spec("one")).is_none());
+    shelf.save(&spec("one"), &catalogue());
+    let back = shelf.load(&spec("one")).unwrap();
+    assert_eq!(back.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["add", "odd"]);
+    assert_eq!(back.get("add").unwrap().raw.get(), r#"{"description":"first","name":"add","x-kept":[1.0]}"#);
+    assert_eq!((back.instructions.as_deref(), back.taken_at), (Some("Notes."), Timestamp::UNIX_EPOCH));
+    assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
+
+    let file = places.cache.join("catalogues").join(places.workspace_mark()).join("notes.json");
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("hunter2"));
+    for damage in ["", "{", "[]", "\u{0}"] {
+        crate::test_files::write(&file, damage);
+        assert!(shelf.load(&spec("one")).is_none(), "{damage:?}");
+    }
+}
+
+#[test]
+fn without_a_cache_folder_everything_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    crate::test_files::write(&folder.path().join("file"), "");
+    let cache = folder.path().join("file/cache");
+    let shelf = Shelf::open(&Places { workspace: folder.path().into(), config: "/none".into(), cache });
+    shelf.save(&spec("one"), &catalogue());
+    assert!(shelf.load(&spec("one")).is_none());
+}

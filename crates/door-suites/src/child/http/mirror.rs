@@ -1,0 +1,135 @@
+//! Arguments of tools that 2026-07-28 wants to see in headers as well: `x-mcp-header` in a tool's schema.
+//!
+//! Which those are is learned from the lists of tools that pass through.
+
+use std::collections::HashMap;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::name::encode;
+use crate::child::object::{Object, raw};
+
+const MARK: &str = "x-mcp-header";
+
+/// How deep a schema is searched: deeper ones are nobody's arguments.
+const DEPTH: usize = 16;
+
+/// What is known of the tools of one server. `None` stands for a tool with marks that are against the rules: the
+/// revision wants such tools to be left out.
+#[derive(Default)]
+pub(super) struct Mirror(Mutex<HashMap<String, Option<Vec<Mirrored>>>>);
+
+/// One argument: its header, and the way to it.
+struct Mirrored {
+    header: HeaderName,
+    path: Vec<String>,
+}
+
+impl Mirror {
+    /// Learns from a list of tools; returns the list without those that have to be left out, if there are any.
+    pub(super) fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Tool {
+            name: String,
+            #[serde(default)]
+            input_schema: Value,
+        }
+        // Hardly any tool has the mark, and to look for it is much cheaper than to read the list.
+        if !list.get().contains(MARK) {
+            return None;
+        }
+        let mut list = Object::parse(list)?;
+        let tools: Vec<&RawValue> = serde_json::from_str(list.get("tools")?.get()).ok()?;
+        let mut known = self.0.lock();
+        let mut kept = Vec::with_capacity(tools.len());
+        for raw_tool in &tools {
+            let Ok(tool) = serde_json::from_str::<Tool>(raw_tool.get()) else { continue };
+            let mut mirrored = Vec::new();
+            let is_valid = search(&tool.input_schema, &mut Vec::new(), &mut mirrored);
+            if is_valid {
+                kept.push(*raw_tool);
+            } else {
+                tracing::warn!(tool = tool.name, "a tool is left out: its `{MARK}` is against the rules");
+            }
+            known.insert(tool.name, is_valid.then_some(mirrored));
+        }
+        let has_less = kept.len() < tools.len();
+        let kept = raw(&kept);
+        has_less.then(|| {
+            list.set("tools", kept);
+            list.to_raw()
+        })
+    }
+
+    /// Whether a tool has to be left out.
+    pub(super) fn refuses(&self, tool: &str) -> bool {
+        matches!(self.0.lock().get(tool), Some(None))
+    }
+
+    /// The headers of a call.
+    pub(super) fn headers(&self, params: Option<&RawValue>) -> HeaderMap {
+        #[derive(Deserialize)]
+        struct Call {
+            name: String,
+            #[serde(default)]
+            arguments: Value,
+        }
+        let mut headers = HeaderMap::new();
+        let known = self.0.lock();
+        if known.is_empty() {
+            return headers;
+        }
+        let Some(Ok(call)) = params.map(|params| serde_json::from_str::<Call>(params.get())) else {
+            return headers;
+        };
+        for Mirrored { header, path } in known.get(&call.name).into_iter().flatten().flatten() {
+            let value = path.iter().try_fold(&call.arguments, |value, key| value.get(key));
+            let text = match value {
+                Some(Value::String(text)) => encode(text),
+                Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+                _ => continue,
+            };
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                headers.insert(header.clone(), value);
+            }
+        }
+        headers
+    }
+}
+
+/// Finds the marks that are reached through `properties` alone, others do not count; says whether all of them are
+/// names of headers, of arguments that a header can carry, and no two the same.
+fn search(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirrored>) -> bool {
+    let Some(Value::Object(properties)) = schema.get("properties") else { return true };
+    if path.len() == DEPTH {
+        return true;
+    }
+    properties.iter().all(|(name, property)| {
+        path.push(name.clone());
+        let is_valid = match property.get(MARK) {
+            None => true,
+            Some(mark) => header(mark, property).is_some_and(|header| {
+                let is_new = found.iter().all(|one| one.header != header);
+                found.push(Mirrored { header, path: path.clone() });
+                is_new
+            }),
+        } && search(property, path, found);
+        path.pop();
+        is_valid
+    })
+}
+
+fn header(mark: &Value, property: &Value) -> Option<HeaderName> {
+    let is_carried = matches!(property.get("type")?.as_str()?, "string" | "integer" | "boolean");
+    let mark = mark.as_str().filter(|mark| is_carried && !mark.is_empty())?;
+    HeaderName::from_bytes(format!("mcp-param-{mark}").as_bytes()).ok()
+}
+
+#[cfg(test)]
+#[path = "mirror_tests.rs"]
+mod tests;

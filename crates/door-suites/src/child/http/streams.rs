@@ -1,0 +1,95 @@
+//! What a server says outside any call, where it offers a stream for that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::events::Events;
+use super::{HttpLink, Reply, name, read_events, retry};
+use crate::child::connection::Connection;
+use crate::child::envelope;
+use crate::child::error::ChildError;
+use crate::child::meta::Meta;
+use crate::child::object::raw;
+use crate::host::Caller;
+
+/// The wait after streams that ended at once, which doubles up to the second number.
+const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+
+/// Keeps the stream of a session open, if the server has one.
+pub(super) async fn listen_in_session(link: Arc<HttpLink>, connection: Arc<Connection>) {
+    let listening = async {
+        let mut events = Events::new(connection.shared.options.message_cap);
+        let mut wait = WAIT.0;
+        loop {
+            let last = events.last_id.clone();
+            // A server that has no such stream says so, mostly with 405; then there is none.
+            let Ok(response) = link.get(&connection, last.as_deref()).await else { return };
+            let mut stream = Events::new(connection.shared.options.message_cap);
+            (stream.last_id, stream.retry) = (last, events.retry);
+            let outcome = read_events(&connection, response, &mut stream, None).await;
+            tracing::debug!(child = connection.shared.name(), ?outcome, "the stream of the session ended");
+            events = stream;
+            sleep(retry(&events).max(wait)).await;
+            wait = (wait * 2).min(WAIT.1);
+        }
+    };
+    tokio::select! {
+        () = connection.ended() => {}
+        () = listening => {}
+    }
+}
+
+/// Keeps a subscription to the changes of lists open, if the server says that it tells of them.
+pub(super) async fn subscribe(link: Arc<HttpLink>, connection: Arc<Connection>) {
+    let Some(opened) = connection.opened() else { return };
+    let tells = |list: &str| {
+        opened.capabilities.get(list).and_then(|list| list.get("listChanged")?.as_bool()).unwrap_or_default()
+    };
+    let (tools, prompts, resources) = (tells("tools"), tells("prompts"), tells("resources"));
+    if !(tools || prompts || resources) {
+        return;
+    }
+    let wanted = json!({"notifications": {
+        "toolsListChanged": tools,
+        "promptsListChanged": prompts,
+        "resourcesListChanged": resources,
+    }});
+    let wanted = Meta::Modern.apply(Some(&raw(&wanted)), &Caller::default(), None);
+    let listening = async {
+        let mut wait = WAIT.0;
+        loop {
+            let body = envelope::request(connection.number(), "subscriptions/listen", wanted.as_deref());
+            match link.listen(&connection, body).await {
+                Ok(()) => wait = WAIT.0,
+                // It refused: it would again.
+                Err(ChildError::Rpc(_)) => return,
+                Err(_) => wait = (wait * 2).min(WAIT.1),
+            }
+            sleep(wait).await;
+        }
+    };
+    tokio::select! {
+        () = connection.ended() => {}
+        () = listening => {}
+    }
+}
+
+impl HttpLink {
+    async fn listen(&self, connection: &Arc<Connection>, body: Vec<u8>) -> Result<(), ChildError> {
+        let mut headers = self.common(connection, true);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.extend(name::headers("subscriptions/listen", None));
+        let response = self.send(connection, Method::POST, headers, body).await?;
+        if let Reply::Stream(response) = self.check(connection, response).await? {
+            let mut events = Events::new(connection.shared.options.message_cap);
+            read_events(connection, response, &mut events, None).await?;
+        }
+        Ok(())
+    }
+}

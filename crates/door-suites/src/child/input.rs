@@ -1,0 +1,156 @@
+//! Requests to which a child of the revision 2026-07-28 answers with questions.
+//!
+//! Where a session would carry the child's own request, the answer says what is missing; the client is asked, and
+//! the request is made again with what it said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::asks::{capability, willing};
+use super::connection::Connection;
+use super::envelope::code;
+use super::error::ChildError;
+use super::link::Link;
+use super::meta::Meta;
+use super::object::{Object, raw};
+use super::status::Listed;
+use crate::host::{Caller, RpcError};
+
+/// How often one request may ask back.
+const ROUNDS: usize = 16;
+
+/// How many pages of tools are read to find out about headers.
+const PAGES: usize = 100;
+
+impl Connection {
+    /// Makes a request, and again for as long as the child asks back.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+        caller: &Caller,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, ChildError> {
+        self.check_tool(method, params)?;
+        let answer = self.call(method, params, caller, limit).await;
+        if self.meta() == Meta::Legacy {
+            return answer;
+        }
+        let mut answer = match answer {
+            // It did not look at the call: it misses a header that only its list of tools could tell us of.
+            Err(ChildError::Rpc(error)) if error.code == code::HEADER_MISMATCH && method == "tools/call" => {
+                self.learn_tools(caller, limit).await?;
+                self.call(method, params, caller, limit).await?
+            }
+            answer => answer?,
+        };
+        if method == Listed::Tools.method() {
+            answer = self.learn(&answer).unwrap_or(answer);
+        }
+        for _ in 0..ROUNDS {
+            let Some(missing) = Object::parse(&answer).filter(is_input_required) else { return Ok(answer) };
+            let again = self.supplied(&missing, params, caller).await?;
+            answer = self.call(method, Some(&again), caller, limit).await?;
+        }
+        Err(refusal(
+            code::INTERNAL,
+            format!("`{}` asked back {ROUNDS} times in one call", self.shared.name()),
+        ))
+    }
+
+    /// Reads the whole list of tools for what it says about headers.
+    async fn learn_tools(self: &Arc<Self>, caller: &Caller, limit: Duration) -> Result<(), ChildError> {
+        let mut cursor: Option<String> = None;
+        for _ in 0..PAGES {
+            let params = cursor.take().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
+            let page = self.call(Listed::Tools.method(), params.as_deref(), caller, limit).await?;
+            self.learn(&page);
+            cursor = Object::parse(&page).and_then(|page| page.text("nextCursor"));
+            if cursor.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
+        match &self.link {
+            Link::Http(http) => http.learn(list),
+            _ => None,
+        }
+    }
+
+    /// Refuses to call a tool that its server has described against the rules.
+    fn check_tool(&self, method: &str, params: Option<&RawValue>) -> Result<(), ChildError> {
+        let Link::Http(http) = &self.link else { return Ok(()) };
+        if method != "tools/call" || self.meta() == Meta::Legacy {
+            return Ok(());
+        }
+        let tool = params.and_then(Object::parse).and_then(|params| params.text("name")).unwrap_or_default();
+        if http.refuses(&tool) {
+            let why = format!(
+                "the tool `{tool}` of `{}` has an `x-mcp-header` that is against the rules of MCP; tell its makers",
+                self.shared.name()
+            );
+            return Err(refusal(code::INVALID_PARAMS, why));
+        }
+        Ok(())
+    }
+
+    /// The parameters of the same request, with what the child wanted to know.
+    async fn supplied(
+        &self,
+        missing: &Object<'_>,
+        params: Option<&RawValue>,
+        caller: &Caller,
+    ) -> Result<Box<RawValue>, ChildError> {
+        let mut responses = Object::default();
+        let requests = missing.get("inputRequests").and_then(Object::parse).unwrap_or_default();
+        for (key, request) in requests.iter() {
+            let response = tokio::select! {
+                biased;
+                () = caller.cancelled.cancelled() => return Err(ChildError::Cancelled),
+                response = self.supply(request, caller) => response?,
+            };
+            responses.set(key, response);
+        }
+        let empty = Object::default().to_raw();
+        let mut again = Object::parse(params.unwrap_or(&empty)).unwrap_or_default();
+        if !requests.is_empty() {
+            again.set("inputResponses", responses.to_raw());
+        }
+        if let Some(state) = missing.get("requestState") {
+            again.set("requestState", state.to_owned());
+        }
+        Ok(again.to_raw())
+    }
+
+    async fn supply(&self, request: &RawValue, caller: &Caller) -> Result<Box<RawValue>, ChildError> {
+        let name = self.shared.name();
+        let request = Object::parse(request).unwrap_or_default();
+        let method = request.text("method").unwrap_or_default();
+        let Some(needed) = capability(&method) else {
+            return Err(refusal(
+                code::METHOD_NOT_FOUND,
+                format!("`{name}` asks for `{method}`, which no client knows"),
+            ));
+        };
+        let Some(host) = &caller.host else {
+            let why = format!("`{name}` asks for `{method}`, and nobody is there who could be asked");
+            return Err(refusal(code::MISSING_CAPABILITY, why));
+        };
+        willing(host, &method, needed)?;
+        let params = request.get("params").map(RawValue::to_owned);
+        Ok(host.ask(name, &method, params).await?)
+    }
+}
+
+fn is_input_required(answer: &Object<'_>) -> bool {
+    answer.get("resultType").is_some_and(|kind| *kind.get() == *raw(&"input_required").get())
+}
+
+fn refusal(code: i64, message: String) -> ChildError {
+    ChildError::Rpc(RpcError { code, message, data: None })
+}

@@ -1,0 +1,233 @@
+use std::path::Path;
+
+use serde_json::json;
+use switchboard_hub::files::Dir;
+use switchboard_hub::platform::process_started;
+
+use super::test_child::{call, child, child_with, text, until, within};
+use super::*;
+use crate::spec::{Framing, Launch};
+
+fn set_framing(spec: &mut ChildSpec, wanted: Framing) {
+    if let Launch::Stdio { framing, .. } = &mut spec.launch {
+        *framing = wanted;
+    }
+}
+
+#[tokio::test]
+async fn however_many_ask_a_child_is_started_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let starts = dir.path().join("starts");
+    let child = child("slow.py", &[&starts.display().to_string()]);
+    let impatient = Caller::default();
+    impatient.cancelled.cancel();
+    let calls = (0..20).map(|_| text(&child, "any"));
+    let (gone, answers) = tokio::join!(child.open(&impatient), futures_util::future::join_all(calls));
+    assert!(matches!(gone, Err(ChildError::Cancelled)), "{gone:?}");
+    for answer in answers {
+        assert_eq!(answer.expect("an answer"), "at last");
+    }
+    assert_eq!(std::fs::read_to_string(&starts).expect("it wrote"), "x");
+}
+
+#[tokio::test]
+async fn a_crash_fails_the_calls_in_flight_and_the_next_one_starts_again() {
+    let child = child("mortal.py", &[]);
+    let mut events = child.events();
+    let first = text(&child, "pid").await.expect("an answer");
+    let error = text(&child, "die").await.expect_err("it dies").to_string();
+    assert!(error.contains("`fixture` was gone before it answered: it ended (exit status: 3)"), "{error}");
+    assert!(error.contains("it last said \"I am dying\""), "{error}");
+    let Ok(ChildEvent::Stopped { reason }) = within(events.recv()).await else { panic!("it stopped") };
+    assert_eq!(reason, "it ended (exit status: 3)");
+    let second = text(&child, "pid").await.expect("an answer");
+    assert_ne!(first, second);
+    let counts = child.status().counts;
+    assert_eq!((counts.starts, counts.crashes, counts.failed_starts), (2, 1, 0));
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_start_is_left_alone_after_a_while() {
+    let child = child_with("echo.py", &[], |spec, _| {
+        if let Launch::Stdio { command, args, .. } = &mut spec.launch {
+            (*command, *args) =
+                ("sh".to_owned(), vec!["-c".to_owned(), "echo no key >&2; exit 1".to_owned()]);
+        }
+    });
+    for _ in 0..3 {
+        let error = text(&child, "any").await.expect_err("it does not start");
+        assert!(matches!(error, ChildError::CannotStart { .. }), "{error}");
+        assert!(error.to_string().contains("it last said \"no key\""), "{error}");
+    }
+    let error = text(&child, "any").await.expect_err("it is left alone");
+    assert!(matches!(error, ChildError::CircuitOpen { failures: 3, .. }), "{error}");
+    assert!(error.to_string().contains("no key"), "{error}");
+    assert!(matches!(child.status().state, ChildState::Waiting { .. }), "{:?}", child.status());
+    assert_eq!(child.status().counts.failed_starts, 3);
+}
+
+#[tokio::test]
+async fn after_the_circuit_was_open_one_call_tries_and_the_others_do_not_wait() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let starts = dir.path().join("starts");
+    let child = child_with("slow.py", &[&starts.display().to_string()], |_, options| {
+        options.recovery.open = Duration::from_millis(20);
+        options.recovery.failures = 1;
+    });
+    {
+        let mut state = child.0.state.lock();
+        let rules = child.0.shared.options.recovery;
+        state.recovery.start_failed(&rules, Instant::now(), 0.0, "it was broken".to_owned());
+    }
+    let refused = text(&child, "any").await.expect_err("it is left alone");
+    assert!(matches!(refused, ChildError::CircuitOpen { .. }), "{refused}");
+    until(|| child.status().state == ChildState::NotStarted).await;
+    let (probe, other) = tokio::join!(text(&child, "any"), text(&child, "any"));
+    assert_eq!(probe.expect("it is well again"), "at last");
+    assert!(matches!(other, Err(ChildError::CircuitOpen { .. })), "{other:?}");
+    assert_eq!(text(&child, "any").await.expect("it is well again"), "at last");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_is_named() {
+    let child = child_with("echo.py", &[], |spec, _| {
+        if let Launch::Stdio { command, .. } = &mut spec.launch {
+            *command = "no-such-program-anywhere".to_owned();
+        }
+    });
+    let error = text(&child, "any").await.expect_err("it does not start").to_string();
+    assert!(error.contains("cannot start `no-such-program-anywhere`"), "{error}");
+    assert!(error.contains("check `command` and `cwd` in fixture/.mcp.json"), "{error}");
+}
+
+#[tokio::test]
+async fn a_child_that_never_answers_initialize_is_given_up_and_gone() {
+    let child = child_with("mute.py", &[], |spec, _| spec.limits.spawn = Duration::from_millis(400));
+    let error = text(&child, "any").await.expect_err("it does not start");
+    assert!(matches!(error, ChildError::SpawnTimeout { .. }), "{error}");
+    assert!(error.to_string().contains("did not answer `initialize` within 400 ms"), "{error}");
+}
+
+#[tokio::test]
+async fn a_child_that_nobody_calls_is_stopped_and_comes_back() {
+    let child = child_with("mortal.py", &[], |spec, _| spec.limits.idle = Some(Duration::from_millis(50)));
+    let mut events = child.events();
+    let first = text(&child, "pid").await.expect("an answer");
+    let Ok(ChildEvent::Stopped { reason }) = within(events.recv()).await else { panic!("it stopped") };
+    assert_eq!(reason, "nobody had called it for a while");
+    let second = text(&child, "pid").await.expect("an answer");
+    assert_ne!(first, second);
+    assert_eq!(child.status().counts.crashes, 0);
+}
+
+#[tokio::test]
+async fn a_child_that_only_knows_blocks_is_found_out_and_remembered() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let with_cache = |spec: &mut ChildSpec, options: &mut ChildOptions| {
+        spec.limits.spawn = Duration::from_secs(1);
+        set_framing(spec, Framing::Auto);
+        options.cache = Dir::open_root(cache.path()).ok();
+    };
+    let child = child_with("length_only.py", &[], with_cache);
+    assert_eq!(text(&child, "any").await.expect("an answer"), "é");
+    assert_eq!(std::fs::read(cache.path().join("fixture.framing")).expect("it is kept"), b"content-length\n");
+    // Whoever reads that does not have to find it out again.
+    let again = child_with("length_only.py", &[], with_cache);
+    let begun = Instant::now();
+    assert_eq!(text(&again, "any").await.expect("an answer"), "é");
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    // And when the child learns lines, it is found out again.
+    let changed = child_with("echo.py", &[], with_cache);
+    call(&changed, "echo", json!({}), &Caller::default()).await.expect("an answer");
+    assert!(!cache.path().join("fixture.framing").exists());
+}
+
+#[tokio::test]
+async fn the_configured_framing_is_used() {
+    let child = child_with("length_only.py", &[], |spec, _| set_framing(spec, Framing::ContentLength));
+    assert_eq!(text(&child, "any").await.expect("an answer"), "é");
+}
+
+#[tokio::test]
+async fn blocks_in_small_pieces_and_lines_between_them_are_read() {
+    let child = child("split.py", &[]);
+    for _ in 0..6 {
+        assert_eq!(text(&child, "any").await.expect("an answer"), "ä€😀");
+    }
+}
+
+#[tokio::test]
+async fn logs_on_stdout_and_stderr_go_to_the_log() {
+    let logs = tempfile::tempdir().expect("a folder");
+    let child = child_with("chatty.py", &[], |_, options| options.log = Dir::open_root(logs.path()).ok());
+    assert_eq!(text(&child, "any").await.expect("an answer"), "after the chat");
+    let read = || std::fs::read_to_string(logs.path().join("fixture.log")).unwrap_or_default();
+    until(|| read().matches("red to stderr").count() == 2).await;
+    for line in ["starting up", r#"{"level":"info","msg":"ready"}"#, "not an answer either", "{broken"] {
+        assert_eq!(read().matches(line).count(), 2, "{line} in {}", read());
+    }
+    assert_eq!(child.status().counts.stray_answers, 0);
+    assert_eq!(child.status().counts.stdout_lines, 14);
+    assert!(child.last_lines().contains(&"red to stderr".to_owned()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_ends_the_child_and_names_the_reason() {
+    let cases = [
+        ("line", "a line of more than 1048576 bytes"),
+        ("json", "a line of more than 1048576 bytes"),
+        ("large", "announced a message of 99999999999 bytes, and 1048576 are allowed"),
+        ("negative", "`Content-Length: -5`, which is not a length"),
+        ("garbage", "`Content-Length: five`, which is not a length"),
+        ("short", "a block of 30 bytes that is not JSON"),
+    ];
+    let child = child_with("huge.py", &[], |_, options| options.message_cap = 1024 * 1024);
+    for (tool, expected) in cases {
+        let error = text(&child, tool).await.expect_err(tool).to_string();
+        assert!(error.contains(expected), "{tool}: {error}");
+    }
+    assert_eq!(child.status().counts.crashes, 6);
+}
+
+#[tokio::test]
+async fn stopping_takes_those_with_it_who_ignore_everything() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("pids");
+    let child = child("stubborn.py", &[&file.display().to_string()]);
+    assert_eq!(text(&child, "any").await.expect("an answer"), "here");
+    let pids = pids(&file);
+    assert_eq!(pids.len(), 2);
+    let begun = Instant::now();
+    within(child.stop()).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    for pid in pids {
+        assert_eq!(process_started(pid), None);
+    }
+}
+
+#[tokio::test]
+async fn a_start_can_be_stopped() {
+    let child = child("mute.py", &[]);
+    let caller = Caller::default();
+    let (opened, ()) = tokio::join!(child.open(&caller), async {
+        until(|| child.status().state == ChildState::Starting).await;
+        child.stop().await;
+    });
+    let error = opened.expect_err("it was stopped").to_string();
+    assert!(error.contains("it was stopped while it started"), "{error}");
+    assert_eq!(child.status().state, ChildState::NotStarted);
+    assert_eq!(child.status().counts.failed_starts, 0);
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_the_child_with_it() {
+    let child = child("mortal.py", &[]);
+    let pid = text(&child, "pid").await.expect("an answer").parse().expect("a pid");
+    drop(child);
+    until(|| process_started(pid).is_none()).await;
+}
+
+fn pids(file: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(file).expect("it wrote");
+    text.lines().map(|line| line.parse().expect("a pid")).collect()
+}

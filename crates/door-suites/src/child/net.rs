@@ -1,0 +1,145 @@
+//! Where a child may be reached over the network, and where not.
+//!
+//! What the user wrote down is meant, loopback and private networks included. What is never meant are the
+//! link-local addresses, where clouds keep their credentials, and any place that a server points to by itself: a
+//! redirect, another origin, a name that turns out to be such an address.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use super::error::ChildError;
+use super::shared::Shared;
+use crate::error::chain;
+
+/// Amazon's metadata service in IPv6, which lies outside the link-local range.
+const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
+/// Headers that we set ourselves: a file must not make two of them.
+const OURS: &[&str] = &[
+    "accept",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
+
+/// An address that no child is reached at.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is a link-local or metadata address, which no server of yours is at")]
+pub(super) struct Forbidden(IpAddr);
+
+/// Refuses link-local and metadata addresses, however they are written.
+pub(super) fn check_address(address: IpAddr) -> Result<(), Forbidden> {
+    let is_forbidden = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped().or_else(|| nat64(v6)) {
+            Some(v4) => v4.is_link_local(),
+            None => v6.is_unicast_link_local() || v6 == METADATA_V6,
+        },
+    };
+    if is_forbidden { Err(Forbidden(address)) } else { Ok(()) }
+}
+
+/// The address inside one of the NAT64 prefix `64:ff9b::/96`.
+fn nat64(v6: Ipv6Addr) -> Option<std::net::Ipv4Addr> {
+    let [a, b, 0, 0, 0, 0, high, low] = v6.segments() else { return None };
+    let [first, second] = high.to_be_bytes();
+    let [third, fourth] = low.to_be_bytes();
+    (a == 0x64 && b == 0xff9b).then(|| std::net::Ipv4Addr::new(first, second, third, fourth))
+}
+
+/// Reads a child's address, which has to have one of the schemes.
+pub(super) fn check_url(shared: &Shared, url: &str, schemes: &[&str]) -> Result<Url, ChildError> {
+    let hint = || format!("correct `url` in {}", shared.file().display());
+    let parsed = Url::parse(url)
+        .map_err(|error| shared.cannot_start(format!("`url` is no address: {error}"), hint()))?;
+    if !schemes.contains(&parsed.scheme()) {
+        let cause = format!(
+            "`url` begins with `{}:`, and only {} are spoken",
+            parsed.scheme(),
+            schemes.join(" and ")
+        );
+        return Err(shared.cannot_start(cause, hint()));
+    }
+    let address = match parsed.host() {
+        Some(url_host) => url_host.to_string().trim_matches(['[', ']']).parse::<IpAddr>().ok(),
+        None => return Err(shared.cannot_start("`url` has no host", hint())),
+    };
+    if let Some(address) = address {
+        check_address(address).map_err(|error| shared.cannot_start(error.to_string(), hint()))?;
+    }
+    Ok(parsed)
+}
+
+/// The addresses of a name, all of which were checked: what is connected to is what was looked at.
+pub(super) async fn resolve(
+    host: &str,
+    port: u16,
+) -> Result<Vec<SocketAddr>, Box<dyn std::error::Error + Send + Sync>> {
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    for address in &addresses {
+        check_address(address.ip())?;
+    }
+    Ok(addresses)
+}
+
+/// The headers of a child's file.
+pub(super) fn headers(shared: &Shared, declared: &BTreeMap<String, String>) -> Result<HeaderMap, ChildError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in declared {
+        let hint = || format!("correct `headers` in {}", shared.file().display());
+        let parsed_name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| shared.cannot_start(format!("`{name}` is no name of a header"), hint()))?;
+        if OURS.contains(&parsed_name.as_str()) {
+            return Err(shared.cannot_start(format!("the header `{name}` is set by the protocol"), hint()));
+        }
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
+            shared.cannot_start(
+                format!("the value of the header `{name}` has characters that no header can have"),
+                hint(),
+            )
+        })?;
+        value.set_sensitive(true);
+        headers.insert(parsed_name, value);
+    }
+    Ok(headers)
+}
+
+/// A client that follows no redirect, uses no proxy (what it connects to would be the proxy's choice) and sends
+/// nothing but what it is told to.
+pub(super) fn client(shared: &Shared) -> Result<reqwest::Client, ChildError> {
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .dns_resolver(Arc::new(CheckedNames))
+        .connect_timeout(shared.spec.limits.spawn)
+        .tcp_keepalive(Duration::from_secs(30))
+        .build()
+        .map_err(|error| shared.cannot_start(chain(&error), "check the certificates of this machine"))
+}
+
+struct CheckedNames;
+
+impl Resolve for CheckedNames {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let addresses = resolve(name.as_str(), 0).await?;
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "net_tests.rs"]
+mod tests;

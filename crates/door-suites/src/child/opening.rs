@@ -1,0 +1,149 @@
+//! The first words with a child: which revision is spoken, and what the child can do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::connection::Connection;
+use super::envelope::code;
+use super::error::ChildError;
+use super::meta::{self, LEGACY, LEGACY_KNOWN, MODERN, Meta};
+use super::object::{Object, raw};
+use super::status::Opened;
+use crate::host::{Caller, RpcError};
+
+/// Opens with `initialize`, which all programs of today know; with `server/discover` where a child says that it
+/// knows no session.
+pub(super) async fn initialize(
+    connection: &Arc<Connection>,
+    caller: &Caller,
+    limit: Duration,
+) -> Result<(), ChildError> {
+    let caller = without_progress(caller);
+    let answer = match ask(connection, &caller, LEGACY, limit).await {
+        Err(ChildError::Rpc(error)) => match agreeable(&error) {
+            Some(MODERN) => return discover(connection, &caller, limit).await,
+            Some(version) => ask(connection, &caller, version, limit).await?,
+            None => return Err(refused(connection, &error)),
+        },
+        answer => answer?,
+    };
+    let opened = read_initialized(&answer).ok_or_else(|| {
+        connection.shared.cannot_start(
+            "its answer to `initialize` has no `protocolVersion`",
+            "check that it is an MCP server",
+        )
+    })?;
+    if !LEGACY_KNOWN.contains(&opened.protocol_version.as_str()) {
+        // What is passed through is not interpreted, so that an unknown revision mostly works.
+        let (child, version) = (connection.shared.name(), &opened.protocol_version);
+        tracing::warn!(child, version, "a child speaks a revision of MCP that is not known here");
+    }
+    connection.set_opened(opened, Meta::Legacy);
+    connection.notify("notifications/initialized", None);
+    Ok(())
+}
+
+/// Opens with `server/discover`, as the revision without sessions has it.
+pub(super) async fn discover(
+    connection: &Arc<Connection>,
+    caller: &Caller,
+    limit: Duration,
+) -> Result<(), ChildError> {
+    let caller = without_progress(caller);
+    let params = Meta::Modern.apply(None, &caller, None);
+    let answer = connection.call("server/discover", params.as_deref(), &caller, limit).await?;
+    let opened = read_discovered(&answer).ok_or_else(|| {
+        let cause = format!("its answer to `server/discover` does not offer the revision {MODERN}");
+        connection.shared.cannot_start(cause, "update it, or Switchboard")
+    })?;
+    connection.set_opened(opened, Meta::Modern);
+    Ok(())
+}
+
+async fn ask(
+    connection: &Arc<Connection>,
+    caller: &Caller,
+    version: &str,
+    limit: Duration,
+) -> Result<Box<RawValue>, ChildError> {
+    let params = json!({
+        "protocolVersion": version,
+        "capabilities": meta::capabilities(caller),
+        "clientInfo": meta::client_info(),
+    });
+    connection.call("initialize", Some(&raw(&params)), caller, limit).await
+}
+
+/// Whether a refusal names the revision without sessions as one that is supported.
+pub(super) fn offers_modern(error: &RpcError) -> bool {
+    let data = error.data.as_ref().filter(|_| error.code == code::UNSUPPORTED_VERSION);
+    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
+    let supported = data.as_ref().and_then(|data| data.get("supported")?.as_array());
+    supported.is_some_and(|versions| versions.iter().any(|version| version == MODERN))
+}
+
+/// The revision to try after this refusal, if the child named one that is known.
+fn agreeable(error: &RpcError) -> Option<&'static str> {
+    if !matches!(error.code, code::UNSUPPORTED_VERSION | code::INVALID_PARAMS) {
+        return None;
+    }
+    let data: Value = serde_json::from_str(error.data.as_ref()?.get()).ok()?;
+    let supported = data.get("supported")?.as_array()?;
+    let is_supported = |version: &&&str| supported.iter().any(|one| one.as_str() == Some(**version));
+    LEGACY_KNOWN
+        .iter()
+        .find(is_supported)
+        .or_else(|| [MODERN].iter().find(is_supported).map(|_| &MODERN))
+        .copied()
+}
+
+fn refused(connection: &Connection, error: &RpcError) -> ChildError {
+    connection.shared.cannot_start(
+        format!("it refused `initialize`: {error}"),
+        "check that it is an MCP server and that its settings are complete",
+    )
+}
+
+fn read_initialized(answer: &RawValue) -> Option<Opened> {
+    let answer: Value = serde_json::from_str(answer.get()).ok()?;
+    Some(Opened {
+        protocol_version: answer.get("protocolVersion")?.as_str()?.to_owned(),
+        capabilities: answer.get("capabilities").cloned().unwrap_or_default(),
+        server_info: answer.get("serverInfo").cloned().unwrap_or_default(),
+        instructions: answer.get("instructions").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+fn read_discovered(answer: &RawValue) -> Option<Opened> {
+    let answer: Value = serde_json::from_str(answer.get()).ok()?;
+    let versions = answer.get("supportedVersions")?.as_array()?;
+    versions.iter().any(|version| version.as_str() == Some(MODERN)).then(|| Opened {
+        protocol_version: MODERN.to_owned(),
+        capabilities: answer.get("capabilities").cloned().unwrap_or_default(),
+        server_info: answer
+            .get("serverInfo")
+            .or_else(|| answer.get("_meta")?.get(meta::SERVER_KEY))
+            .cloned()
+            .unwrap_or_default(),
+        instructions: answer.get("instructions").and_then(Value::as_str).map(str::to_owned),
+    })
+}
+
+/// The opening shows no progress, and is not called off by one of the many who may wait for it.
+fn without_progress(caller: &Caller) -> Caller {
+    Caller { host: caller.host.clone(), ..Caller::default() }
+}
+
+/// The items and the next cursor of one page of a list.
+pub(super) fn read_page(page: &RawValue, member: &str) -> Option<(Vec<Box<RawValue>>, Option<String>)> {
+    let page = Object::parse(page)?;
+    let items = serde_json::from_str(page.get(member)?.get()).ok()?;
+    Some((items, page.text("nextCursor")))
+}
+
+#[cfg(test)]
+#[path = "opening_tests.rs"]
+mod tests;

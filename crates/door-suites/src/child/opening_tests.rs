@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use crate::child::ChildError;
+use crate::child::test_child::{TestHost, call, child, within};
+use crate::host::Caller;
+
+#[tokio::test]
+async fn a_child_that_names_an_older_revision_gets_it() {
+    let child = child("old.py", &["2024-11-05"]);
+    let opened = within(child.open(&Caller::default())).await.expect("it opens");
+    assert_eq!(opened.protocol_version, "2024-11-05");
+}
+
+#[tokio::test]
+async fn a_child_without_sessions_gets_what_it_needs_with_every_request() {
+    let child = child("old.py", &["2026-07-28"]);
+    let host = TestHost::new("host", json!({"elicitation": {}, "tasks": {}}));
+    let answer = call(&child, "any", json!({}), &host.caller()).await.expect("an answer");
+    let meta = &answer["params"]["_meta"];
+    assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+    assert_eq!(meta["io.modelcontextprotocol/clientCapabilities"], json!({"elicitation": {}}));
+    assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "switchboard");
+}
+
+#[tokio::test]
+async fn what_a_child_without_sessions_wants_to_know_is_asked_and_sent_with_the_next_try() {
+    let child = child("old.py", &["2026-07-28"]);
+    let host = TestHost::new("host", json!({"elicitation": {}}));
+    let answer = call(&child, "ask", json!({"kept": 1}), &host.caller()).await.expect("an answer");
+    let told = json!({"by": "host", "method": "elicitation/create", "params": {"message": "who?"}});
+    assert_eq!(answer["params"]["inputResponses"], json!({ "who": told }));
+    assert_eq!(answer["params"]["requestState"], "s1");
+    assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
+    let nobody = call(&child, "ask", json!({}), &Caller::default()).await;
+    assert!(matches!(&nobody, Err(ChildError::Rpc(error)) if error.code == -32021), "{nobody:?}");
+    let unable = TestHost::new("unable", json!({}));
+    let refused = call(&child, "ask", json!({}), &unable.caller()).await;
+    assert!(matches!(&refused, Err(ChildError::Rpc(_))), "{refused:?}");
+    assert!(unable.asked.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_child_that_knows_no_revision_of_ours_is_refused() {
+    let child = child("old.py", &["2099-01-01"]);
+    let error = within(child.open(&Caller::default())).await.expect_err("it does not open").to_string();
+    assert!(error.contains("it refused `initialize`: unsupported version (-32022)"), "{error}");
+}

@@ -1,0 +1,130 @@
+//! The transport of 2024-11-05: one stream of events from the server, and posts to an address that it names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Response, Url};
+use tokio::time::timeout;
+
+use super::connection::{Connection, EndKind};
+use super::error::ChildError;
+use super::http::events::{Event, Events};
+use super::http::{gone, read_events, redirected};
+use super::link::{Carrying, Link};
+use super::net;
+use super::shared::{Living, Shared};
+use super::start::{open_session, spawn_timeout};
+use crate::error::chain;
+use crate::host::Caller;
+
+/// The way to a server: where it takes posts.
+pub(super) struct SseLink {
+    client: reqwest::Client,
+    endpoint: Url,
+    headers: HeaderMap,
+}
+
+/// Connects and opens.
+pub(super) async fn start(
+    shared: &Arc<Shared>,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    caller: &Caller,
+) -> Result<Arc<Connection>, ChildError> {
+    let url = net::check_url(shared, url, &["http", "https"])?;
+    let headers = net::headers(shared, headers)?;
+    let client = net::client(shared)?;
+    let starting = async {
+        let (response, events, endpoint) = connect(shared, &client, &url, headers.clone()).await?;
+        let link = Arc::new(SseLink { client, endpoint, headers });
+        let connection = Connection::new(Arc::clone(shared), Link::Sse(link), None);
+        tokio::spawn(read(response, events, Arc::clone(&connection), shared.lives()));
+        open_session(connection, caller).await
+    };
+    timeout(shared.spec.limits.spawn, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared)))
+}
+
+/// Opens the stream and waits for the address of the posts.
+async fn connect(
+    shared: &Shared,
+    client: &reqwest::Client,
+    url: &Url,
+    mut headers: HeaderMap,
+) -> Result<(Response, Events, Url), ChildError> {
+    let hint = || format!("check `url` and `headers` in {}", shared.file().display());
+    let failed = |error: reqwest::Error| shared.cannot_start(chain(&error.without_url()), hint());
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    let mut response = client.get(url.clone()).headers(headers).send().await.map_err(failed)?;
+    if response.status().is_redirection() {
+        return Err(shared.cannot_start(redirected(&response), hint()));
+    }
+    if !response.status().is_success() {
+        return Err(shared.cannot_start(format!("it answered with the status {}", response.status()), hint()));
+    }
+    let mut events = Events::new(shared.options.message_cap);
+    loop {
+        let Some(chunk) = response.chunk().await.map_err(failed)? else {
+            return Err(shared.cannot_start("its stream ended before it named an endpoint", hint()));
+        };
+        events.push(&chunk);
+        let event = events.next().map_err(|_| shared.cannot_start("its first event is too large", hint()))?;
+        if let Some(Event { event, data }) = event
+            && event == "endpoint"
+        {
+            let endpoint = endpoint(url, &data).map_err(|cause| shared.cannot_start(cause, hint()))?;
+            return Ok((response, events, endpoint));
+        }
+    }
+}
+
+/// The address that the server named, which has to be one of its own: what we send there may be a secret.
+fn endpoint(url: &Url, data: &[u8]) -> Result<Url, String> {
+    let text = String::from_utf8_lossy(data);
+    let endpoint = url
+        .join(text.trim())
+        .map_err(|error| format!("the endpoint that it named is no address: {error}"))?;
+    if endpoint.origin() != url.origin() {
+        let (there, here) = (endpoint.origin().ascii_serialization(), url.origin().ascii_serialization());
+        return Err(format!("it wants messages to be sent to {there}, which is not {here}"));
+    }
+    Ok(endpoint)
+}
+
+/// Takes in what comes, until nothing more does.
+async fn read(response: Response, mut events: Events, connection: Arc<Connection>, _living: Living) {
+    let cause = tokio::select! {
+        () = connection.ended() => None,
+        read = read_events(&connection, response, &mut events, None) => Some(match read {
+            Ok(()) => "it ended its stream".to_owned(),
+            Err(error) => format!("its stream broke off: {error}"),
+        }),
+    };
+    if let Some(cause) = cause {
+        connection.end(cause, EndKind::Crash);
+    }
+}
+
+impl SseLink {
+    /// Posts a message. The answer comes on the stream.
+    pub(super) fn carry(self: &Arc<Self>, connection: &Arc<Connection>, body: Vec<u8>) -> Carrying {
+        let (link, connection) = (Arc::clone(self), Arc::clone(connection));
+        async move {
+            let request = link.client.post(link.endpoint.clone()).headers(link.headers.clone());
+            let request = request.header(CONTENT_TYPE, "application/json").body(body);
+            let response =
+                request.send().await.map_err(|error| gone(&connection, chain(&error.without_url())))?;
+            match response.status() {
+                status if status.is_success() => Ok(()),
+                status if status.is_redirection() => Err(gone(&connection, redirected(&response))),
+                status => Err(gone(&connection, format!("it answered with the status {status}"))),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+#[path = "sse_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+//! A child that is a program of ours: started, read, and ended with all that it started itself.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_hub::process::{Child as Process, Spawn};
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStderr, ChildStdout};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::connection::{Connection, EndKind};
+use super::error::ChildError;
+use super::frames::{Frame, FrameError, Frames};
+use super::link::Link;
+use super::pipe::PipeWriter;
+use super::shared::{Living, Shared};
+use super::status::count;
+use crate::spec::{Framing, Launch};
+
+/// How long what a program wrote before its end may take to be read, and how long a program that closed its
+/// stdout may take to end. Both are there at once; the wait only keeps the order in which we hear of them.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How much is read of stderr at once.
+const STDERR_BUFFER: usize = 16 * 1024;
+
+/// Starts the program. Nothing has been said to it when this returns.
+pub(super) fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connection>, ChildError> {
+    let Launch::Stdio { command, args, env, cwd, .. } = &shared.spec.launch else {
+        return Err(shared.cannot_start("it is not a program", "give it a `command`"));
+    };
+    let guard = &shared.options.guard;
+    let mut spawn = Spawn::new(command)
+        .args(args)
+        .cwd(cwd)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for (name, value) in env {
+        spawn = spawn.env(name, value);
+    }
+    if let Some(guard) = guard {
+        spawn = guard.mark(spawn).map_err(|error| {
+            shared.cannot_start(format!("the process that guards it cannot be started: {error}"), "try again")
+        })?;
+    }
+    let mut process = spawn.spawn().map_err(|error| {
+        let cause = match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let file = shared.file().display();
+        shared.cannot_start(
+            cause,
+            format!("check `command` and `cwd` in {file}, and that the program is in `PATH`"),
+        )
+    })?;
+    if let Some(guard) = guard {
+        guard.watch(process.pid());
+    }
+    let streams = (process.take_stdin(), process.take_stdout(), process.take_stderr());
+    let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+        return Err(shared.cannot_start("it has no standard streams", "try again"));
+    };
+    let writer = PipeWriter::new(stdin, framing);
+    let connection = Connection::new(Arc::clone(shared), Link::Pipe(writer.clone()), Some(process.pid()));
+    tokio::spawn(writer.clone().write_rest(Arc::clone(&connection)));
+    let reader = tokio::spawn(read(stdout, Arc::clone(&connection)));
+    let listener = tokio::spawn(listen(stderr, Arc::clone(shared)));
+    tokio::spawn(keep(process, writer, Arc::clone(&connection), reader, listener, shared.lives()));
+    Ok(connection)
+}
+
+/// Reads messages until there are no more.
+async fn read(mut stdout: ChildStdout, connection: Arc<Connection>) {
+    let mut frames = Frames::new(connection.shared.options.message_cap);
+    loop {
+        let read = tokio::select! {
+            read = stdout.read_buf(frames.buffer()) => read,
+            // A child that is being stopped politely may still have something to say, but nobody listens.
+            () = connection.ended() => return,
+        };
+        if !matches!(read, Ok(1..)) {
+            break;
+        }
+        connection.heard();
+        if let Err(error) = take_in(&mut frames, &connection) {
+            connection.end(error.to_string(), EndKind::Fault);
+            return;
+        }
+    }
+    let rest = frames.rest();
+    if !rest.is_empty() && !connection.take_in(rest, None) {
+        connection.shared.log.note([rest]);
+    }
+}
+
+fn take_in(frames: &mut Frames, connection: &Arc<Connection>) -> Result<(), FrameError> {
+    while let Some(frame) = frames.next()? {
+        match frame {
+            Frame::Message { body, is_announced } => {
+                if connection.take_in(body, None) {
+                    continue;
+                }
+                if is_announced && !is_json(body) {
+                    return Err(FrameError::NotJson { length: body.len() });
+                }
+                count(&connection.shared.counters.stdout_lines);
+                connection.shared.log.note([body]);
+            }
+            Frame::Log(line) => {
+                count(&connection.shared.counters.stdout_lines);
+                connection.shared.log.note([line]);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_json(body: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
+}
+
+/// Logs what the program writes to stderr, line by line, whole lines where they are not too long.
+async fn listen(mut stderr: ChildStderr, shared: Arc<Shared>) {
+    let mut bytes = Vec::with_capacity(STDERR_BUFFER);
+    while let Ok(1..) = stderr.read_buf(&mut bytes).await {
+        let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => end + 1,
+            None if bytes.len() >= STDERR_BUFFER => bytes.len(),
+            None => continue,
+        };
+        shared.log.note(bytes[..whole].split(|&byte| byte == b'\n'));
+        bytes.drain(..whole);
+    }
+    shared.log.note([&bytes[..]]);
+}
+
+/// Holds the program until it ends, or until the connection does and it has to.
+async fn keep(
+    mut process: Process,
+    writer: PipeWriter,
+    connection: Arc<Connection>,
+    mut reader: JoinHandle<()>,
+    listener: JoinHandle<()>,
+    _living: Living,
+) {
+    let pid = process.pid();
+    let exited = tokio::select! {
+        status = process.wait() => Some(status),
+        // Without its stdout it is of no use; most often it is about to end, and then we want to know how.
+        _ = &mut reader => timeout(LAST_WORDS, process.wait()).await.ok(),
+        () = connection.ended() => None,
+    };
+    if let Some(status) = exited {
+        // Its whole group is gone, so that the streams end as soon as they are read.
+        let _ = timeout(LAST_WORDS, async {
+            if !reader.is_finished() {
+                let _ = reader.await;
+            }
+            let _ = listener.await;
+        })
+        .await;
+        let cause = status.map_or_else(|error| error.to_string(), |status| format!("it ended ({status})"));
+        connection.end(cause, EndKind::Crash);
+    } else {
+        connection.end("it closed its stdout", EndKind::Crash);
+        writer.close();
+        let is_fault = connection.ending().is_some_and(|ending| ending.kind == EndKind::Fault);
+        let grace = if is_fault { Duration::ZERO } else { connection.shared.options.grace };
+        if let Err(error) = process.stop(grace).await {
+            tracing::warn!(child = connection.shared.name(), %error, "a child cannot be waited for");
+        }
+    }
+    if let Some(guard) = &connection.shared.options.guard {
+        guard.forget(pid);
+    }
+}

@@ -1,0 +1,130 @@
+//! A WebSocket with the subprotocol `mcp`: one message a text frame.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use http::header::{HeaderValue, SEC_WEBSOCKET_PROTOCOL};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::{Message, WebSocketConfig};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
+
+use super::connection::{Connection, EndKind};
+use super::error::ChildError;
+use super::link::{Full, Link};
+use super::net;
+use super::shared::{Living, Shared};
+use super::start::{open_session, spawn_timeout};
+use crate::error::chain;
+use crate::host::Caller;
+
+/// How many messages may wait to be written. One more is turned away as busy.
+const QUEUE: usize = 256;
+
+/// How long the server may take to take note of the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// The way to a WebSocket.
+pub(super) struct WsLink(mpsc::Sender<Vec<u8>>);
+
+impl WsLink {
+    /// Queues a message. One for a socket that is closed goes nowhere; its sender hears of the end.
+    pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
+        match self.0.try_send(body) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Full),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+}
+
+/// Connects and opens.
+pub(super) async fn start(
+    shared: &Arc<Shared>,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+    caller: &Caller,
+) -> Result<Arc<Connection>, ChildError> {
+    let starting = async {
+        let socket = connect(shared, url, headers).await?;
+        let (queue, queued) = mpsc::channel(QUEUE);
+        let connection = Connection::new(Arc::clone(shared), Link::Ws(WsLink(queue)), None);
+        tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.lives()));
+        open_session(connection, caller).await
+    };
+    timeout(shared.spec.limits.spawn, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared)))
+}
+
+async fn connect(
+    shared: &Shared,
+    url: &str,
+    headers: &BTreeMap<String, String>,
+) -> Result<Socket, ChildError> {
+    let url = net::check_url(shared, url, &["ws", "wss"])?;
+    let hint = || format!("check `url` and `headers` in {}", shared.file().display());
+    let failed = |cause: String| shared.cannot_start(cause, hint());
+    let mut request = url.as_str().into_client_request().map_err(|error| failed(chain(&error)))?;
+    request.headers_mut().extend(net::headers(shared, headers)?);
+    request.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static("mcp"));
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(80));
+    let addresses =
+        net::resolve(host.trim_matches(['[', ']']), port).await.map_err(|error| failed(error.to_string()))?;
+    let stream = TcpStream::connect(&*addresses).await.map_err(|error| failed(error.to_string()))?;
+    // Messages are small and waited for.
+    let _ = stream.set_nodelay(true);
+    let cap = Some(shared.options.message_cap);
+    let config = WebSocketConfig::default().max_message_size(cap).max_frame_size(cap);
+    // A redirect is an answer like any other that is not the one hoped for.
+    let (socket, _) = tokio_tungstenite::client_async_tls_with_config(request, stream, Some(config), None)
+        .await
+        .map_err(|error| failed(chain(&error)))?;
+    Ok(socket)
+}
+
+/// Reads and writes until either side ends it.
+async fn run(
+    mut socket: Socket,
+    mut queued: mpsc::Receiver<Vec<u8>>,
+    connection: Arc<Connection>,
+    _living: Living,
+) {
+    let (cause, kind) = loop {
+        tokio::select! {
+            () = connection.ended() => {
+                let _ = timeout(FAREWELL, socket.close(None)).await;
+                return;
+            }
+            Some(body) = queued.recv() => {
+                let Ok(text) = String::from_utf8(body) else { continue };
+                let sent = tokio::select! {
+                    sent = socket.send(Message::text(text)) => sent,
+                    () = connection.ended() => continue,
+                };
+                if let Err(error) = sent {
+                    break (chain(&error), EndKind::Crash);
+                }
+            }
+            message = socket.next() => match message {
+                Some(Ok(Message::Text(text))) => {
+                    take_in(&connection, text.as_bytes());
+                }
+                Some(Ok(Message::Binary(bytes))) => take_in(&connection, &bytes),
+                Some(Ok(_)) => {}
+                Some(Err(error)) => break (chain(&error), EndKind::Fault),
+                None => break ("it closed the connection".to_owned(), EndKind::Crash),
+            },
+        }
+    };
+    connection.end(cause, kind);
+}
+
+fn take_in(connection: &Arc<Connection>, body: &[u8]) {
+    if !connection.take_in(body, None) {
+        connection.shared.log.note([body]);
+    }
+}

@@ -1,0 +1,110 @@
+//! Putting children into a workspace, and taking them out. Nothing of others is lost on the way.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use switchboard_hub::files::{Created, Dir, Durability, FileError, Moved};
+
+use crate::discovery::FILE_LIMIT;
+use crate::error::SuiteError;
+use crate::mcp_json::McpFile;
+use crate::places::Places;
+use crate::redact::{is_reference, is_secret};
+
+/// The file that describes a child.
+pub(crate) const CHILD_FILE: &str = ".mcp.json";
+
+/// Keeps a child's folder out of the repository.
+const KEEP_OUT: &str = "# Written by switchboard: the server's settings hold a secret.\n*\n";
+
+/// What became of a child that was to be put into the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Put {
+    /// It is there now.
+    Added,
+    /// It was there, exactly so.
+    Same,
+    /// Another of that name is there, and was left alone.
+    Differs {
+        /// The file that describes it.
+        file: PathBuf,
+    },
+}
+
+/// Puts a child into the workspace, as `.switchboard/mcps/<name>/.mcp.json`.
+///
+/// Where `private` is set and the file holds a secret, its folder is kept out of the repository.
+pub fn put_child(places: &Places, name: &str, file: &McpFile, private: bool) -> Result<Put, SuiteError> {
+    let written = file.written(name)?;
+    let folder = workspace_folder(places)?.make_subdir("mcps")?.make_subdir(name)?;
+    let text = file.to_json();
+    let mut values = written.env.iter().chain(&written.headers);
+    if private && values.any(|(name, value)| is_secret(name, value) && !is_reference(value)) {
+        folder.create_new(".gitignore", KEEP_OUT.as_bytes(), Durability::Later)?;
+    }
+    match folder.create_new(CHILD_FILE, text.as_bytes(), Durability::Synced)? {
+        Created::Created => Ok(Put::Added),
+        Created::AlreadyThere => {
+            let there = folder.read(CHILD_FILE, FILE_LIMIT)?;
+            let is_same = there.is_some_and(|there| match McpFile::parse(&there.bytes) {
+                Ok((there, _)) => there.to_json() == text,
+                Err(_) => false,
+            });
+            let file = folder.path().join(CHILD_FILE);
+            Ok(if is_same { Put::Same } else { Put::Differs { file } })
+        }
+    }
+}
+
+/// Takes a child out of the workspace. Its file goes to `.switchboard/backups/`; the path there is returned.
+pub fn remove_child(places: &Places, name: &str, file: &Path, now: Timestamp) -> Result<PathBuf, SuiteError> {
+    let root = workspace_folder(places)?;
+    let folder_name = file.parent().and_then(|folder| folder.file_name()).map(|name| name.to_string_lossy());
+    let folder = match (root.subdir("mcps")?, folder_name) {
+        (Some(mcps), Some(name)) if file.starts_with(mcps.path()) => mcps.subdir(&name)?,
+        _ => None,
+    };
+    let Some(folder) = folder.filter(|folder| folder.path().join(CHILD_FILE) == file) else {
+        return Err(SuiteError::BadFile {
+            file: file.to_owned(),
+            problem: "is not below .switchboard/mcps, so it is left to you to remove it".to_owned(),
+        });
+    };
+    let backups = root.make_subdir("backups")?;
+    let name =
+        free_name(name, now, |name| Ok(folder.move_new(CHILD_FILE, &backups, name)? != Moved::AlreadyThere))?;
+    if folder
+        .read(".gitignore", 4096)
+        .is_ok_and(|found| found.is_some_and(|f| f.bytes == KEEP_OUT.as_bytes()))
+    {
+        folder.remove(".gitignore")?;
+    }
+    // A folder that holds more than we put there stays.
+    let _ = std::fs::remove_dir(folder.path());
+    Ok(backups.path().join(name))
+}
+
+/// The open `.switchboard/` of a workspace.
+pub(crate) fn workspace_folder(places: &Places) -> Result<Dir, SuiteError> {
+    Ok(Dir::open_root(&places.workspace)?.make_subdir(".switchboard")?)
+}
+
+/// A dated name for a backup that nothing else has: `take` says whether it got it.
+pub(crate) fn free_name(
+    stem: &str,
+    now: Timestamp,
+    mut take: impl FnMut(&str) -> Result<bool, FileError>,
+) -> Result<String, SuiteError> {
+    /// More backups of one file within a second than anyone makes.
+    const MOST: u32 = 1000;
+    let date = now.strftime("%Y-%m-%dT%H-%M-%SZ");
+    for number in 1..MOST {
+        let mark = if number == 1 { String::new() } else { format!("-{number}") };
+        let name = format!("{stem}.{date}{mark}.mcp.json");
+        if take(&name)? {
+            return Ok(name);
+        }
+    }
+    let problem = "there are too many backups of this second; try again".to_owned();
+    Err(SuiteError::BadFile { file: PathBuf::from("backups"), problem })
+}

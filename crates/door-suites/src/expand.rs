@@ -1,0 +1,68 @@
+//! `${VAR}` and `${VAR:-default}` in what people write.
+
+/// Where the values of variables come from.
+pub type Lookup<'l> = &'l dyn Fn(&str) -> Option<String>;
+
+/// Why a text cannot be expanded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// A variable has no value, and no default was written.
+    #[error("needs the variable {name}, which is not set; set it, or write ${{{name}:-default}}")]
+    Unset {
+        /// Which.
+        name: String,
+    },
+    /// What stands between the braces is no variable.
+    #[error("has '${{{}}}', which is no variable; write ${{NAME}} or ${{NAME:-default}}", .inside.escape_debug())]
+    NoVariable {
+        /// What stands there.
+        inside: String,
+    },
+}
+
+/// Replaces every `${VAR}` and `${VAR:-default}`. A variable that is set to nothing counts as not set where
+/// there is a default, as in a shell. A `$` without a brace stays.
+pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 2..];
+        let Some(end) = after.find('}') else {
+            return Err(ExpandError::NoVariable { inside: after.chars().take(40).collect() });
+        };
+        let inside = &after[..end];
+        let (name, default) = match inside.split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (inside, None),
+        };
+        if !is_variable(name) {
+            return Err(ExpandError::NoVariable { inside: inside.chars().take(40).collect() });
+        }
+        match (lookup(name), default) {
+            (Some(value), None) => out.push_str(&value),
+            (Some(value), Some(_)) if !value.is_empty() => out.push_str(&value),
+            (_, Some(default)) => out.push_str(default),
+            (None, None) => return Err(ExpandError::Unset { name: name.to_owned() }),
+        }
+        rest = &after[end + 1..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+/// Whether a text can be the name of a variable.
+pub(crate) fn is_variable(name: &str) -> bool {
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The value that a variable has in this process.
+pub(crate) fn from_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+#[cfg(test)]
+#[path = "expand_tests.rs"]
+mod tests;

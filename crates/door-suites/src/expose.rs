@@ -1,0 +1,68 @@
+//! Which tools of a child are offered at all.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// The longest name of a tool that is looked at. Hosts take 64 characters; children have been seen with more.
+const MAX_NAME: usize = 256;
+
+/// The owner's choice of tools: exact names and globs. What is denied stays denied, whatever is allowed.
+///
+/// Names are compared byte by byte after surrounding white space is gone. A name that differs in case, or that
+/// only looks the same, is another name, so that no spelling gets past a rule.
+#[derive(Debug, Clone)]
+pub(crate) struct Exposed {
+    allow: Option<GlobSet>,
+    deny: GlobSet,
+}
+
+impl Exposed {
+    /// The rule, and the patterns that are none. A broken `allow` pattern allows nothing; a broken `deny`
+    /// pattern still denies the tool that has exactly this name.
+    pub(crate) fn new(allow: Option<&[String]>, deny: &[String]) -> (Self, Vec<String>) {
+        let mut broken = Vec::new();
+        let allow = allow.map(|allow| set(allow, &mut broken));
+        let deny = set(deny, &mut broken);
+        (Self { allow, deny }, broken)
+    }
+
+    /// Whether a tool is offered.
+    pub(crate) fn offers(&self, tool: &str) -> bool {
+        is_name(tool)
+            && !self.deny.is_match(tool)
+            && self.allow.as_ref().is_none_or(|allow| allow.is_match(tool))
+    }
+}
+
+/// Whether a text can be the name of a tool: no control or invisible characters, no spaces around it, no path
+/// that goes upward.
+pub(crate) fn is_name(tool: &str) -> bool {
+    let is_odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    !tool.is_empty()
+        && tool.len() <= MAX_NAME
+        && tool.trim() == tool
+        && !tool.contains(is_odd)
+        && !tool.split('/').any(|part| part == ".." || part == ".")
+}
+
+fn set(patterns: &[String], broken: &mut Vec<String>) -> GlobSet {
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        let pattern = pattern.trim();
+        // `*` goes over `/`, which is a letter like any other in the name of a tool.
+        let glob = GlobBuilder::new(pattern).literal_separator(false).build().or_else(|_| {
+            broken.push(pattern.to_owned());
+            GlobBuilder::new(&globset::escape(pattern)).build()
+        });
+        if let Ok(glob) = glob {
+            builder.add(glob);
+        }
+    }
+    builder.build().unwrap_or_else(|_| GlobSet::empty())
+}
+
+#[cfg(test)]
+#[path = "expose_tests.rs"]
+mod tests;

@@ -1,0 +1,37 @@
+use super::{Exposed, is_name};
+
+fn rule(allow: Option<&[&str]>, deny: &[&str]) -> Exposed {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
+    Exposed::new(allow.map(owned).as_deref(), &owned(deny)).0
+}
+
+#[test]
+fn exact_names_and_globs_and_deny_wins() {
+    let all = rule(None, &[]);
+    assert!(all.offers("read_file") && all.offers("ns/tool"));
+    let some = rule(Some(&["read_*", "list"]), &["read_secret*"]);
+    assert!(some.offers("read_file") && some.offers("list"));
+    assert!(!some.offers("read_secrets") && !some.offers("write_file") && !some.offers("listing"));
+    assert!(!rule(Some(&[]), &[]).offers("anything"), "an empty list allows nothing");
+    assert!(!rule(None, &["*"]).offers("a/b"));
+}
+
+#[test]
+fn no_spelling_gets_past_a_rule() {
+    let rule = rule(Some(&["read"]), &["write"]);
+    for name in
+        ["Read", "READ", " read", "read ", "read\u{200b}", "ｒead", "re\u{0430}d", "x/../read", "read\0", ""]
+    {
+        assert!(!rule.offers(name), "{name:?}");
+    }
+    assert!(!is_name(&"x".repeat(257)));
+}
+
+#[test]
+fn a_broken_pattern_is_told_and_denies_what_it_spells() {
+    let (rule, broken) = Exposed::new(None, &["[a".to_owned()]);
+    assert_eq!(broken, ["[a"]);
+    assert!(!rule.offers("[a"));
+    let (rule, _) = Exposed::new(Some(&["[a".to_owned()]), &[]);
+    assert!(!rule.offers("a"));
+}

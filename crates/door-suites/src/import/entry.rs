@@ -1,0 +1,226 @@
+//! One server as a client's settings describe it, in our words.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::Client;
+use crate::expand::is_variable;
+use crate::mcp_json::{CommandLine, McpFile, Transport, check_written};
+
+/// Where children that are imported start: the workspace, seen from `.switchboard/mcps/<name>/`. Their
+/// paths were relative to it, and a copy of the repository is a workspace elsewhere.
+const FROM_CHILD: &str = "../../..";
+
+/// Whose settings are read, and for which workspace.
+pub(super) struct Context<'c> {
+    pub(super) client: Option<Client>,
+    pub(super) workspace: &'c Path,
+}
+
+/// What an entry is.
+pub(super) enum Entry {
+    /// A server, and what its owner should know.
+    Server(Box<McpFile>, Vec<String>),
+    /// Switchboard itself.
+    Ours,
+}
+
+/// Reads one entry, or says why it cannot be taken over.
+pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<Entry, String> {
+    let Some(entry) = entry.as_object() else { return Err("it is not an object".to_owned()) };
+    if is_ours(name, entry) {
+        return Ok(Entry::Ours);
+    }
+    if entry.get("disabled") == Some(&Value::Bool(true)) || entry.get("enabled") == Some(&Value::Bool(false))
+    {
+        return Err("it is switched off there".to_owned());
+    }
+    let mut reader = Reader { entry, context, notes: Vec::new() };
+    let file = reader.file()?;
+    check_written(&file, "").map_err(|error| error.to_string())?;
+    Ok(Entry::Server(Box::new(file), reader.notes))
+}
+
+/// Whether an entry is what `switchboard init` or a person wrote for Switchboard itself.
+pub(super) fn is_ours(name: &str, entry: &Map<String, Value>) -> bool {
+    let command = entry.get("command").and_then(Value::as_str).unwrap_or_default();
+    let program = Path::new(command).file_stem().and_then(|stem| stem.to_str());
+    let serves =
+        entry.get("args").and_then(Value::as_array).is_some_and(|args| args.iter().any(|arg| arg == "mcp"));
+    let url =
+        ["url", "serverUrl", "httpUrl"].iter().find_map(|key| entry.get(*key)?.as_str()).unwrap_or_default();
+    let is_near =
+        ["http://127.0.0.1", "http://localhost", "http://[::1]"].iter().any(|near| url.starts_with(near));
+    (program == Some("switchboard") && serves)
+        || (name.to_ascii_lowercase().starts_with("switchboard") && is_near)
+}
+
+struct Reader<'r> {
+    entry: &'r Map<String, Value>,
+    context: &'r Context<'r>,
+    notes: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn file(&mut self) -> Result<McpFile, String> {
+        let mut file = McpFile { description: self.text("description")?, ..McpFile::default() };
+        if let Some(command) = self.command()? {
+            file.cwd = Some(match self.text("cwd")? {
+                Some(cwd) if Path::new(&cwd).is_absolute() || cwd.starts_with("${") => cwd,
+                Some(cwd) => format!("{FROM_CHILD}/{cwd}"),
+                None => FROM_CHILD.to_owned(),
+            });
+            file.command = Some(command);
+            return Ok(file);
+        }
+        let word = self.text("type")?;
+        let (key, url) = ["httpUrl", "serverUrl", "url"]
+            .iter()
+            .find_map(|key| Some((*key, self.text(key).transpose()?)))
+            .ok_or_else(|| match self.entry.get("source").and_then(Value::as_str) {
+                Some("extension") => "it belongs to an extension".to_owned(),
+                _ => "it has neither 'command' nor 'url'".to_owned(),
+            })?;
+        let url = url?;
+        let transport = match word.as_deref() {
+            Some("http" | "streamable-http" | "streamableHttp") => Transport::Http,
+            Some("sse") => Transport::Sse,
+            Some("ws" | "websocket") => Transport::Ws,
+            Some(other) => return Err(format!("its type '{}' is not known", other.escape_debug())),
+            // Gemini's plain `url` is the older transport, and so are addresses that end like it.
+            None if key == "url" && self.context.client == Some(Client::Gemini) => Transport::Sse,
+            None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => Transport::Sse,
+            None => Transport::Http,
+        };
+        (file.url, file.transport) = (Some(url), Some(transport));
+        for key in ["headers", "http_headers"] {
+            file.headers.extend(self.texts(key)?);
+        }
+        for (header, variable) in self.texts("env_http_headers")? {
+            file.headers.insert(header, format!("${{{variable}}}"));
+        }
+        if let Some(variable) = self.text("bearer_token_env_var")? {
+            file.headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}"));
+        }
+        Ok(file)
+    }
+
+    /// The program: a text with `args` beside it, a list, or an object with a path.
+    fn command(&mut self) -> Result<Option<CommandLine>, String> {
+        let mut command = match self.entry.get("command") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::String(program)) => {
+                CommandLine { cmd: self.variables(program), args: self.list("args")?, env: BTreeMap::new() }
+            }
+            Some(Value::Array(_)) => {
+                let mut words = self.list("command")?;
+                if words.is_empty() {
+                    return Err("its 'command' is empty".to_owned());
+                }
+                CommandLine { cmd: words.remove(0), args: words, env: BTreeMap::new() }
+            }
+            Some(Value::Object(object)) => {
+                let mut inner = Reader { entry: object, context: self.context, notes: Vec::new() };
+                let program = inner.text("path")?.or(inner.text("cmd")?);
+                let program = program.ok_or("its 'command' names no program")?;
+                let command =
+                    CommandLine { cmd: program, args: inner.list("args")?, env: inner.texts("env")? };
+                self.notes.append(&mut inner.notes);
+                command
+            }
+            Some(_) => return Err("its 'command' is not a text".to_owned()),
+        };
+        command.env.extend(self.texts("env")?);
+        // Codex hands on variables by their names.
+        if let Some(Value::Array(names)) = self.entry.get("env_vars") {
+            for name in names.iter().filter_map(Value::as_str) {
+                command.env.insert(name.to_owned(), format!("${{{name}:-}}"));
+            }
+        }
+        Ok(Some(command))
+    }
+
+    fn text(&mut self, key: &str) -> Result<Option<String>, String> {
+        match self.entry.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(self.variables(text))),
+            Some(_) => Err(format!("its '{key}' is not a text")),
+        }
+    }
+
+    fn list(&mut self, key: &str) -> Result<Vec<String>, String> {
+        match self.entry.get(key) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Array(values)) => values
+                .iter()
+                .map(|value| match value {
+                    Value::String(text) => Ok(self.variables(text)),
+                    Value::Number(number) => Ok(number.to_string()),
+                    _ => Err(format!("its '{key}' holds something that is not a text")),
+                })
+                .collect(),
+            Some(_) => Err(format!("its '{key}' is not a list")),
+        }
+    }
+
+    fn texts(&mut self, key: &str) -> Result<BTreeMap<String, String>, String> {
+        match self.entry.get(key) {
+            None | Some(Value::Null) => Ok(BTreeMap::new()),
+            Some(Value::Object(values)) => values
+                .iter()
+                .map(|(name, value)| match value {
+                    Value::String(text) => Ok((name.clone(), self.variables(text))),
+                    Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
+                    _ => Err(format!("its '{key}.{}' is not a text", name.escape_debug())),
+                })
+                .collect(),
+            Some(_) => Err(format!("its '{key}' is not an object")),
+        }
+    }
+
+    /// A text with the client's way to write variables turned into ours.
+    fn variables(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at + 1..];
+            if let Some((inside, after)) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+                out.push_str(&self.variable(inside));
+                rest = after;
+                continue;
+            }
+            let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            if self.context.client == Some(Client::Gemini) && is_variable(&rest[..len]) {
+                out.extend(["${", &rest[..len], "}"]);
+                rest = &rest[len..];
+            } else {
+                out.push('$');
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+
+    fn variable(&mut self, inside: &str) -> String {
+        if let Some(name) = inside.strip_prefix("env:") {
+            return format!("${{{name}}}");
+        }
+        if let Some(input) = inside.strip_prefix("input:") {
+            let name: String = input
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' })
+                .collect();
+            self.notes
+                .push(format!("its input '{input}' is asked for there; set the variable {name} instead"));
+            return format!("${{{name}}}");
+        }
+        match inside {
+            "workspaceFolder" | "workspaceRoot" => self.context.workspace.display().to_string(),
+            "userHome" => "${HOME}".to_owned(),
+            _ => format!("${{{inside}}}"),
+        }
+    }
+}

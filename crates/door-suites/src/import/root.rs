@@ -1,0 +1,200 @@
+//! `.mcp.json` beside `.switchboard/`: what most clients read. Its servers become children, and Switchboard
+//! takes their place in it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use switchboard_hub::files::{Created, Dir, Durability};
+
+use super::{Servers, entry};
+use crate::edit::{free_name, workspace_folder};
+use crate::error::SuiteError;
+use crate::places::{Places, hex};
+
+/// The file's name.
+const NAME: &str = ".mcp.json";
+
+/// What was done to the file, newest last, so that it can be undone.
+const RECORDS: &str = "imports.json";
+
+/// Larger than any such file that a person writes.
+const LIMIT: u64 = 4 << 20;
+
+/// Most records that are kept; each stands for one import.
+const MOST_RECORDS: usize = 100;
+
+/// The keys under which people name servers.
+const KEYS: [&str; 2] = ["mcpServers", "mcps"];
+
+/// The file as it was found.
+#[derive(Debug)]
+pub struct RootFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    value: Map<String, Value>,
+    has_ours: bool,
+    /// What it names.
+    pub servers: Servers,
+}
+
+/// What became of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The file that was written.
+    pub file: PathBuf,
+    /// Where the old one is kept, byte for byte.
+    pub backup: PathBuf,
+}
+
+/// What became of a way back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reverted {
+    /// The file that is again what it was.
+    pub file: PathBuf,
+    /// From which backup.
+    pub backup: PathBuf,
+    /// The children that had been made of its servers.
+    pub children: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Record {
+    backup: String,
+    /// The hash of what was written in its place.
+    wrote: String,
+    children: Vec<String>,
+}
+
+impl RootFile {
+    /// Reads the file of a workspace; `None` where there is none. What does not parse is an error that says
+    /// where, and nothing was touched.
+    pub fn read(workspace: &Path) -> Result<Option<Self>, SuiteError> {
+        let root = Dir::open_root(workspace)?;
+        let Some(found) = root.read(NAME, LIMIT)? else { return Ok(None) };
+        let path = root.path().join(NAME);
+        let bad = |problem: String| SuiteError::BadFile { file: path.clone(), problem };
+        let value: Value =
+            serde_json::from_slice(&found.bytes).map_err(|error| bad(format!("is not JSON: {error}")))?;
+        let Value::Object(value) = value else { return Err(bad("is not a JSON object".to_owned())) };
+        let mut servers = Servers::default();
+        let mut has_ours = false;
+        for key in KEYS {
+            let named = match value.get(key) {
+                None | Some(Value::Null) => continue,
+                Some(Value::Object(named)) => named,
+                Some(_) => return Err(bad(format!("the key '{key}' is not an object"))),
+            };
+            let is_ours = |(name, server): (&String, &Value)| {
+                server.as_object().is_some_and(|server| entry::is_ours(name, server))
+            };
+            has_ours |= named.iter().any(is_ours);
+            servers.take(named, None, false, root.path());
+        }
+        servers.files.push(path.clone());
+        Ok(Some(Self { path, bytes: found.bytes, value, has_ours, servers }))
+    }
+
+    /// Whether the file has to be written anew once its servers are children.
+    pub fn needs_change(&self) -> bool {
+        !self.has_ours || !self.servers.candidates.is_empty()
+    }
+
+    /// Puts Switchboard in the place of the servers that became children; what did not, stays.
+    ///
+    /// The old file is kept in `.switchboard/backups/` before anything is written.
+    pub fn replace(
+        &self,
+        places: &Places,
+        children: &[String],
+        program: &Path,
+        now: Timestamp,
+    ) -> Result<Imported, SuiteError> {
+        let backups = workspace_folder(places)?.make_subdir("backups")?;
+        let backup = free_name("workspace", now, |name| {
+            Ok(backups.create_new(name, &self.bytes, Durability::Synced)? == Created::Created)
+        })?;
+        let text = self.with_ours(children, program);
+        let mut records = records(&backups)?;
+        records.push(Record {
+            backup: backup.clone(),
+            wrote: hash(text.as_bytes()),
+            children: children.to_vec(),
+        });
+        let excess = records.len().saturating_sub(MOST_RECORDS);
+        write_records(&backups, &records[excess..])?;
+        let root = Dir::open_root(&places.workspace)?;
+        root.replace(NAME, text.as_bytes(), mode(&self.path))?;
+        Ok(Imported { file: self.path.clone(), backup: backups.path().join(backup) })
+    }
+
+    /// The file with Switchboard's own entry in place of the children's.
+    fn with_ours(&self, children: &[String], program: &Path) -> String {
+        let gone = |name: &String| {
+            let candidate = self.servers.candidates.iter().find(|candidate| candidate.original == *name);
+            candidate.is_some_and(|candidate| children.contains(&candidate.name))
+        };
+        let mut value = self.value.clone();
+        let mut kept = Map::new();
+        for key in KEYS {
+            if let Some(Value::Object(named)) = value.remove(key) {
+                kept.extend(named.into_iter().filter(|(name, _)| !gone(name)));
+            }
+        }
+        if !self.has_ours {
+            let ours = json!({ "type": "stdio", "command": program, "args": ["mcp"], "env": {} });
+            kept.insert("switchboard".to_owned(), ours);
+        }
+        value.insert("mcpServers".to_owned(), Value::Object(kept));
+        serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+    }
+}
+
+/// Puts the file back to what it was before the last import, byte for byte.
+///
+/// Refuses where someone has edited it since, unless `force` is set.
+pub fn revert(places: &Places, force: bool) -> Result<Reverted, SuiteError> {
+    let backups = workspace_folder(places)?.make_subdir("backups")?;
+    let none = || SuiteError::NoBackup { folder: backups.path().to_owned() };
+    let mut records = records(&backups)?;
+    let record = records.pop().ok_or_else(none)?;
+    let old = backups.read(&record.backup, LIMIT)?.ok_or_else(none)?;
+    let root = Dir::open_root(&places.workspace)?;
+    let path = root.path().join(NAME);
+    // What is already as it was has been put back by hand.
+    let is_edited =
+        root.read(NAME, LIMIT)?.is_some_and(|now| hash(&now.bytes) != record.wrote && now.bytes != old.bytes);
+    if is_edited && !force {
+        return Err(SuiteError::Edited { file: path });
+    }
+    root.replace(NAME, &old.bytes, mode(&path))?;
+    write_records(&backups, &records)?;
+    Ok(Reverted { file: path, backup: backups.path().join(record.backup), children: record.children })
+}
+
+fn records(backups: &Dir) -> Result<Vec<Record>, SuiteError> {
+    match backups.read(RECORDS, LIMIT)? {
+        Some(found) => serde_json::from_slice(&found.bytes).map_err(|error| SuiteError::BadFile {
+            file: backups.path().join(RECORDS),
+            problem: format!("is not what switchboard wrote ({error}); copy the backup you want by hand"),
+        }),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn write_records(backups: &Dir, records: &[Record]) -> Result<(), SuiteError> {
+    let text = serde_json::to_string_pretty(records).unwrap_or_default();
+    Ok(backups.replace(RECORDS, format!("{text}\n").as_bytes(), 0o600)?)
+}
+
+/// The permissions that the file has, or those that such a file usually has.
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).map_or(0o644, |found| found.permissions().mode() & 0o777)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}

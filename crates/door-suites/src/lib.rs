@@ -1,0 +1,80 @@
+//! Child MCP servers, folded into one tool each.
+
+mod answer;
+mod arguments;
+mod cache;
+mod canonical;
+mod catalogue;
+mod child;
+mod config;
+mod descriptions;
+mod difference;
+mod discovery;
+mod edit;
+mod error;
+mod expand;
+mod expose;
+mod flat;
+mod host;
+mod import;
+mod introspect;
+mod limits;
+mod mcp_json;
+mod metrics;
+mod names;
+mod neutral;
+mod passthrough;
+mod pins;
+mod places;
+mod raw;
+mod redact;
+mod rules;
+mod savings;
+mod schema;
+mod search;
+mod signature;
+mod spec;
+mod suite;
+mod suites;
+#[cfg(test)]
+mod suites_tests;
+mod summary;
+#[cfg(test)]
+mod test_files;
+mod tool;
+mod top;
+mod trust;
+mod via;
+mod watch;
+mod wrapper;
+
+pub use child::{
+    Child, ChildError, ChildEvent, ChildOptions, ChildState, ChildStatus, Counts, Listed, Opened,
+    RecoveryRules,
+};
+pub use config::{
+    CacheSettings, Config, ExposeMode, ExposeSettings, Introspection, IntrospectionMode, RateLimit,
+    SuiteSettings, Timeouts, UnknownKey, unknown_keys,
+};
+pub use descriptions::{DESCRIPTIONS_NAME, Description, Descriptions, suite_description};
+pub use discovery::{Discovered, Problem, discover, discover_with};
+pub use edit::{Put, put_child, remove_child};
+pub use error::SuiteError;
+pub use expand::{ExpandError, Lookup, expand};
+pub use host::{Caller, Host, RpcError};
+pub use import::{Candidate, Client, Imported, Reverted, RootFile, Servers, import, read_client, revert};
+pub use mcp_json::{CommandLine, McpFile, Transport};
+pub use names::child_name;
+pub use neutral::{Flag, Neutral, neutral};
+pub use pins::{PinProblem, Pins};
+pub use places::Places;
+pub use redact::{REDACTED, Secrets, redact, redact_values};
+pub use savings::{ChildSavings, Counted, Measured, SavingsReport};
+pub use spec::{ChildSpec, Expose, Framing, Launch, Limits, Written};
+pub use suites::{Suites, SuitesEvent, Warmed};
+pub use trust::{Trust, TrustState, shown_launch};
+pub use watch::watch;
+pub use wrapper::{
+    ProviderKind, Unwrapped, Wrapped, Wrapper, WrapperError, WrapperSettings, is_wrapper, original_name,
+    take_what_only_the_user_may_set, unwrap_child, wrap_child,
+};

@@ -1,0 +1,236 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{McpFile, Surroundings, spec_of};
+use crate::config::Config;
+use crate::spec::{ChildSpec, Framing, Launch};
+
+fn spec(file: &Value, config: &Value) -> Result<ChildSpec, String> {
+    let config: Config = serde_json::from_value(config.clone()).unwrap();
+    let lookup = |name: &str| (name == "TOKEN").then(|| "t0ken".to_owned());
+    let around = Surroundings {
+        file: Path::new("/ws/.switchboard/mcps/x/.mcp.json"),
+        folder: ".switchboard/mcps/x",
+        config: &config,
+        lookup: &lookup,
+    };
+    let (file, _) = McpFile::parse(file.to_string().as_bytes())?;
+    spec_of("x".to_owned(), file, &around).map_err(|error| error.to_string())
+}
+
+fn texts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn the_example_of_the_architecture_is_read() {
+    let file = json!({
+        "name": "context7",
+        "description": "Context7 Documentation MCP",
+        "switchboardDescription": "Smart context management",
+        "command": {
+            "cmd": "npx", "args": ["-y", "@upstash/context7-mcp"], "env": { "DEFAULT_MINIMUM_TOKENS": "6000" },
+        },
+    });
+    let spec = spec(&file, &json!({})).unwrap();
+    assert_eq!(spec.switchboard_description.as_deref(), Some("Smart context management"));
+    assert_eq!(
+        spec.launch,
+        Launch::Stdio {
+            command: "npx".to_owned(),
+            args: vec!["-y".to_owned(), "@upstash/context7-mcp".to_owned()],
+            env: texts(&[("DEFAULT_MINIMUM_TOKENS", "6000")]),
+            cwd: "/ws/.switchboard/mcps/x".into(),
+            framing: Framing::Auto,
+        }
+    );
+    assert_eq!((spec.limits.spawn, spec.limits.rpc), (Duration::from_secs(8), Duration::from_mins(1)));
+}
+
+#[test]
+fn a_file_as_people_write_it_is_read_and_its_variables_are_replaced() {
+    let file = json!({
+        "command": "./bin/${NONE:-server}", "args": ["--token", "${TOKEN}"], "env": { "T": "${TOKEN}" },
+        "cwd": "../../..", "framing": "content-length", "rpcTimeoutMs": 5, "idleMs": 0,
+    });
+    let spec = spec(&file, &json!({ "suites": { "X": { "rpcTimeoutMs": 7, "concurrency": 2 } } })).unwrap();
+    assert_eq!(
+        spec.launch,
+        Launch::Stdio {
+            command: "/ws/./bin/server".to_owned(),
+            args: vec!["--token".to_owned(), "t0ken".to_owned()],
+            env: texts(&[("T", "t0ken")]),
+            cwd: "/ws".into(),
+            framing: Framing::ContentLength,
+        }
+    );
+    assert_eq!(spec.written.args, ["--token", "${TOKEN}"]);
+    assert_eq!(
+        (spec.limits.rpc, spec.limits.idle, spec.limits.concurrency),
+        (Duration::from_millis(7), None, 2)
+    );
+}
+
+#[test]
+fn servers_that_run_are_reached_by_their_address() {
+    let headers = texts(&[("Authorization", "Bearer t0ken")]);
+    let file = json!({ "url": "https://a.example/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
+    let url = "https://a.example/mcp".to_owned();
+    assert_eq!(spec(&file, &json!({})).unwrap().launch, Launch::Http { url, headers });
+    for (word, url) in [("sse", "http://a/sse"), ("streamable-http", "http://a/mcp"), ("ws", "wss://a/mcp")] {
+        let spec = spec(&json!({ "type": word, "url": url }), &json!({})).unwrap();
+        let expected = match word {
+            "sse" => Launch::Sse { url: url.to_owned(), headers: BTreeMap::new() },
+            "ws" => Launch::Ws { url: url.to_owned(), headers: BTreeMap::new() },
+            _ => Launch::Http { url: url.to_owned(), headers: BTreeMap::new() },
+        };
+        assert_eq!(spec.launch, expected);
+    }
+}
+
+#[test]
+fn what_does_not_do_is_named_with_its_field() {
+    let long = vec!["a"; 300];
+    for (file, expected) in [
+        (json!({}), "the field 'command' is missing, and so is 'url'; one of the two is needed"),
+        (
+            json!({ "command": "a", "url": "http://b" }),
+            "the field 'url' stands beside 'command'; keep one of the two",
+        ),
+        (
+            json!({ "type": "http", "command": "a" }),
+            "the field 'type' is 'http', which needs 'url' instead of 'command'",
+        ),
+        (
+            json!({ "command": 5 }),
+            "the field 'command': invalid type: integer `5`, expected the name of a program, or an object with 'cmd', 'args' and 'env'",
+        ),
+        (
+            json!({ "command": "a", "args": "x" }),
+            "the field 'args': invalid type: string \"x\", expected a sequence",
+        ),
+        (json!({ "command": "" }), "the field 'command' is empty; name the program"),
+        (
+            json!({ "command": "a", "args": ["x\u{0}y"] }),
+            "the field 'args[0]' holds the character '\\u{0}', which cannot be seen",
+        ),
+        (
+            json!({ "command": "a", "args": ["x", "\u{202e}y"] }),
+            "the field 'args[1]' holds the character '\\u{202e}', which cannot be seen",
+        ),
+        (
+            json!({ "command": "a\u{1b}[2K" }),
+            "the field 'command' holds the character '\\u{1b}', which cannot be seen",
+        ),
+        (json!({ "command": "a", "env": { "A B": "x" } }), "the field 'env.A B' is not a variable's name"),
+        (
+            json!({ "command": "a", "args": ["${MISSING}"] }),
+            "the field 'args[0]' needs the variable MISSING, which is not set; set it, or write ${MISSING:-default}",
+        ),
+        (
+            json!({ "command": "a", "args": long }),
+            "the field 'args' has 300 entries, more than the 256 allowed",
+        ),
+        (json!({ "url": "ftp://a" }), "the field 'url' has to begin with http:// or https://"),
+        (json!({ "url": "javascript:alert(1)" }), "the field 'url' has to begin with http:// or https://"),
+        (json!({ "type": "ws", "url": "http://a" }), "the field 'url' has to begin with ws:// or wss://"),
+        (
+            json!({ "url": "http://a", "headers": { "a b": "x" } }),
+            "the field 'headers.a b' is not a header's name",
+        ),
+        (
+            json!({ "url": "http://a", "args": ["x"] }),
+            "the field 'args' is for programs that are started, not for a server with a 'url'",
+        ),
+        (
+            json!({ "type": "grpc", "url": "http://a" }),
+            "the field 'type': unknown variant `grpc`, expected one of `stdio`, `http`, ",
+        ),
+        (
+            json!({ "command": "a", "rpcTimeoutMs": 0 }),
+            "the field 'rpcTimeoutMs' is 0, but must be at least 1",
+        ),
+    ] {
+        let error = spec(&file, &json!({})).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_key_of_several_lines_is_a_value_like_any_other() {
+    let file = json!({ "command": "a", "env": { "PEM": "-----BEGIN-----\nabc\n" } });
+    assert!(spec(&file, &json!({})).is_ok());
+}
+
+#[test]
+fn keys_nobody_knows_are_warned_of() {
+    let text = r#"{"comand": "a", "command": {"cmd": "b", "arg": []}, "$schema": "s"}"#;
+    let (_, warnings) = McpFile::parse(text.as_bytes()).unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "the key 'comand' is not known; did you mean 'command'?",
+            "the key 'command.arg' is not known; did you mean 'args'?"
+        ]
+    );
+}
+
+#[test]
+fn a_file_that_is_none_is_refused() {
+    let deep = "[".repeat(100_000);
+    for text in ["", "{", "[]", "\"x\"", deep.as_str(), "{\"command\": \"a\"} x", "\u{feff}{}"] {
+        assert!(McpFile::parse(text.as_bytes()).is_err(), "{text:.20}");
+    }
+    let several = McpFile::parse(br#"{"mcpServers": {}}"#).unwrap_err();
+    assert!(several.starts_with("describes several servers under 'mcpServers'"), "{several}");
+}
+
+#[test]
+fn what_is_written_is_read_back_the_same() {
+    let text = json!({ "name": "x", "command": "npx", "args": ["-y", "p"], "env": { "A": "${B}" }, "cwd": "../../.." });
+    let (file, _) = McpFile::parse(text.to_string().as_bytes()).unwrap();
+    let (again, warnings) = McpFile::parse(file.to_json().as_bytes()).unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    let around_written = |file: &McpFile| super::check_written(file, "f").unwrap();
+    assert_eq!(around_written(&file), around_written(&again));
+    assert_eq!(again.command.unwrap().args, ["-y", "p"]);
+}
+
+/// `UPDATE_SCHEMAS=1` writes it anew.
+#[test]
+fn the_schema_in_the_repository_is_current() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/mcp.schema.json");
+    let mut schema = schemars::schema_for!(McpFile).to_value();
+    schema["properties"]["$schema"] = json!({ "type": "string" });
+    schema["additionalProperties"] = json!(false);
+    let current = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        test_support::files::put(file, &current);
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), current, "run the test again with UPDATE_SCHEMAS=1");
+    let properties: Vec<&str> =
+        schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    let mut known = super::KNOWN.to_vec();
+    known.sort_unstable();
+    assert_eq!(properties, known);
+}
+
+#[test]
+fn the_schema_takes_what_we_take() {
+    let schema = schemars::schema_for!(McpFile).to_value();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for file in [
+        json!({ "command": { "cmd": "npx", "args": ["-y", "p"], "env": { "A": "b" } }, "name": "x" }),
+        json!({ "command": "npx", "args": ["-y"], "framing": "content-length", "idleMs": 0 }),
+        json!({ "type": "ws", "url": "wss://a", "headers": { "A": "b" } }),
+    ] {
+        assert!(validator.is_valid(&file), "{file}");
+        assert!(spec(&file, &json!({})).is_ok());
+    }
+    for file in [json!({ "command": 5 }), json!({ "command": { "args": [] } }), json!({ "type": "grpc" })] {
+        assert!(!validator.is_valid(&file), "{file}");
+    }
+}

@@ -1,0 +1,51 @@
+use super::{child_name, nearest_name};
+
+#[test]
+fn scoped_packages_become_one_harmless_component() {
+    assert_eq!(child_name("context7").unwrap(), "context7");
+    assert_eq!(child_name("@upstash/context7-mcp").unwrap(), "upstash-context7-mcp");
+    assert_eq!(child_name("My Server").unwrap(), "My Server");
+}
+
+#[test]
+fn what_could_be_a_path_is_refused() {
+    for name in [
+        "",
+        "..",
+        "../x",
+        "a/b",
+        "@a/../b",
+        "@a/b/c",
+        "@/x",
+        "a\\b",
+        "a\0b",
+        ".hidden",
+        "con",
+        "all",
+        "a\u{202e}b",
+        "/etc",
+    ] {
+        assert!(child_name(name).is_err(), "{name:?}");
+    }
+    assert_eq!(
+        child_name("a/b").unwrap_err().to_string(),
+        "'a/b' cannot be the name of a server: '/' is not allowed in a name; use letters, digits, space, '.', '_' and '-'"
+    );
+}
+
+#[test]
+fn an_imported_name_keeps_what_can_be_kept() {
+    for (given, expected) in [
+        ("@scope/pkg", Some("scope-pkg")),
+        ("a/b c:d", Some("a-b c-d")),
+        ("../../etc", Some("etc")),
+        ("session", Some("mcp-session")),
+        ("nul", Some("mcp-nul")),
+        ("日本", None),
+    ] {
+        assert_eq!(nearest_name(given).as_deref(), expected, "{given}");
+        if let Some(name) = nearest_name(given) {
+            assert_eq!(child_name(&name).unwrap(), name);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Resources, prompts, completion and logging of children that are listed with all they have: whose each is.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::child::{ChildError, Listed};
+use crate::host::{Caller, RpcError};
+use crate::raw::{Object, raw};
+use crate::suite::Suite;
+
+/// The code of JSON-RPC for parameters that do not fit.
+const INVALID_PARAMS: i64 = -32602;
+/// The code of JSON-RPC for a failure on our side.
+const INTERNAL_ERROR: i64 = -32603;
+
+/// Who has what, as it was listed last.
+#[derive(Default)]
+pub(crate) struct Passthrough {
+    owners: Mutex<Owners>,
+}
+
+/// The name of the child that has each of the listed things.
+#[derive(Default)]
+struct Owners {
+    is_listed: HashSet<Listed>,
+    by_key: HashMap<(Listed, String), String>,
+}
+
+impl Passthrough {
+    /// What the children list, by the order of their names. Of two things with one name the first is listed, and
+    /// requests go to its child.
+    pub(crate) async fn list(
+        &self,
+        flat: &[Arc<Suite>],
+        what: Listed,
+        caller: &Caller,
+    ) -> Vec<Box<RawValue>> {
+        let lists = join_all(flat.iter().map(|suite| list_one(suite, what, caller))).await;
+        let mut owners = self.owners.lock();
+        owners.by_key.retain(|(kind, _), _| *kind != what);
+        owners.is_listed.insert(what);
+        let mut listed = Vec::new();
+        for (suite, items) in flat.iter().zip(lists) {
+            for item in items {
+                let Some(key) = Object::parse(&item).and_then(|object| object.text(key_of(what))) else {
+                    continue;
+                };
+                let owner = owners.by_key.entry((what, key)).or_insert_with(|| suite.spec.name.clone());
+                if *owner == suite.spec.name {
+                    listed.push(item);
+                }
+            }
+        }
+        listed
+    }
+
+    /// Passes a request on to whom it is about. `None`: to nobody here.
+    pub(crate) async fn request(
+        &self,
+        flat: &[Arc<Suite>],
+        method: &str,
+        params: Option<Box<RawValue>>,
+        caller: &Caller,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        if flat.is_empty() {
+            return None;
+        }
+        let about = match method {
+            "logging/setLevel" => return Some(set_level(flat, params, caller).await),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                text_of(params.as_deref(), &["uri"]).map(|uri| (Listed::Resources, uri))
+            }
+            "prompts/get" => text_of(params.as_deref(), &["name"]).map(|name| (Listed::Prompts, name)),
+            "completion/complete" => text_of(params.as_deref(), &["ref", "name"])
+                .map(|name| (Listed::Prompts, name))
+                .or_else(|| {
+                    text_of(params.as_deref(), &["ref", "uri"]).map(|uri| (Listed::ResourceTemplates, uri))
+                }),
+            _ => return None,
+        };
+        let Some((what, key)) = about else {
+            let message = format!("{method}: the parameters do not say what it is about");
+            return Some(Err(RpcError { code: INVALID_PARAMS, message, data: None }));
+        };
+        let suite = self.owner(flat, what, &key, caller).await?;
+        Some(ask(suite, method, params, caller).await)
+    }
+
+    /// Whose something is: as listed; by the templates; or, where only one child has such things at all, that one's,
+    /// because not everything that can be read is listed.
+    async fn owner<'a>(
+        &self,
+        flat: &'a [Arc<Suite>],
+        what: Listed,
+        key: &str,
+        caller: &Caller,
+    ) -> Option<&'a Arc<Suite>> {
+        let named = |name: &str| flat.iter().find(|suite| suite.spec.name == name);
+        for kind in [what, Listed::ResourceTemplates] {
+            if kind == Listed::ResourceTemplates && what == Listed::Prompts {
+                continue;
+            }
+            if !self.owners.lock().is_listed.contains(&kind) {
+                self.list(flat, kind, caller).await;
+            }
+            let owners = self.owners.lock();
+            if let Some(owner) = owners.by_key.get(&(kind, key.to_owned())) {
+                return named(owner);
+            }
+            if kind == Listed::ResourceTemplates
+                && let Some(owner) = owners.by_template(key)
+            {
+                return named(&owner);
+            }
+        }
+        let mut able = flat.iter().filter(|suite| has(suite, what));
+        able.next().filter(|_| able.next().is_none())
+    }
+
+    /// Lists anew before anything is looked up again.
+    pub(crate) fn forget(&self) {
+        *self.owners.lock() = Owners::default();
+    }
+}
+
+impl Owners {
+    /// The child whose template fits an address: the one with the longest fixed beginning, then the first by name.
+    fn by_template(&self, uri: &str) -> Option<String> {
+        let templates = self.by_key.iter().filter(|((kind, _), _)| *kind == Listed::ResourceTemplates);
+        let fitting = templates.filter_map(|((_, template), owner)| {
+            let (start, _) = template.split_once('{')?;
+            let end = template.rsplit_once('}').map_or("", |(_, end)| end);
+            let fits = uri.len() >= start.len() + end.len() && uri.starts_with(start) && uri.ends_with(end);
+            fits.then_some((start.len(), owner))
+        });
+        fitting.max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, owner)| owner.clone())
+    }
+}
+
+async fn list_one(suite: &Arc<Suite>, what: Listed, caller: &Caller) -> Vec<Box<RawValue>> {
+    if suite.check_trust().is_err() {
+        return Vec::new();
+    }
+    suite.listen();
+    let listed = match suite.child.open(caller).await {
+        Ok(_) if !has(suite, what) => return Vec::new(),
+        Ok(_) => suite.child.list(what, caller).await,
+        Err(error) => Err(error),
+    };
+    listed
+        .inspect_err(
+            |error| tracing::debug!(child = suite.spec.name, %error, ?what, "nothing could be listed"),
+        )
+        .unwrap_or_default()
+}
+
+/// Whether a running child says that it has such things.
+fn has(suite: &Suite, what: Listed) -> bool {
+    let capability = match what {
+        Listed::Tools => "tools",
+        Listed::Resources | Listed::ResourceTemplates => "resources",
+        Listed::Prompts => "prompts",
+    };
+    suite.child.opened().is_some_and(|opened| opened.capabilities.get(capability).is_some())
+}
+
+async fn ask(
+    suite: &Arc<Suite>,
+    method: &str,
+    params: Option<Box<RawValue>>,
+    caller: &Caller,
+) -> Result<Box<RawValue>, RpcError> {
+    let failed = |message: String| RpcError { code: INTERNAL_ERROR, message, data: None };
+    suite.check_trust().map_err(failed)?;
+    suite.listen();
+    suite.child.request(method, params, caller).await.map_err(|error| match error {
+        ChildError::Rpc(error) => error,
+        error => failed(error.to_string()),
+    })
+}
+
+/// Tells every child that logs how much it should say. One that fails to take it is no reason to fail.
+async fn set_level(
+    flat: &[Arc<Suite>],
+    params: Option<Box<RawValue>>,
+    caller: &Caller,
+) -> Result<Box<RawValue>, RpcError> {
+    let told = join_all(flat.iter().map(|suite| async {
+        suite.check_trust().ok()?;
+        let opened = suite.child.open(caller).await.ok()?;
+        opened.capabilities.get("logging")?;
+        Some(ask(suite, "logging/setLevel", params.clone(), caller).await)
+    }));
+    let mut answers = told.await.into_iter().flatten();
+    match answers.next() {
+        Some(first) => answers.find(Result::is_ok).unwrap_or(first),
+        None => Ok(raw(&serde_json::json!({}))),
+    }
+}
+
+fn key_of(what: Listed) -> &'static str {
+    match what {
+        Listed::Resources => "uri",
+        Listed::ResourceTemplates => "uriTemplate",
+        Listed::Tools | Listed::Prompts => "name",
+    }
+}
+
+/// A text within the parameters.
+fn text_of(params: Option<&RawValue>, path: &[&str]) -> Option<String> {
+    let value: Value = serde_json::from_str(params?.get()).ok()?;
+    path.iter().try_fold(&value, |value, key| value.get(key))?.as_str().map(str::to_owned)
+}

@@ -1,0 +1,68 @@
+//! The file in which pins are kept: one per child, in the user's own folder.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use switchboard_hub::clock::Clock;
+use switchboard_hub::files::{Dir, FileStamp};
+
+use crate::canonical;
+use crate::error::SuiteError;
+
+/// Room for thousands of tools with their schemas.
+const LIMIT: u64 = 64 << 20;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct PinFile {
+    /// The workspace, for a person who looks into the file.
+    pub(super) workspace: String,
+    pub(super) child: String,
+    pub(super) tools: BTreeMap<String, Pin>,
+    /// Tools that have changed, as they were last listed.
+    pub(super) waiting: BTreeMap<String, Value>,
+    #[serde(skip)]
+    pub(super) stamp: Option<FileStamp>,
+}
+
+/// One tool as it was.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Pin {
+    pub(super) hash: String,
+    pub(super) at: String,
+    pub(super) tool: Value,
+}
+
+impl Pin {
+    pub(super) fn of(tool: &Value) -> Self {
+        Self { hash: canonical::hash(tool), at: Clock::system().now().to_string(), tool: tool.clone() }
+    }
+}
+
+/// The file's name.
+pub(super) fn name(child: &str) -> String {
+    format!("{}.json", child.to_ascii_lowercase())
+}
+
+impl PinFile {
+    pub(super) fn read(dir: &Dir, child: &str) -> Result<Self, SuiteError> {
+        let Some(found) = dir.read(&name(child), LIMIT)? else { return Ok(Self::default()) };
+        let file: Self = serde_json::from_slice(&found.bytes).map_err(|error| SuiteError::BadFile {
+            file: dir.path().join(name(child)),
+            problem: format!("is not what switchboard wrote ({error}); move it aside to pin the tools anew"),
+        })?;
+        Ok(Self { stamp: Some(found.stamp), ..file })
+    }
+
+    pub(super) fn write(&mut self, dir: &Dir) -> Result<(), SuiteError> {
+        let name = name(&self.child);
+        let text = serde_json::to_vec_pretty(self).map_err(|error| SuiteError::BadFile {
+            file: dir.path().join(&name),
+            problem: error.to_string(),
+        })?;
+        dir.replace(&name, &text, 0o600)?;
+        self.stamp = dir.stat(&name)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,21 @@
+use serde_json::value::RawValue;
+
+use super::{Object, raw};
+
+#[test]
+fn order_numbers_and_spaces_inside_values_stay() {
+    let text = r#"{"z":123456789012345678901234567890,"name":"a","a":{"y":1,  "b":2.10}}"#;
+    let json: Box<RawValue> = serde_json::from_str(text).unwrap();
+    let mut object = Object::parse(&json).unwrap();
+    let name = raw(&"child__a");
+    object.set("name", &name);
+    assert_eq!(object.to_raw().get(), text.replace(r#""a","#, r#""child__a","#));
+}
+
+#[test]
+fn what_is_no_object_is_none() {
+    for text in ["[1]", "null", "\"x\"", "3"] {
+        let json: Box<RawValue> = serde_json::from_str(text).unwrap();
+        assert!(Object::parse(&json).is_none(), "{text}");
+    }
+}

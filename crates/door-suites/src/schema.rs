@@ -1,0 +1,140 @@
+//! Checks arguments against a tool's schema before the tool sees them.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+/// The largest schema that is compiled. The largest seen in real servers has some 20 kB.
+const MAX_SCHEMA: usize = 256 * 1024;
+/// The deepest schema that is compiled; compiling follows every level.
+const MAX_DEPTH: usize = 48;
+/// How many wrong fields are named. The schema follows, so that more would be noise.
+const MAX_ERRORS: usize = 8;
+
+/// What a tool's arguments have to be.
+///
+/// A schema that is broken, too large, or that refers to other documents checks nothing: the child has the last
+/// word anyway, and nothing is ever fetched to find out.
+#[derive(Debug)]
+pub(crate) struct Checker {
+    schema: Value,
+    validator: Option<Box<Validator>>,
+}
+
+impl Checker {
+    pub(crate) fn new(schema: Option<&RawValue>) -> Self {
+        let small = schema.filter(|schema| schema.get().len() <= MAX_SCHEMA);
+        let schema: Value =
+            small.and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
+        let fits = schema.is_object() && depth(&schema) <= MAX_DEPTH;
+        // The linear-time engine: a pattern of the child's cannot make a check take forever.
+        let options = || jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+        let validator = fits.then(|| options().build(&schema).ok()).flatten().map(Box::new);
+        Self { schema, validator }
+    }
+
+    /// Whether the tool has an argument of this name.
+    pub(crate) fn has(&self, argument: &str) -> bool {
+        self.schema.get("properties").is_some_and(|properties| properties.get(argument).is_some())
+    }
+
+    /// What is wrong with the arguments, field by field.
+    pub(crate) fn check(&self, arguments: &Value) -> Vec<String> {
+        let Some(validator) = &self.validator else { return Vec::new() };
+        let wrong = validator.iter_errors(arguments).take(MAX_ERRORS);
+        wrong
+            .map(|error| {
+                let field = error.instance_path().to_string();
+                let field = field.trim_start_matches('/').replace('/', ".");
+                let what = clip(&error.masked_with("the value").to_string());
+                if field.is_empty() { what } else { format!("{field}: {what}") }
+            })
+            .collect()
+    }
+
+    /// The schema without what tells a model nothing.
+    pub(crate) fn shown(&self) -> Value {
+        let mut schema = self.schema.clone();
+        tidy(&mut schema);
+        schema
+    }
+
+    /// Arguments that would do: what is required, with the first value that the schema names or one of its type.
+    pub(crate) fn example(&self) -> Value {
+        example(&self.schema, &self.schema, 4)
+    }
+}
+
+/// Takes out of a schema what is the same in all of them.
+pub(crate) fn tidy(schema: &mut Value) {
+    if let Value::Object(schema) = schema {
+        schema.remove("$schema");
+        if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+            schema.remove("additionalProperties");
+        }
+    }
+}
+
+fn example(schema: &Value, root: &Value, depth: usize) -> Value {
+    let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+    let schema = target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema);
+    let first = |key: &str| schema.get(key).and_then(Value::as_array).and_then(|values| values.first());
+    if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
+        return value.clone();
+    }
+    if let Some(value) = first("examples").or_else(|| first("enum")) {
+        return value.clone();
+    }
+    if depth == 0 {
+        return Value::Null;
+    }
+    if let Some(choice) = first("anyOf").or_else(|| first("oneOf")) {
+        return example(choice, root, depth - 1);
+    }
+    let kind = match schema.get("type") {
+        Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
+        Some(kind) => kind.as_str(),
+        None => schema.get("properties").map(|_| "object"),
+    };
+    match kind {
+        Some("integer" | "number") => {
+            schema.get("minimum").filter(|least| least.as_f64() > Some(1.0)).cloned().unwrap_or(json!(1))
+        }
+        Some("boolean") => json!(true),
+        Some("array") => {
+            json!([schema.get("items").map_or(Value::Null, |items| example(items, root, depth - 1))])
+        }
+        Some("object") => {
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let members = required.filter_map(Value::as_str).map(|name| {
+                let member = properties.and_then(|properties| properties.get(name));
+                (name.to_owned(), member.map_or(json!("…"), |member| example(member, root, depth - 1)))
+            });
+            Value::Object(members.collect::<Map<_, _>>())
+        }
+        Some("null") => Value::Null,
+        _ => json!("…"),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// A value that does not fit may be huge; what is wrong with it is not.
+fn clip(text: &str) -> String {
+    if text.chars().count() <= 200 {
+        text.to_owned()
+    } else {
+        text.chars().take(199).chain(['…']).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "schema_tests.rs"]
+mod tests;

@@ -1,0 +1,499 @@
+//! One child with all that stands between it and a model: trust, pins, rules, its catalogue, limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use switchboard_hub::clock::{Clock, ago};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tracing::Instrument;
+
+use crate::answer;
+use crate::arguments::{Call, Question, shape};
+use crate::cache::ResultCache;
+use crate::catalogue::{Catalogue, Shelf};
+use crate::child::{Child, ChildError, ChildEvent, Listed, Opened};
+use crate::expose::Exposed;
+use crate::host::{Caller, RpcError};
+use crate::introspect::{self, Offered};
+use crate::limits::RateLimit;
+use crate::metrics::Outcome;
+use crate::pins::Pins;
+use crate::places::Places;
+use crate::raw::raw;
+use crate::rules::Rules;
+use crate::spec::{ChildSpec, Expose};
+use crate::suites::SuitesEvent;
+use crate::tool::Tool;
+use crate::trust::{Trust, TrustState};
+
+/// The largest result that is passed on. What is larger would fill a model's context many times over, and every
+/// copy of it our memory.
+const MAX_RESULT: usize = 32 * 1024 * 1024;
+
+/// The code of JSON-RPC for a method that there is not.
+const METHOD_NOT_FOUND: i64 = -32601;
+
+/// What all suites of a workspace share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) places: Arc<Places>,
+    pub(crate) shelf: Shelf,
+    pub(crate) clock: Clock,
+    pub(crate) events: broadcast::Sender<SuitesEvent>,
+    /// Goes up when what a flat child lists has changed, so that the list for hosts is made anew.
+    pub(crate) changes: Arc<AtomicU64>,
+}
+
+/// One child, and what is known and decided about it.
+pub(crate) struct Suite {
+    /// The child as it was found, which is what its owner trusts.
+    pub(crate) spec: Arc<ChildSpec>,
+    pub(crate) child: Child,
+    pub(crate) rules: Rules,
+    exposed: Exposed,
+    shared: Shared,
+    state: Mutex<State>,
+    /// Held while the tools are listed: one listing is enough for all who wait for it.
+    listing: tokio::sync::Mutex<()>,
+    is_listening: AtomicBool,
+    rate_limit: Option<RateLimit>,
+    results: Option<ResultCache>,
+}
+
+#[derive(Default)]
+struct State {
+    is_trusted: bool,
+    /// Whether the catalogue's file was looked at.
+    is_loaded: bool,
+    catalogue: Option<Arc<Catalogue>>,
+    /// Tools that are no longer what was approved, and how they differ.
+    blocked: Arc<BTreeMap<String, String>>,
+    /// The run of the child that the catalogue was taken from. Another run may offer something else.
+    run: Option<Weak<Opened>>,
+    /// The tools that were used since the catalogue was taken.
+    used: BTreeSet<String>,
+}
+
+/// What became of a call.
+pub(crate) struct Done {
+    pub(crate) result: Result<Box<RawValue>, RpcError>,
+    pub(crate) outcome: Outcome,
+    /// Whether the tool is one that the child has.
+    pub(crate) is_known: bool,
+}
+
+/// What a call of a tool is made of.
+pub(crate) enum Given<'a> {
+    /// What a suite's tool was given; checked before the child sees it.
+    Suite(&'a Call<'a>),
+    /// The arguments of a tool that is listed by itself, which are the child's to check.
+    Flat(Option<&'a RawValue>),
+}
+
+impl Suite {
+    /// A suite on a child, which may be running already.
+    pub(crate) fn new(
+        spec: Arc<ChildSpec>,
+        child: Child,
+        rules: Rules,
+        shared: Shared,
+    ) -> (Arc<Self>, Vec<String>) {
+        let (exposed, broken) = Exposed::new(rules.allow.as_deref(), &rules.deny);
+        let problems = broken.iter().map(|pattern| {
+            let pattern = pattern.escape_debug();
+            format!(
+                "suites.{}.expose: '{pattern}' is no pattern; it only stands for the tool of this name.",
+                spec.name
+            )
+        });
+        let problems = problems.collect();
+        let suite = Self {
+            exposed,
+            state: Mutex::default(),
+            listing: tokio::sync::Mutex::default(),
+            is_listening: AtomicBool::new(false),
+            rate_limit: rules.rate_limit.map(|(calls, per)| RateLimit::new(calls, per)),
+            results: rules.keep_results.map(ResultCache::new),
+            spec,
+            child,
+            rules,
+            shared,
+        };
+        (Arc::new(suite), problems)
+    }
+
+    pub(crate) fn is_flat(&self) -> bool {
+        matches!(self.spec.expose, Expose::Flat { .. })
+    }
+
+    /// Whether the child may be started. The error is a text that says who can allow it.
+    pub(crate) fn check_trust(&self) -> Result<(), String> {
+        if self.state.lock().is_trusted {
+            return Ok(());
+        }
+        let name = &self.spec.name;
+        match Trust::load(&self.shared.places).is_trusted(&self.spec) {
+            TrustState::Trusted => {
+                self.state.lock().is_trusted = true;
+                Ok(())
+            }
+            TrustState::New => Err(format!(
+                "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
+            )),
+            TrustState::Changed { diff } => Err(format!(
+                "{name} is not trusted any more, because it changed:\n{diff}\nIf that is meant, a person has to run \
+                 `switchboard suite trust {name}`."
+            )),
+        }
+    }
+
+    /// The catalogue as it is known, without starting the child.
+    pub(crate) fn cached(&self) -> Option<Arc<Catalogue>> {
+        let mut state = self.state.lock();
+        if !state.is_loaded {
+            state.is_loaded = true;
+            if let Some(catalogue) = self.shared.shelf.load(&self.spec) {
+                state.blocked = Arc::new(self.compare_with_pins(&catalogue));
+                state.catalogue = Some(Arc::new(catalogue));
+            }
+        }
+        state.catalogue.clone()
+    }
+
+    /// The catalogue of the child as it runs now, which is started if need be.
+    pub(crate) async fn current(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, ChildError> {
+        if let Some(catalogue) = self.of_this_run() {
+            return Ok(catalogue);
+        }
+        self.listen();
+        let _turn = self.listing.lock().await;
+        if let Some(catalogue) = self.of_this_run() {
+            return Ok(catalogue);
+        }
+        let opened = self.child.open(caller).await?;
+        // Set before the tools are asked for: a change that is announced meanwhile takes it back.
+        self.state.lock().run = Some(Arc::downgrade(&opened));
+        let listed = match self.child.list(Listed::Tools, caller).await {
+            Err(ChildError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Vec::new(),
+            listed => listed.inspect_err(|_| self.state.lock().run = None)?,
+        };
+        let catalogue =
+            Arc::new(Catalogue::new(listed, opened.instructions.clone(), self.shared.clock.now()));
+        let blocked = Arc::new(self.compare_with_pins(&catalogue));
+        let before = self.cached();
+        {
+            let mut state = self.state.lock();
+            state.blocked = blocked;
+            state.used.clear();
+            state.catalogue = Some(catalogue.clone());
+        }
+        if self.is_flat() && before.as_ref().is_none_or(|before| !before.lists_the_same(&catalogue)) {
+            self.shared.changes.fetch_add(1, Ordering::Relaxed);
+            // Who sees the first list sees it whole; only a list that was seen can have changed.
+            if before.is_some() {
+                let _ = self.shared.events.send(SuitesEvent::ToolsChanged);
+            }
+        }
+        if before.is_some_and(|before| before.is_as_good_as(&catalogue)) {
+            return Ok(catalogue);
+        }
+        let (shelf, spec, kept) = (self.shared.shelf.clone(), self.spec.clone(), catalogue.clone());
+        // The file waits for the disk; others who share this thread do not.
+        let _ = tokio::task::spawn_blocking(move || shelf.save(&spec, &kept)).await;
+        Ok(catalogue)
+    }
+
+    /// The catalogue, if it was taken from the run of the child that is going on.
+    fn of_this_run(&self) -> Option<Arc<Catalogue>> {
+        let opened = self.child.opened()?;
+        let state = self.state.lock();
+        let run = state.run.as_ref().and_then(Weak::upgrade)?;
+        Arc::ptr_eq(&run, &opened).then(|| state.catalogue.clone()).flatten()
+    }
+
+    /// The catalogue for showing: of the running child, or a kept one of the last day, or else a new one. An older
+    /// one is better than none; a note then says how old it is.
+    async fn for_showing(
+        self: &Arc<Self>,
+        caller: &Caller,
+    ) -> Result<(Arc<Catalogue>, Option<String>), ChildError> {
+        let now = self.shared.clock.now();
+        if self.child.opened().is_none()
+            && let Some(catalogue) = self.cached().filter(|catalogue| !catalogue.is_old(now))
+        {
+            return Ok((catalogue, None));
+        }
+        match self.current(caller).await {
+            Ok(catalogue) => Ok((catalogue, None)),
+            Err(error) => match self.cached() {
+                Some(catalogue) => {
+                    let note = format!(
+                        "(as of {}; {} cannot be asked now: {error})",
+                        ago(now, catalogue.taken_at),
+                        self.spec.name
+                    );
+                    Ok((catalogue, Some(note)))
+                }
+                None => Err(error),
+            },
+        }
+    }
+
+    /// The tools that are offered, out of a catalogue.
+    pub(crate) fn offered<'a>(&self, catalogue: &'a Catalogue) -> Vec<Offered<'a>> {
+        let blocked = self.state.lock().blocked.clone();
+        let offered = catalogue.tools.iter().filter(|tool| self.exposed.offers(&tool.name));
+        offered.map(|tool| Offered { tool, is_blocked: blocked.contains_key(&tool.name) }).collect()
+    }
+
+    /// Answers a question about the tools.
+    pub(crate) async fn introspect(
+        self: &Arc<Self>,
+        question: &Question,
+        caller: &Caller,
+    ) -> Result<String, String> {
+        self.check_trust()?;
+        let (catalogue, note) = self.for_showing(caller).await.map_err(|error| error.to_string())?;
+        let text = introspect::introspect(&self.offered(&catalogue), question, self.rules.style)?;
+        Ok(match note {
+            Some(note) => format!("{text}\n{note}"),
+            None => text,
+        })
+    }
+
+    /// The tools for a search over all suites; nothing, and why, when they cannot be had.
+    pub(crate) async fn for_search(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, String> {
+        self.check_trust()?;
+        self.for_showing(caller).await.map(|(catalogue, _)| catalogue).map_err(|error| error.to_string())
+    }
+
+    /// Uses a tool.
+    pub(crate) async fn call(self: &Arc<Self>, subtool: &str, given: Given<'_>, caller: &Caller) -> Done {
+        let span = tracing::info_span!("suite_call", suite = self.spec.name, tool = subtool);
+        self.try_call(subtool, given, caller).instrument(span).await.unwrap_or_else(|refused| refused)
+    }
+
+    async fn try_call(
+        self: &Arc<Self>,
+        subtool: &str,
+        given: Given<'_>,
+        caller: &Caller,
+    ) -> Result<Done, Done> {
+        self.check_trust().map_err(|text| Done::refused(&text, false))?;
+        let catalogue = self.current(caller).await.map_err(|error| Done::failed(error, false))?;
+        let Some(tool) = catalogue.get(subtool).filter(|tool| self.exposed.offers(&tool.name)) else {
+            let names = self.offered(&catalogue);
+            let names = names.iter().map(|offered| offered.tool.name.as_str());
+            return Err(Done::refused(&introspect::unknown(subtool, names), false));
+        };
+        self.check_pin(tool, &catalogue).map_err(|text| Done::refused(&text, true))?;
+        self.pin_first_use(&tool.name, &catalogue);
+        let arguments = match given {
+            Given::Suite(call) => checked(tool, call).map_err(|text| Done::refused(&text, true))?,
+            Given::Flat(arguments) => {
+                arguments.map_or_else(|| raw(&serde_json::json!({})), ToOwned::to_owned)
+            }
+        };
+        if let Some(wait) = self.rate_limit.as_ref().and_then(|limit| limit.take().err()) {
+            let text = format!(
+                "{} takes no more calls for {} ms (its rate limit). Do something else first, or try again then.",
+                self.spec.name,
+                wait.as_millis().max(1)
+            );
+            return Err(Done::refused(&text, true));
+        }
+        // A call that goes on is not the one whose result was kept.
+        let is_first = caller.request_state.is_none() && caller.input_responses.is_none();
+        let results = self.results.as_ref().filter(|_| tool.hints.is_read_only() && is_first);
+        let key = results
+            .and_then(|_| serde_json::from_str(arguments.get()).ok())
+            .map(|value| ResultCache::key(subtool, &value));
+        if let Some(known) = results.zip(key.as_ref()).and_then(|(results, key)| results.get(key)) {
+            return Ok(Done { result: Ok(known), outcome: Outcome::Cached, is_known: true });
+        }
+        let params = caller.call_params(subtool, &arguments);
+        let result = self.child.request("tools/call", params, caller).await;
+        if let Some(results) = self.results.as_ref().filter(|_| !tool.hints.is_read_only()) {
+            results.clear();
+        }
+        let result = result.map_err(|error| Done::failed(error, true))?;
+        if result.get().len() > MAX_RESULT {
+            let text = format!(
+                "The result of {subtool} has {} bytes, and {MAX_RESULT} are passed on at most. Ask it for less.",
+                result.get().len()
+            );
+            return Err(Done { outcome: Outcome::Error, ..Done::refused(&text, true) });
+        }
+        let outcome = if is_error(&result) { Outcome::Failed } else { Outcome::Ok };
+        if let (Some(results), Some(key), Outcome::Ok) = (results, key, outcome) {
+            results.keep(key, &result);
+        }
+        Ok(Done { result: Ok(result), outcome, is_known: true })
+    }
+
+    /// Whether a tool is still what was approved. A blocked one is compared anew, since that may have been
+    /// approved a moment ago, by another process.
+    fn check_pin(&self, tool: &Tool, catalogue: &Catalogue) -> Result<(), String> {
+        if !self.state.lock().blocked.contains_key(&tool.name) {
+            return Ok(());
+        }
+        let blocked = self.compare_with_pins(catalogue);
+        let diff = blocked.get(&tool.name).cloned();
+        self.state.lock().blocked = Arc::new(blocked);
+        let Some(diff) = diff else { return Ok(()) };
+        let name = &self.spec.name;
+        Err(format!(
+            "{} of {name} is blocked: it is no longer the tool that was approved.\n{diff}\nIf that is meant, a person \
+             has to run `switchboard suite pins approve {name}`.",
+            tool.name
+        ))
+    }
+
+    /// The tools that are no longer what was approved, and how they differ. Pins that cannot be read block everything:
+    /// nobody knows then what was approved.
+    fn compare_with_pins(&self, catalogue: &Catalogue) -> BTreeMap<String, String> {
+        let pins = Pins::load(&self.shared.places, &self.spec.name);
+        match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
+            Ok(problems) => problems.into_iter().map(|problem| (problem.tool, problem.diff)).collect(),
+            Err(error) => {
+                let why = format!("The pins of {} cannot be read: {error}", self.spec.name);
+                catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
+            }
+        }
+    }
+
+    /// Remembers a tool that appeared after the child was first used, because it is used now. Once a run is enough.
+    fn pin_first_use(&self, tool: &str, catalogue: &Catalogue) {
+        if !self.state.lock().used.insert(tool.to_owned()) {
+            return;
+        }
+        let pinned = Pins::load(&self.shared.places, &self.spec.name).and_then(|mut pins| {
+            pins.check(&catalogue.raws())?;
+            pins.first_use(tool)
+        });
+        if let Err(error) = pinned {
+            tracing::warn!(child = self.spec.name, tool, %error, "the tool is not pinned");
+        }
+    }
+
+    /// Takes over what another suite on the same child knows.
+    pub(crate) fn inherit(self: &Arc<Self>, other: &Self) {
+        let other = other.state.lock();
+        *self.state.lock() = State {
+            is_trusted: false,
+            is_loaded: other.is_loaded,
+            catalogue: other.catalogue.clone(),
+            blocked: other.blocked.clone(),
+            run: other.run.clone(),
+            used: BTreeSet::new(),
+        };
+        drop(other);
+        if self.child.opened().is_some() {
+            self.listen();
+        }
+    }
+
+    /// Looks again whether the child is trusted, at its next use.
+    pub(crate) fn forget_trust(&self) {
+        self.state.lock().is_trusted = false;
+    }
+
+    /// Begins to hear what the child says of itself, once.
+    pub(crate) fn listen(self: &Arc<Self>) {
+        if self.is_listening.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (mut events, suite) = (self.child.events(), Arc::downgrade(self));
+        tokio::spawn(async move {
+            loop {
+                let event = events.recv().await;
+                let Some(suite) = suite.upgrade() else { return };
+                match event {
+                    Ok(event) => suite.heard(event).await,
+                    // Whatever was missed, the list may have changed.
+                    Err(RecvError::Lagged(_)) => suite.heard(ChildEvent::ListChanged(Listed::Tools)).await,
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+    }
+
+    async fn heard(self: &Arc<Self>, event: ChildEvent) {
+        let news = match event {
+            ChildEvent::ListChanged(Listed::Tools) => {
+                self.state.lock().run = None;
+                if self.child.opened().is_some()
+                    && let Err(error) = self.current(&Caller::default()).await
+                {
+                    tracing::debug!(child = self.spec.name, %error, "the changed tools could not be listed");
+                }
+                return;
+            }
+            ChildEvent::ListChanged(Listed::Resources | Listed::ResourceTemplates) => {
+                SuitesEvent::ResourcesChanged
+            }
+            ChildEvent::ListChanged(Listed::Prompts) => SuitesEvent::PromptsChanged,
+            ChildEvent::ResourceUpdated(params) => SuitesEvent::ResourceUpdated(params),
+            ChildEvent::Log(params) => SuitesEvent::Log { child: self.spec.name.clone(), params },
+            ChildEvent::Stopped { .. } => return,
+        };
+        // A host sees nothing of a suite's lists, so that their changes are no news for it.
+        if self.is_flat() || matches!(news, SuitesEvent::Log { .. }) {
+            let _ = self.shared.events.send(news);
+        }
+    }
+}
+
+impl Done {
+    fn refused(text: &str, is_known: bool) -> Self {
+        Self { result: Ok(answer::refusal(text)), outcome: Outcome::Refused, is_known }
+    }
+
+    /// What the child answered as an error goes on as that; all else is for the model to read.
+    fn failed(error: ChildError, is_known: bool) -> Self {
+        let result = match error {
+            ChildError::Rpc(error) => Err(error),
+            error => Ok(answer::refusal(&error.to_string())),
+        };
+        Self { result, outcome: Outcome::Error, is_known }
+    }
+}
+
+/// The arguments of a call, checked. The error names what is wrong, and shows the schema and a call that would do.
+fn checked(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, String> {
+    let checker = tool.checker();
+    let (wrong, arguments) = match call.arguments(checker) {
+        Ok(arguments) => match serde_json::from_str(arguments.get()) {
+            Ok(value) => (checker.check(&value), Some(arguments)),
+            Err(error) => (vec![format!("'args' cannot be read: {error}")], None),
+        },
+        Err(text) => (vec![text], None),
+    };
+    if let Some(arguments) = arguments.filter(|_| wrong.is_empty()) {
+        return Ok(arguments);
+    }
+    let example = shape(&tool.name).replace("{…}", &checker.example().to_string());
+    Err(format!(
+        "The arguments of {} do not fit:\n- {}\nSchema: {}\nExample: {example}",
+        tool.name,
+        wrong.join("\n- "),
+        checker.shown()
+    ))
+}
+
+fn is_error(result: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        is_error: bool,
+    }
+    // Most results do not say, and may be large: looking for the word is much quicker than reading them.
+    result.get().contains("\"isError\"")
+        && serde_json::from_str::<Head>(result.get()).is_ok_and(|head| head.is_error)
+}

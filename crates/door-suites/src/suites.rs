@@ -1,0 +1,547 @@
+//! All suites of a workspace: what a host sees of them, and where its calls go.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt};
+use parking_lot::{Mutex, RwLock};
+use serde_json::value::RawValue;
+use switchboard_hub::clock::Clock;
+use switchboard_hub::files::Dir;
+use switchboard_hub::guard::Guard;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+use crate::answer;
+use crate::arguments::{self, Asked};
+use crate::catalogue::Shelf;
+use crate::child::{Child, ChildOptions, Listed};
+use crate::config::Config;
+use crate::descriptions::Descriptions;
+use crate::discovery::{Problem, discover};
+use crate::error::SuiteError;
+use crate::host::{Caller, RpcError};
+use crate::introspect::line;
+use crate::metrics::{self, Outcome};
+use crate::passthrough::Passthrough;
+use crate::places::Places;
+use crate::raw::Object;
+use crate::redact::{Secrets, redact};
+use crate::rules::Rules;
+use crate::savings::Ledger;
+use crate::search::ranked;
+use crate::spec::ChildSpec;
+use crate::suite::{Done, Given, Shared, Suite};
+use crate::top::{Target, Top, describe};
+use crate::via::{self, Via};
+
+/// How many children are started at once when all are warmed. Starting one keeps a core busy for a second.
+const WARM_AT_ONCE: usize = 4;
+/// How many events wait for a listener. One that is behind is told so, and lists everything anew.
+const EVENTS: usize = 64;
+/// How many tools a search shows unless it says otherwise, and at most.
+const FOUND: usize = 8;
+const MAX_FOUND: usize = 50;
+/// How long all children together have to end.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The suites of a workspace. A cheap handle; clones are the same suites.
+#[derive(Clone)]
+pub struct Suites {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) shared: Shared,
+    via: Via,
+    logs: Option<Dir>,
+    /// What ends the children when this process is killed.
+    guard: Option<Guard>,
+    table: RwLock<Arc<Table>>,
+    /// The list as it was last made; gone when a catalogue of a flat child changed.
+    top: Mutex<Option<Arc<Top>>>,
+    /// Names that others list beside the suites.
+    reserved: Mutex<BTreeSet<String>>,
+    pub(crate) passthrough: Passthrough,
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// The children as they were found last.
+pub(crate) struct Table {
+    pub(crate) config: Config,
+    /// By the names of the children.
+    pub(crate) suites: Vec<Arc<Suite>>,
+    problems: Vec<Problem>,
+    descriptions: Descriptions,
+}
+
+/// What a host may want to know.
+#[derive(Debug, Clone)]
+pub enum SuitesEvent {
+    /// The list of tools is another.
+    ToolsChanged,
+    /// Resources or their templates are others.
+    ResourcesChanged,
+    /// Prompts are others.
+    PromptsChanged,
+    /// A resource changed; the parameters of the child's notification.
+    ResourceUpdated(Box<RawValue>),
+    /// A log message of a child; the parameters of its notification.
+    Log {
+        /// Whose.
+        child: String,
+        /// What.
+        params: Box<RawValue>,
+    },
+}
+
+/// What became of warming one child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warmed {
+    /// The child.
+    pub child: String,
+    /// How many tools it has, or why that is not known.
+    pub tools: Result<usize, String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Suites {
+    /// Finds the children of a workspace. Nothing is started.
+    #[expect(clippy::unused_async, reason = "opening may wait for something one day, and callers await it")]
+    pub async fn open(config: Config, places: Places, guard: Option<Guard>) -> Result<Self, SuiteError> {
+        let told = std::env::var(via::VARIABLE).unwrap_or_default();
+        Self::open_via(config, places, guard, &told, Clock::system())
+    }
+
+    /// [`open`](Self::open) with the way to this process and the clock given.
+    pub(crate) fn open_via(
+        config: Config,
+        places: Places,
+        guard: Option<Guard>,
+        told: &str,
+        clock: Clock,
+    ) -> Result<Self, SuiteError> {
+        if !places.workspace.is_dir() {
+            return Err(SuiteError::NoWorkspace { path: places.workspace });
+        }
+        let via = Via::new(told, &places.workspace_mark());
+        let logs = places.make_logs();
+        let shared = Shared {
+            shelf: Shelf::open(&places),
+            clock,
+            events: broadcast::channel(EVENTS).0,
+            changes: Arc::default(),
+            places: Arc::new(places),
+        };
+        let inner = Inner {
+            ledger: Arc::new(Ledger::new(&shared.places)),
+            shared,
+            via,
+            logs: logs.ok(),
+            guard,
+            table: RwLock::new(Arc::new(Table {
+                config: Config::default(),
+                suites: Vec::new(),
+                problems: Vec::new(),
+                descriptions: Descriptions::default(),
+            })),
+            top: Mutex::default(),
+            reserved: Mutex::default(),
+            passthrough: Passthrough::default(),
+        };
+        let suites = Self { inner: Arc::new(inner) };
+        let (table, _) = suites.find(config);
+        *suites.inner.table.write() = Arc::new(table);
+        Ok(suites)
+    }
+
+    /// Names that are listed beside the suites, which no suite may have.
+    pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
+        self.inner.reserved.lock().extend(names);
+        self.relist();
+    }
+
+    /// The tools for a host, always in the same order. Starts nothing.
+    pub fn tools(&self) -> Vec<Box<RawValue>> {
+        self.top().tools.clone()
+    }
+
+    /// The tools for a host that asks for them now: counted, and flat children that were never seen are asked first.
+    pub async fn list_tools(&self, caller: &Caller) -> Vec<Box<RawValue>> {
+        let unseen = self
+            .table()
+            .suites
+            .iter()
+            .filter(|suite| suite.is_flat() && suite.cached().is_none())
+            .cloned()
+            .collect::<Vec<_>>();
+        if !unseen.is_empty() {
+            self.warm_all(unseen, caller).await;
+            self.relist();
+        }
+        self.inner.ledger.listed();
+        self.tools()
+    }
+
+    /// One tool as it is listed.
+    pub fn tool(&self, name: &str) -> Option<Box<RawValue>> {
+        #[derive(serde::Deserialize)]
+        struct Named<'a> {
+            name: &'a str,
+        }
+        let top = self.top();
+        let is_it =
+            |raw: &RawValue| serde_json::from_str::<Named<'_>>(raw.get()).is_ok_and(|tool| tool.name == name);
+        top.tools.iter().find(|tool| is_it(tool)).cloned()
+    }
+
+    /// Whether a tool is one of these.
+    pub fn takes(&self, tool: &str) -> bool {
+        self.top().by_name.contains_key(tool)
+    }
+
+    /// Whether any child is listed with all that it has, resources and prompts too.
+    pub fn has_flat(&self) -> bool {
+        self.table().suites.iter().any(|suite| suite.is_flat())
+    }
+
+    /// What is wrong with children and their settings, for a person to read.
+    pub fn problems(&self) -> Vec<Problem> {
+        let top = self.top();
+        let collisions = top.problems.iter().map(|(suite, message)| Problem {
+            file: suite.spec.file.clone(),
+            message: message.clone(),
+            child: Some(suite.spec.name.clone()),
+        });
+        self.table().problems.iter().cloned().chain(collisions).collect()
+    }
+
+    /// Calls a tool. The answer is a whole result of `tools/call`, as the child gave it.
+    pub async fn call(
+        &self,
+        tool: &str,
+        arguments: Option<&RawValue>,
+        caller: &Caller,
+    ) -> Result<Box<RawValue>, RpcError> {
+        let top = self.top();
+        let Some(target) = top.by_name.get(tool) else {
+            return Ok(answer::refusal(&format!("There is no tool '{}'.", tool.escape_debug())));
+        };
+        if let Some(refusal) = &self.inner.via.refusal {
+            return Ok(answer::refusal(refusal));
+        }
+        match target {
+            Target::Suite(suite) => call_suite(suite, arguments, caller, Some(&self.inner.ledger)).await,
+            Target::Flat(suite, name) => {
+                let begun = Instant::now();
+                let done = suite.call(name, Given::Flat(arguments), caller).await;
+                finish(suite, "flat", name, done, begun)
+            }
+            Target::Search => Ok(self.search(arguments, caller).await),
+        }
+    }
+
+    /// Does what a child's suite does, however the child is listed: for people, who name the child or its tool.
+    /// `None`: there is no such child.
+    pub async fn call_child(
+        &self,
+        name: &str,
+        arguments: Option<&RawValue>,
+        caller: &Caller,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        let table = self.table();
+        let by_name = table.suites.iter().find(|suite| suite.spec.name == name);
+        let suite = by_name.or_else(|| table.suites.iter().find(|suite| suite.rules.tool_name == name))?;
+        if let Some(refusal) = &self.inner.via.refusal {
+            return Some(Ok(answer::refusal(refusal)));
+        }
+        // What a person does is no model's conversation, and is not counted.
+        Some(call_suite(suite, arguments, caller, None).await)
+    }
+
+    /// The names of the children, sorted.
+    pub fn children(&self) -> Vec<String> {
+        self.table().suites.iter().map(|suite| suite.spec.name.clone()).collect()
+    }
+
+    /// Finds tools in all suites; without a query, the suites themselves.
+    async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
+        let table = self.table();
+        let question =
+            arguments.and_then(Object::parse).map(|object| arguments::question(&object)).unwrap_or_default();
+        let suites: Vec<_> = table.suites.iter().filter(|suite| !suite.is_flat()).cloned().collect();
+        let Some(query) = &question.query else {
+            let lines: Vec<String> = suites
+                .iter()
+                .map(|suite| {
+                    format!(
+                        "{} — {}",
+                        suite.rules.tool_name,
+                        describe(suite, &table.config, &table.descriptions)
+                    )
+                })
+                .collect();
+            return answer::text(&lines.join("\n"));
+        };
+        let known: Vec<_> = stream::iter(suites.clone())
+            .map(|suite| async move { suite.for_search(caller).await })
+            .buffered(WARM_AT_ONCE)
+            .collect()
+            .await;
+        let tools: Vec<_> = suites
+            .iter()
+            .zip(&known)
+            .filter_map(|(suite, known)| Some((suite, known.as_ref().ok()?)))
+            .flat_map(|(suite, catalogue)| {
+                suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
+            })
+            .collect();
+        let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
+        let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
+        let mut lines: Vec<String> = places
+            .iter()
+            .take(limit)
+            .map(|&place| {
+                let (suite, offered) = &tools[place];
+                format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
+            })
+            .collect();
+        if lines.is_empty() {
+            lines.push(format!("No tool fits \"{query}\"."));
+        }
+        let missing =
+            suites.iter().zip(&known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
+        lines.extend(
+            missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)),
+        );
+        let result = answer::text(&lines.join("\n"));
+        self.inner.ledger.introspected(result.get().len());
+        result
+    }
+
+    /// Resources, templates or prompts of the children that are listed with all they have.
+    pub async fn list(&self, what: Listed, caller: &Caller) -> Vec<Box<RawValue>> {
+        self.inner.passthrough.list(&self.flat(), what, caller).await
+    }
+
+    /// A request about resources, prompts, completion or logging. `None`: it is not about any of these children.
+    pub async fn request(
+        &self,
+        method: &str,
+        params: Option<Box<RawValue>>,
+        caller: &Caller,
+    ) -> Option<Result<Box<RawValue>, RpcError>> {
+        self.inner.passthrough.request(&self.flat(), method, params, caller).await
+    }
+
+    /// What changes from now on.
+    pub fn events(&self) -> broadcast::Receiver<SuitesEvent> {
+        self.inner.shared.events.subscribe()
+    }
+
+    /// Starts every trusted child, a few at a time, and takes its catalogue.
+    pub async fn warm(&self, caller: &Caller) -> Vec<Warmed> {
+        let warmed = self.warm_all(self.table().suites.clone(), caller).await;
+        self.relist();
+        warmed
+    }
+
+    async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<Warmed> {
+        let refusal = self.inner.via.refusal.as_ref();
+        stream::iter(suites)
+            .map(|suite| async move {
+                let begun = Instant::now();
+                let tools = match refusal.map_or_else(|| suite.check_trust(), |refusal| Err(refusal.clone()))
+                {
+                    Ok(()) => suite.current(caller).await.map_err(|error| error.to_string()),
+                    Err(text) => Err(text),
+                };
+                let tools = tools.map(|catalogue| suite.offered(&catalogue).len());
+                Warmed { child: suite.spec.name.clone(), tools, took: begun.elapsed() }
+            })
+            .buffered(WARM_AT_ONCE)
+            .collect()
+            .await
+    }
+
+    /// Takes new settings and finds the children anew. A child that is described as before goes on running.
+    pub async fn reload(&self, config: Config) {
+        let before = self.tools();
+        let (table, gone) = self.find(config);
+        for suite in table.suites.iter().filter(|suite| suite.child.opened().is_some()) {
+            suite.forget_trust();
+            if suite.check_trust().is_err() {
+                suite.child.stop().await;
+            }
+        }
+        *self.inner.table.write() = Arc::new(table);
+        self.relist();
+        join_all(gone.iter().map(|suite| suite.child.stop())).await;
+        if differs(&before, &self.tools()) {
+            let _ = self.inner.shared.events.send(SuitesEvent::ToolsChanged);
+        }
+    }
+
+    /// Ends all children and writes down what was counted.
+    pub async fn close(&self) {
+        let table = self.table();
+        let stopping = join_all(table.suites.iter().map(|suite| suite.child.stop()));
+        if tokio::time::timeout(CLOSE_WITHIN, stopping).await.is_err() {
+            tracing::warn!("children did not end in time; their groups are killed");
+        }
+        self.flush().await;
+    }
+
+    /// Writes down what was counted so far.
+    pub(crate) async fn flush(&self) {
+        let (ledger, now) = (self.inner.ledger.clone(), self.inner.shared.clock.now());
+        let _ = tokio::task::spawn_blocking(move || ledger.flush(now)).await;
+    }
+
+    /// Finds the children. Of those that run already, what can be kept is kept; the others are returned.
+    fn find(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
+        let old = self.table();
+        let found = discover(&config, &self.inner.shared.places);
+        let mut problems = found.problems;
+        let descriptions = Descriptions::load(&self.inner.shared.places).unwrap_or_else(|problem| {
+            problems.push(problem);
+            Descriptions::default()
+        });
+        let mut suites = Vec::new();
+        for spec in found.children {
+            let rules = Rules::of(&config, &spec);
+            let before = old.suites.iter().find(|suite| *suite.spec == spec);
+            let (suite, broken) = match before {
+                Some(suite) if suite.rules == rules => (suite.clone(), Vec::new()),
+                Some(before) => {
+                    let (suite, broken) = Suite::new(
+                        before.spec.clone(),
+                        before.child.clone(),
+                        rules,
+                        self.inner.shared.clone(),
+                    );
+                    suite.inherit(before);
+                    (suite, broken)
+                }
+                None => {
+                    let spec = Arc::new(spec);
+                    let child = Child::with(Arc::new(self.inner.via.tell(&spec)), self.child_options(&spec));
+                    Suite::new(spec, child, rules, self.inner.shared.clone())
+                }
+            };
+            let file = suite.spec.file.clone();
+            problems.extend(broken.into_iter().map(|message| Problem {
+                file: file.clone(),
+                message,
+                child: Some(suite.spec.name.clone()),
+            }));
+            suites.push(suite);
+        }
+        let gone = old
+            .suites
+            .iter()
+            .filter(|old| !suites.iter().any(|suite| suite.spec == old.spec))
+            .cloned()
+            .collect();
+        (Table { config, suites, problems, descriptions }, gone)
+    }
+
+    fn child_options(&self, spec: &ChildSpec) -> ChildOptions {
+        let secrets = Secrets::of(spec);
+        ChildOptions {
+            log: self.inner.logs.clone(),
+            cache: self.inner.shared.shelf.folder().cloned(),
+            guard: self.inner.guard.clone(),
+            redact: Some(Arc::new(move |text: &str| redact(text, &secrets))),
+            ..ChildOptions::default()
+        }
+    }
+
+    pub(crate) fn table(&self) -> Arc<Table> {
+        self.inner.table.read().clone()
+    }
+
+    pub(crate) fn top(&self) -> Arc<Top> {
+        let mut top = self.inner.top.lock();
+        let changes = self.inner.shared.changes.load(Ordering::Relaxed);
+        if let Some(top) = top.as_ref().filter(|top| top.changes == changes) {
+            return top.clone();
+        }
+        let (table, reserved) = (self.table(), self.inner.reserved.lock());
+        let made =
+            Arc::new(Top::new(&table.suites, (&table.config, &table.descriptions), &reserved, changes));
+        *top = Some(made.clone());
+        made
+    }
+
+    /// Lets the list be made anew when it is needed next.
+    pub(crate) fn relist(&self) {
+        *self.inner.top.lock() = None;
+        self.inner.passthrough.forget();
+    }
+
+    fn flat(&self) -> Vec<Arc<Suite>> {
+        if self.inner.via.refusal.is_some() {
+            return Vec::new();
+        }
+        self.table().suites.iter().filter(|suite| suite.is_flat()).cloned().collect()
+    }
+}
+
+/// Does what a suite's tool is asked for, and counts it where that is wanted.
+async fn call_suite(
+    suite: &Arc<Suite>,
+    arguments: Option<&RawValue>,
+    caller: &Caller,
+    ledger: Option<&Ledger>,
+) -> Result<Box<RawValue>, RpcError> {
+    let begun = Instant::now();
+    match arguments::read(arguments, &suite.rules.tool_name) {
+        Err(text) => Ok(answer::refusal(&text)),
+        Ok(Asked::Introspect(question)) => {
+            let answered = suite.introspect(&question, caller).await;
+            let outcome = if answered.is_ok() { Outcome::Ok } else { Outcome::Refused };
+            metrics::called(&suite.spec.name, "introspect", None, outcome, begun.elapsed());
+            let result = match answered {
+                Ok(text) => answer::text(&text),
+                Err(text) => answer::refusal(&text),
+            };
+            if let Some(ledger) = ledger {
+                ledger.introspected(result.get().len());
+            }
+            Ok(result)
+        }
+        Ok(Asked::Call(call)) => {
+            let done = suite.call(&call.subtool, Given::Suite(&call), caller).await;
+            if let Some(ledger) = ledger {
+                ledger.called(match (&done.result, done.outcome) {
+                    // What we say of ourselves would not have been said without the suite.
+                    (Ok(result), Outcome::Refused) => result.get().len(),
+                    _ => 0,
+                });
+            }
+            finish(suite, "call", &call.subtool, done, begun)
+        }
+    }
+}
+
+/// Counts a call of a tool for the metrics.
+fn finish(
+    suite: &Suite,
+    action: &'static str,
+    tool: &str,
+    done: Done,
+    begun: Instant,
+) -> Result<Box<RawValue>, RpcError> {
+    metrics::called(&suite.spec.name, action, done.is_known.then_some(tool), done.outcome, begun.elapsed());
+    done.result
+}
+
+/// Whether two lists of tools are different to a host.
+fn differs(before: &[Box<RawValue>], after: &[Box<RawValue>]) -> bool {
+    before.len() != after.len() || before.iter().zip(after).any(|(before, after)| before.get() != after.get())
+}

@@ -1,0 +1,8 @@
+//! Suites on real child processes.
+
+mod calls;
+mod flat;
+mod guarded;
+mod listing;
+mod rig;
+mod watching;

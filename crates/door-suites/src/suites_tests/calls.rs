@@ -1,0 +1,145 @@
+//! Calls through a suite.
+
+use serde_json::json;
+
+use super::rig::{Rig, call, said, tools};
+
+#[tokio::test]
+async fn what_the_child_answers_arrives_byte_for_byte() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let result = call(
+        &suites,
+        "box_suite",
+        json!({ "action": "call", "subtool": "echo", "args": { "message": "hi" } }),
+    )
+    .await;
+    assert_eq!(
+        result.unwrap().get(),
+        concat!(
+            r#"{"content":[{"type":"image","data":"aGk=","mimeType":"image/png","annotations":{"audience":["user"]}},"#,
+            r#"{"type":"odd","unknown":[1.5,12345678901234567890]}],"structuredContent":{"name":"echo","#,
+            r#""arguments":{"message":"hi"}},"_meta":{"x":"y"}}"#,
+        )
+    );
+    let failed = call(&suites, "box_suite", json!({ "action": "call", "subtool": "fails" })).await.unwrap();
+    assert_eq!(failed.get(), r#"{"content":[{"type":"text","text":"it failed"}],"isError":true}"#);
+    let error =
+        call(&suites, "box_suite", json!({ "action": "call", "subtool": "refuses" })).await.unwrap_err();
+    assert_eq!((error.code, error.message.as_str()), (-32042, "not this one"));
+    assert_eq!(error.data.unwrap().get(), r#"{"why":["because"]}"#);
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn wrong_arguments_never_reach_the_child_and_the_answer_shows_how() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let (text, failed) =
+        said(&suites, "box_suite", json!({ "action": "call", "subtool": "echo", "args": { "message": 7 } }))
+            .await;
+    assert!(failed);
+    for part in [
+        "- message: ",
+        r#"Schema: {"properties":{"message":{"type":"string"}},"required":["message"],"type":"object"}"#,
+        r#"Example: {"action":"call","subtool":"echo","args":{"message":"…"}}"#,
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    assert_eq!(counted, "1", "the first call that got there");
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "ehco" })).await;
+    assert!(failed && text.contains("Did you mean echo"), "{text}");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_an_error_and_the_child_goes_on() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "big" })).await;
+    assert!(
+        failed && text.contains("are passed on at most"),
+        "{}",
+        text.chars().take(200).collect::<String>()
+    );
+    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    assert_eq!(counted, "2");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn results_of_tools_that_change_nothing_are_kept_until_something_is_written() {
+    let rig = Rig::new().with(json!({ "suites": { "box": { "cache": { "ttlMs": 60_000 } } } }));
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let count = || said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
+    assert_eq!((count().await.0, count().await.0), ("1".to_owned(), "1".to_owned()));
+    let (_, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
+    assert!(!failed);
+    assert_eq!(count().await.0, "3", "asked anew after a tool that may have changed something");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn a_suite_takes_as_many_calls_as_it_is_allowed() {
+    let rig =
+        Rig::new().with(json!({ "suites": { "box": { "rateLimit": { "calls": 2, "perMs": 3_600_000 } } } }));
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let count = || said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" }));
+    assert_eq!((count().await.0, count().await.0), ("1".to_owned(), "2".to_owned()));
+    let (text, failed) = count().await;
+    assert!(failed && text.contains("takes no more calls for"), "{text}");
+    let (_, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(!failed, "looking is free");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn what_was_used_is_counted_over_processes() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    for round in 1..=2 {
+        let suites = rig.open_trusted();
+        suites.list_tools(&crate::Caller::default()).await;
+        said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+        said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+        suites.close().await;
+        let report = suites.savings();
+        let counted = &report.measured.counted;
+        assert_eq!((counted.lists, counted.introspects, counted.calls), (round, round, round));
+        assert_eq!(report.measured.flat, round * report.flat as u64);
+        assert!(report.flat > report.suites && report.children[0].introspect > 0, "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_known_yet_is_left_out_of_the_report() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    rig.child("other", &tools());
+    let report = rig.open().savings();
+    assert_eq!((report.unknown.as_slice(), report.flat), (&["box".to_owned(), "other".to_owned()][..], 0));
+    assert_eq!(report.typical_saved_percent, None);
+}
+
+#[tokio::test]
+async fn a_person_can_do_what_a_model_can_and_is_not_counted() {
+    let rig = Rig::new().with(json!({ "suites": { "box": { "suiteName": "renamed" } } }));
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let caller = crate::Caller::default();
+    let request = crate::raw::raw(&json!({ "action": "call", "subtool": "count" }));
+    for name in ["box", "renamed"] {
+        let answer = suites.call_child(name, Some(&request), &caller).await.unwrap().unwrap();
+        assert!(answer.get().contains("\"text\""), "{answer}");
+    }
+    assert!(suites.call_child("boxes", Some(&request), &caller).await.is_none());
+    assert_eq!(suites.children(), ["box"]);
+    suites.close().await;
+    assert_eq!(suites.savings().measured.counted, crate::Counted::default());
+}

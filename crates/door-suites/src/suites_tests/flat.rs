@@ -1,0 +1,121 @@
+//! Children that are listed with all they have.
+
+use serde_json::{Value, json};
+
+use super::rig::{Rig, call, names, tools};
+use crate::child::Listed;
+use crate::host::Caller;
+use crate::raw::raw;
+
+fn flat(bare: bool) -> Value {
+    json!({ "expose": { "mode": "flat", "bare": bare } })
+}
+
+#[tokio::test]
+async fn tools_are_listed_as_they_are_under_a_name_that_says_whose_they_are() {
+    let rig = Rig::new().with(json!({ "suites": { "box": flat(false) } }));
+    rig.child("box", &tools());
+    rig.child("folded", &tools());
+    let suites = rig.open_trusted();
+    assert_eq!(names(&suites.tools()), ["folded_suite"], "nothing is started just to look");
+    let list = suites.list_tools(&Caller::default()).await;
+    assert_eq!(names(&list)[..3], ["folded_suite", "box__echo", "box__count"]);
+    let mut expected = tools()["tools"][0].clone();
+    expected["name"] = Value::from("box__echo");
+    assert_eq!(serde_json::from_str::<Value>(list[1].get()).unwrap(), expected, "unknown fields stay");
+    let result = call(&suites, "box__echo", json!({ "message": 7 })).await.unwrap();
+    let result: Value = serde_json::from_str(result.get()).unwrap();
+    assert_eq!(
+        result["structuredContent"],
+        json!({ "name": "echo", "arguments": { "message": 7 } }),
+        "the child checks"
+    );
+    suites.close().await;
+
+    let suites = rig.open();
+    assert_eq!(names(&suites.tools()).len(), 9, "known from now on, without a start");
+    assert!(suites.takes("box__echo") && !suites.takes("echo"));
+}
+
+#[tokio::test]
+async fn bare_names_are_given_to_those_that_nobody_else_wants() {
+    let rig = Rig::new().with(json!({ "suites": { "a": flat(true), "b": flat(true) } }));
+    rig.child("a", &json!({ "tools": [{ "name": "one" }, { "name": "both" }, { "name": "send_message" }] }));
+    rig.child("b", &json!({ "tools": [{ "name": "two" }, { "name": "both" }] }));
+    let suites = rig.open_trusted();
+    suites.reserve(["send_message".to_owned()]);
+    let list = suites.list_tools(&Caller::default()).await;
+    assert_eq!(names(&list), ["one", "a__both", "a__send_message", "two", "b__both"]);
+    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(problems[0].contains("the name both is taken, so the tool is called a__both"), "{problems:?}");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn a_changed_list_is_told_and_listed() {
+    let rig = Rig::new().with(json!({ "suites": { "box": flat(true) } }));
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    suites.list_tools(&Caller::default()).await;
+    let mut events = suites.events();
+    rig.lists("box", &json!({ "tools": [{ "name": "new" }] }));
+    call(&suites, "announce", json!({})).await.unwrap();
+    let event = tokio::time::timeout(std::time::Duration::from_secs(20), events.recv()).await.unwrap();
+    assert!(matches!(event, Ok(crate::SuitesEvent::ToolsChanged)));
+    assert_eq!(names(&suites.tools()), ["new"]);
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn resources_prompts_and_completion_go_to_their_owner() {
+    let rig = Rig::new().with(json!({ "suites": { "a": flat(false), "b": flat(false) } }));
+    rig.child(
+        "a",
+        &json!({
+            "instructions": "a", "tools": [], "level": true,
+            "resources": [{ "uri": "x://a", "name": "a" }, { "uri": "x://both", "name": "of a" }],
+            "templates": [{ "uriTemplate": "x://things/{id}", "name": "t" }],
+            "prompts": [{ "name": "greet" }],
+        }),
+    );
+    rig.child(
+        "b",
+        &json!({
+            "instructions": "b", "tools": [],
+            "resources": [{ "uri": "x://b", "name": "b" }, { "uri": "x://both", "name": "of b" }],
+            "templates": [{ "uriTemplate": "x://things/b/{id}", "name": "t" }],
+            "prompts": [{ "name": "greet" }, { "name": "part" }],
+        }),
+    );
+    rig.child("folded", &json!({ "instructions": "folded", "tools": [], "resources": [{ "uri": "x://folded", "name": "f" }] }));
+    let suites = rig.open_trusted();
+    let caller = Caller::default();
+    assert_eq!(names(&suites.list(Listed::Resources, &caller).await), ["a", "of a", "b"]);
+    assert_eq!(names(&suites.list(Listed::Prompts, &caller).await), ["greet", "part"]);
+    for (method, params, owner) in [
+        ("resources/read", json!({ "uri": "x://b" }), Some("b")),
+        ("resources/read", json!({ "uri": "x://both" }), Some("a")),
+        ("resources/read", json!({ "uri": "x://things/7" }), Some("a")),
+        ("resources/subscribe", json!({ "uri": "x://things/b/7" }), Some("b")),
+        ("resources/read", json!({ "uri": "x://folded" }), None),
+        ("prompts/get", json!({ "name": "greet" }), Some("a")),
+        ("prompts/get", json!({ "name": "part", "arguments": { "k": "v" } }), Some("b")),
+        ("completion/complete", json!({ "ref": { "type": "ref/prompt", "name": "part" } }), Some("b")),
+        (
+            "completion/complete",
+            json!({ "ref": { "type": "ref/resource", "uri": "x://things/{id}" } }),
+            Some("a"),
+        ),
+        ("logging/setLevel", json!({ "level": "debug" }), Some("a")),
+        ("unknown/method", json!({}), None),
+    ] {
+        let answer = suites.request(method, Some(raw(&params)), &caller).await;
+        let answer = answer.map(|answer| serde_json::from_str::<Value>(answer.unwrap().get()).unwrap());
+        let expected = owner.map(|owner| json!({ "answered": owner, "method": method, "params": params }));
+        assert_eq!(answer, expected, "{method} {params}");
+    }
+    let error = suites.request("resources/read", Some(raw(&json!({}))), &caller).await.unwrap().unwrap_err();
+    assert_eq!(error.code, -32602);
+    suites.close().await;
+}

@@ -1,0 +1,171 @@
+//! What a host sees first.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::rig::{Rig, call, names, said, tools};
+use crate::host::Caller;
+
+/// What is written about the four servers that the budget is measured with.
+fn described(name: &str, description: &str) -> Value {
+    json!({ "name": name, "switchboardDescription": description, "command": { "cmd": "/nonexistent" } })
+}
+
+#[tokio::test]
+async fn four_suites_and_the_search_cost_no_more_than_260_tokens_and_start_nothing() {
+    let rig = Rig::new();
+    for (name, description) in [
+        ("everything", "MCP feature tests"),
+        ("memory", "Knowledge graph"),
+        ("filesystem", "Read and write files"),
+        ("git", "Git operations"),
+    ] {
+        rig.describe(name, &described(name, description));
+    }
+    let suites = rig.open();
+    let list = suites.tools();
+    assert_eq!(
+        names(&list),
+        ["everything_suite", "filesystem_suite", "git_suite", "memory_suite", "switchboard_tools"]
+    );
+    let text = serde_json::to_string(&list).unwrap();
+    let tokens = tiktoken::get_encoding("o200k_base").unwrap().count(&text);
+    assert!(tokens <= 260, "{tokens} tokens: {text}");
+    let first: Value = serde_json::from_str(list[0].get()).unwrap();
+    assert_eq!(
+        first["inputSchema"],
+        json!({
+            "type": "object",
+            "properties": {
+                "action": { "type": "string", "enum": ["introspect", "call"] },
+                "subtool": { "type": "string" },
+                "args": { "type": "object" },
+            },
+            "required": ["action"],
+        })
+    );
+    assert!(suites.takes("git_suite") && suites.takes("switchboard_tools") && !suites.takes("git"));
+}
+
+#[tokio::test]
+async fn one_suite_needs_no_search_and_long_descriptions_are_cut() {
+    let rig = Rig::new();
+    rig.describe("only", &described("only", &"word ".repeat(100)));
+    let list = rig.open().tools();
+    assert_eq!(names(&list), ["only_suite"]);
+    assert!(list[0].get().len() < 400, "{}", list[0].get());
+}
+
+#[tokio::test]
+async fn names_that_collide_are_refused_with_a_reason_and_always_the_same_way() {
+    let rig = Rig::new().with(json!({ "suites": {
+        "b": { "suiteName": "a_suite" },
+        "d": { "suiteName": "send_message" },
+    } }));
+    for name in ["a", "b", "c", "d"] {
+        rig.describe(name, &described(name, "x"));
+    }
+    let suites = rig.open();
+    suites.reserve(["send_message".to_owned()]);
+    assert_eq!(names(&suites.tools()), ["a_suite", "c_suite", "switchboard_tools"]);
+    let problems: BTreeSet<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.contains("'a_suite' is taken by 'a'")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.starts_with("d:") && problem.contains("send_message")));
+}
+
+#[tokio::test]
+async fn introspection_comes_from_the_kept_catalogue_until_that_is_old() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let (first, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(!failed && first.starts_with("echo(message: string) [read-only] — Says it again."), "{first}");
+    suites.close().await;
+
+    // Another process, in which the child could not even be started.
+    std::fs::remove_file(rig.places().workspace.join("../box-lists.json")).unwrap();
+    let suites = rig.open();
+    let (kept, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert_eq!((kept, failed), (first.clone(), false));
+    assert!(suites.table().suites[0].child.opened().is_none(), "nothing was started");
+
+    rig.clock.advance(jiff::SignedDuration::from_hours(49));
+    let suites = rig.open();
+    let (old, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(
+        !failed && old.starts_with(&first) && old.contains("(as of 2 d ago; box cannot be asked now"),
+        "{old}"
+    );
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn all_suites_are_searched_and_what_was_left_out_is_told() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    rig.child("other", &json!({ "tools": [{ "name": "echo_twice", "description": "Says it twice." }] }));
+    rig.trust();
+    rig.child("stranger", &tools());
+    let suites = rig.open();
+    let (found, _) = said(&suites, "switchboard_tools", json!({ "query": "echo message", "limit": 2 })).await;
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), 3, "{found}");
+    assert!(lines[0].starts_with("box_suite: echo(message: string)"), "{found}");
+    assert!(lines[1].starts_with("other_suite: echo_twice()"), "{found}");
+    assert!(lines[2].contains("stranger_suite was not searched: stranger is not trusted yet"), "{found}");
+    let (all, _) = said(&suites, "switchboard_tools", json!({})).await;
+    assert!(all.contains("box_suite — Tests with box"), "{all}");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn warming_tells_of_each_child() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    rig.describe("broken", &described("broken", "x"));
+    rig.trust();
+    rig.child("stranger", &tools());
+    let suites = rig.open();
+    let warmed = suites.warm(&Caller::default()).await;
+    let told: Vec<_> =
+        warmed.iter().map(|warmed| (warmed.child.as_str(), warmed.tools.clone().ok())).collect();
+    assert_eq!(told, [("box", Some(8)), ("broken", None), ("stranger", None)]);
+    assert!(warmed[1].tools.as_ref().unwrap_err().contains("broken"), "{warmed:?}");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    rig.child("other", &tools());
+    let suites = rig.open_trusted();
+    let mut events = suites.events();
+    said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+
+    suites.reload(rig.config.clone()).await;
+    assert!(events.try_recv().is_err(), "nothing changed");
+    let config =
+        serde_json::from_value(json!({ "suites": { "box": { "expose": { "deny": ["write"] } } } })).unwrap();
+    suites.reload(config).await;
+    assert!(events.try_recv().is_err(), "a host sees no difference");
+    let (counted, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    assert_eq!(counted, "2", "the same process went on");
+    let (denied, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
+    assert!(failed && denied.contains("'write' is not available"), "{denied}");
+
+    std::fs::remove_dir_all(rig.places().workspace.join(".switchboard/mcps/other")).unwrap();
+    suites.reload(rig.config.clone()).await;
+    assert!(matches!(events.try_recv(), Ok(crate::SuitesEvent::ToolsChanged)));
+    assert_eq!(names(&suites.tools()), ["box_suite"]);
+    assert!(
+        call(&suites, "other_suite", json!({ "action": "introspect" }))
+            .await
+            .unwrap()
+            .get()
+            .contains("no tool")
+    );
+    suites.close().await;
+}

@@ -1,0 +1,48 @@
+//! Changes of files while suites are open.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::rig::{Rig, names, said, tools};
+use crate::suites::SuitesEvent;
+use crate::test_files::write;
+
+#[tokio::test]
+async fn a_new_child_and_new_settings_are_taken_up_and_a_list_that_stays_is_no_news() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    rig.trust();
+    let suites = rig.open();
+    let mut events = suites.events();
+    let (stop, settings) = (CancellationToken::new(), rig.places().workspace.join("switchboard.config.json"));
+    let load = {
+        let settings = settings.clone();
+        move || {
+            let text = std::fs::read_to_string(&settings).unwrap_or_else(|_| "{}".to_owned());
+            serde_json::from_str(&text).ok()
+        }
+    };
+    let watching = tokio::spawn(crate::watch(suites.clone(), load, stop.clone()));
+    // The current thread runs the watcher up to its first wait, so that what follows is not missed.
+    tokio::task::yield_now().await;
+
+    write(&settings, "{ half");
+    write(&settings, &json!({ "suites": { "box": { "suiteName": "renamed" } } }).to_string());
+    let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await.unwrap();
+    assert!(matches!(event, Ok(SuitesEvent::ToolsChanged)));
+    assert_eq!(names(&suites.tools()), ["renamed"]);
+
+    rig.child("other", &tools());
+    let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await.unwrap();
+    assert!(matches!(event, Ok(SuitesEvent::ToolsChanged)));
+    assert_eq!(names(&suites.tools()), ["renamed", "other_suite", "switchboard_tools"]);
+    let (text, failed) = said(&suites, "other_suite", json!({ "action": "introspect" })).await;
+    assert!(failed && text.contains("not trusted yet"), "{text}");
+    assert!(events.try_recv().is_err(), "one change, one event");
+
+    stop.cancel();
+    watching.await.unwrap();
+    suites.close().await;
+}

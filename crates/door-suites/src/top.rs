@@ -1,0 +1,167 @@
+//! The list of tools that a host sees, and what each name leads to.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::config::Config;
+use crate::descriptions::{Descriptions, suite_description};
+use crate::flat;
+use crate::neutral::neutral;
+use crate::raw::raw;
+use crate::rules::is_tool_name;
+use crate::spec::Expose;
+use crate::suite::Suite;
+use crate::summary::summarise;
+
+/// The tool that searches all suites.
+pub(crate) const SEARCH: &str = "switchboard_tools";
+/// About fifteen words: what a suite is for, not what all it can do.
+const MAX_DESCRIPTION: usize = 100;
+
+/// Where a name leads to.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Suite(Arc<Suite>),
+    /// A tool of a child, by the child's name for it.
+    Flat(Arc<Suite>, String),
+    Search,
+}
+
+/// The list, and where its names lead to.
+pub(crate) struct Top {
+    pub(crate) tools: Vec<Box<RawValue>>,
+    pub(crate) by_name: HashMap<String, Target>,
+    pub(crate) problems: Vec<(Arc<Suite>, String)>,
+    /// The changes of flat children that it was made after.
+    pub(crate) changes: u64,
+}
+
+impl Top {
+    /// Makes the list. Suites come first, by the names of their children, then flat tools, each child's in its own
+    /// order, then the search. Of two that want one name the first in this order has it.
+    pub(crate) fn new(
+        suites: &[Arc<Suite>],
+        described: (&Config, &Descriptions),
+        reserved: &BTreeSet<String>,
+        changes: u64,
+    ) -> Self {
+        let mut top = Self { tools: Vec::new(), by_name: HashMap::new(), problems: Vec::new(), changes };
+        let mut taken = reserved.clone();
+        taken.insert(SEARCH.to_owned());
+        let folded: Vec<_> = suites.iter().filter(|suite| !suite.is_flat()).collect();
+        for suite in &folded {
+            let name = &suite.rules.tool_name;
+            if !taken.insert(name.clone()) {
+                let message = format!(
+                    "{}: its tool would be called {name}, which is taken. Set suites.{}.suiteName to another name.",
+                    suite.spec.name, suite.spec.name
+                );
+                top.problems.push(((*suite).clone(), message));
+                continue;
+            }
+            top.tools.push(suite_tool(suite, described));
+            top.by_name.insert(name.clone(), Target::Suite((*suite).clone()));
+        }
+        top.add_flat(suites, &mut taken);
+        if folded.len() > 1 {
+            top.tools.push(search_tool());
+            top.by_name.insert(SEARCH.to_owned(), Target::Search);
+        }
+        top
+    }
+
+    fn add_flat(&mut self, suites: &[Arc<Suite>], taken: &mut BTreeSet<String>) {
+        let flat: Vec<_> = suites
+            .iter()
+            .filter(|suite| suite.is_flat())
+            .filter_map(|suite| Some((suite, suite.cached()?)))
+            .collect();
+        // A bare name is only given to a tool that no other bare child has, so that it does not change hands.
+        let mut wanted: BTreeMap<&str, usize> = BTreeMap::new();
+        for (suite, catalogue) in &flat {
+            if suite.spec.expose == (Expose::Flat { bare: true }) {
+                for offered in suite.offered(catalogue) {
+                    *wanted.entry(offered.tool.name.as_str()).or_default() += 1;
+                }
+            }
+        }
+        for (suite, catalogue) in &flat {
+            for offered in suite.offered(catalogue) {
+                let tool = offered.tool;
+                let is_bare = suite.spec.expose == (Expose::Flat { bare: true });
+                let is_free = wanted.get(tool.name.as_str()) == Some(&1) && !taken.contains(&tool.name);
+                let name = if is_bare && is_free && (is_tool_name(&tool.name) || tool.name.len() <= 64) {
+                    tool.name.clone()
+                } else {
+                    flat::prefixed(&suite.spec.name, &tool.name)
+                };
+                if is_bare && !is_free {
+                    let message = format!(
+                        "{}: the name {} is taken, so the tool is called {name}.",
+                        suite.spec.name, tool.name
+                    );
+                    self.problems.push(((*suite).clone(), message));
+                }
+                if !taken.insert(name.clone()) {
+                    let message = format!(
+                        "{}: its tool {} would be called {name}, which is taken, and is not listed.",
+                        suite.spec.name, tool.name
+                    );
+                    self.problems.push(((*suite).clone(), message));
+                    continue;
+                }
+                self.tools.push(flat::renamed(offered, &name));
+                self.by_name.insert(name, Target::Flat((*suite).clone(), tool.name.clone()));
+            }
+        }
+    }
+}
+
+/// A tool of our own, in the order in which people write tools: it reads better, and costs fewer tokens.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Own<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a RawValue,
+}
+
+/// The arguments of a suite, as published.
+const SUITE_SCHEMA: &str = concat!(
+    r#"{"type":"object","properties":{"action":{"type":"string","enum":["introspect","call"]},"#,
+    r#""subtool":{"type":"string"},"args":{"type":"object"}},"required":["action"]}"#
+);
+/// The arguments of the search. It takes `limit` too; that would cost every conversation seven tokens to say.
+const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"string"}}}"#;
+
+/// A suite as a tool. Each letter of it is paid for in every conversation.
+fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
+    own_tool(&suite.rules.tool_name, &describe(suite, config, descriptions), SUITE_SCHEMA)
+}
+
+fn search_tool() -> Box<RawValue> {
+    own_tool(SEARCH, "Search all suites", SEARCH_SCHEMA)
+}
+
+fn own_tool(name: &str, description: &str, schema: &str) -> Box<RawValue> {
+    let input_schema = serde_json::from_str(schema).unwrap_or(RawValue::NULL);
+    raw(&Own { name, description, input_schema })
+}
+
+/// What a suite is for. The kept catalogue is only opened when nobody wrote it down.
+pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptions) -> String {
+    let written = suite_description(&suite.spec, config, descriptions, None);
+    let is_made_up =
+        suite.spec.switchboard_description.is_none() && written == format!("{} tools", suite.spec.name);
+    let described = if is_made_up {
+        let catalogue = suite.cached();
+        let instructions = catalogue.as_ref().and_then(|catalogue| catalogue.instructions.as_deref());
+        suite_description(&suite.spec, config, descriptions, instructions)
+    } else {
+        written
+    };
+    summarise(&neutral(&described).text, MAX_DESCRIPTION)
+}

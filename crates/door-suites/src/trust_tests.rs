@@ -1,0 +1,198 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use test_support::files;
+
+use super::{Trust, TrustState, shown_launch};
+use crate::config::Config;
+use crate::mcp_json::{McpFile, Surroundings, spec_of};
+use crate::places::Places;
+use crate::spec::ChildSpec;
+
+struct Site {
+    _folder: TempDir,
+    places: Places,
+}
+
+impl Site {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("ws")).unwrap();
+        let places =
+            Places { workspace: path("ws"), config: path("home/.config/switchboard"), cache: path("cache") };
+        Self { _folder: folder, places }
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::load(&self.places)
+    }
+}
+
+fn spec(file: &Value) -> ChildSpec {
+    spec_with(file, &|_| Some("value".to_owned()))
+}
+
+fn spec_with(file: &Value, lookup: crate::expand::Lookup<'_>) -> ChildSpec {
+    let (file, _) = McpFile::parse(file.to_string().as_bytes()).unwrap();
+    let around = Surroundings {
+        file: Path::new("/ws/.switchboard/mcps/x/.mcp.json"),
+        folder: ".switchboard/mcps/x",
+        config: &Config::default(),
+        lookup,
+    };
+    spec_of("x".to_owned(), file, &around).unwrap()
+}
+
+fn base() -> Value {
+    json!({ "command": "npx", "args": ["-y", "pkg"], "env": { "MODE": "fast", "API_TOKEN": "s3cr3t-value" } })
+}
+
+#[test]
+fn nothing_is_trusted_until_its_owner_agreed() {
+    let site = Site::new();
+    let (trust, child) = (site.trust(), spec(&base()));
+    assert_eq!(trust.is_trusted(&child), TrustState::New);
+    assert!(!site.places.config.exists(), "asking leaves no trace");
+    assert!(!trust.revoke("x").unwrap());
+    trust.grant(&child).unwrap();
+    assert_eq!(trust.is_trusted(&child), TrustState::Trusted);
+    let mode = std::fs::metadata(site.places.config.join("trust.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(trust.revoke("X").unwrap());
+    assert_eq!(trust.is_trusted(&child), TrustState::New);
+}
+
+#[test]
+fn every_part_of_how_it_is_started_counts() {
+    let site = Site::new();
+    let trust = site.trust();
+    trust.grant(&spec(&base())).unwrap();
+    let change = |key: &str, value: Value| {
+        let mut file = base();
+        file[key] = value;
+        spec(&file)
+    };
+    for changed in [
+        change("command", json!("npx2")),
+        change("args", json!(["-y", "pkg "])),
+        change("args", json!(["-y pkg"])),
+        change("args", json!(["pkg", "-y"])),
+        change("env", json!({ "MODE": "fast" })),
+        change("env", json!({ "MODE": "slow", "API_TOKEN": "s3cr3t-value" })),
+        change("env", json!({ "MODE": "fast", "API_TOKEN": "s3cr3t-valuf" })),
+        change("env", json!({ "MODE": "fast", "API_TOKEN": "s3cr3t-value", "LD_PRELOAD": "x" })),
+        change("cwd", json!("..")),
+        change("framing", json!("newline")),
+        spec(&json!({ "url": "http://a" })),
+    ] {
+        match trust.is_trusted(&changed) {
+            TrustState::Changed { diff } => {
+                assert!(diff.lines().any(|line| line.starts_with(['+', '-'])), "{diff}");
+                assert!(!diff.contains("s3cr3t"), "{diff}");
+            }
+            other => panic!("{other:?}: {:?}", changed.written),
+        }
+    }
+    let described = change("description", json!("another text"));
+    assert_eq!(trust.is_trusted(&described), TrustState::Trusted, "a description starts nothing");
+}
+
+#[test]
+fn a_changed_header_or_address_voids_the_agreement() {
+    let site = Site::new();
+    let trust = site.trust();
+    let remote = |url: &str, token: &str| spec(&json!({ "url": url, "headers": { "Authorization": token } }));
+    trust.grant(&remote("https://a.example/mcp", "Bearer ${T}")).unwrap();
+    assert!(trust.is_trusted(&remote("https://a.example/mcp", "Bearer ${T}")).is_trusted());
+    assert!(!trust.is_trusted(&remote("https://b.example/mcp", "Bearer ${T}")).is_trusted());
+    assert!(!trust.is_trusted(&remote("https://a.example/mcp", "Bearer ${OPENAI_API_KEY}")).is_trusted());
+}
+
+#[test]
+fn what_a_variable_holds_does_not_count_but_its_name_does() {
+    let site = Site::new();
+    let file = json!({ "command": "x", "args": ["${A}"] });
+    site.trust().grant(&spec_with(&file, &|_| Some("one".to_owned()))).unwrap();
+    assert!(site.trust().is_trusted(&spec_with(&file, &|_| Some("two".to_owned()))).is_trusted());
+    assert!(!site.trust().is_trusted(&spec(&json!({ "command": "x", "args": ["${B}"] }))).is_trusted());
+}
+
+#[test]
+fn a_decision_of_another_process_is_noticed() {
+    let site = Site::new();
+    let (host, person, child) = (site.trust(), site.trust(), spec(&base()));
+    assert_eq!(host.is_trusted(&child), TrustState::New);
+    person.grant(&child).unwrap();
+    assert_eq!(host.is_trusted(&child), TrustState::Trusted);
+    person.revoke("x").unwrap();
+    assert_eq!(host.is_trusted(&child), TrustState::New);
+}
+
+#[test]
+fn a_workspace_decides_for_itself_alone() {
+    let site = Site::new();
+    site.trust().grant(&spec(&base())).unwrap();
+    let mut other = site.places.clone();
+    other.workspace = site.places.cache.clone();
+    std::fs::create_dir(&other.workspace).unwrap();
+    assert_eq!(Trust::load(&other).is_trusted(&spec(&base())), TrustState::New);
+}
+
+#[test]
+fn many_who_decide_at_once_lose_nothing() {
+    let site = Site::new();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let trust = site.trust();
+            scope.spawn(move || {
+                let mut child = spec(&base());
+                child.name = format!("child{number}");
+                trust.grant(&child).unwrap();
+            });
+        }
+    });
+    for number in 0..8 {
+        let mut child = spec(&base());
+        child.name = format!("child{number}");
+        assert!(site.trust().is_trusted(&child).is_trusted(), "child{number}");
+    }
+}
+
+#[test]
+fn a_damaged_file_trusts_nothing_and_is_not_overwritten() {
+    let site = Site::new();
+    let child = spec(&base());
+    site.trust().grant(&child).unwrap();
+    let file = site.places.config.join("trust.json");
+    files::put(&file, "{");
+    assert_eq!(site.trust().is_trusted(&child), TrustState::New);
+    let error = site.trust().grant(&child).unwrap_err().to_string();
+    assert!(error.contains("trust.json: is not what switchboard wrote"), "{error}");
+    assert_eq!(std::fs::read(&file).unwrap(), b"{");
+}
+
+#[test]
+fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
+    let file = json!({
+        "command": "npx", "args": ["-y", "a b", "", "token=./evil/script.sh"],
+        "env": { "API_TOKEN": "s3cr3t-value", "OTHER_TOKEN": "${OTHER}", "MODE": "fast" },
+    });
+    assert_eq!(
+        shown_launch(&spec(&file).written),
+        [
+            "command: npx -y 'a b' '' token=./evil/script.sh",
+            "folder: .switchboard/mcps/x",
+            "env API_TOKEN=[redacted]",
+            "env MODE=fast",
+            "env OTHER_TOKEN=${OTHER}"
+        ]
+    );
+    let remote = spec(&json!({ "url": "https://me:hunter2@a.example/mcp", "headers": { "X-Key": "abc" } }));
+    assert_eq!(
+        shown_launch(&remote.written),
+        ["address: https://me:[redacted]@a.example/mcp (http)", "header X-Key=[redacted]"]
+    );
+}

@@ -1,0 +1,220 @@
+//! A program that answers: `claude -p`, `codex exec`, or any other that reads a prompt and writes a reply.
+//!
+//! Such a program has no interface for tools of others, so calls are agreed upon in the prompt. The program is
+//! started once a turn, without a shell; the whole conversation goes to its stdin, and its stdout has to hold one
+//! JSON object: `{"tool": NAME, "args": {…}}` or `{"answer": TEXT}`. What else it writes around that is ignored.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use switchboard_hub::process::Spawn;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+use super::conversation::Usage;
+use super::error::ModelError;
+use super::model::{End, Said, Task, Turn, Wanted};
+use crate::redact::{Secrets, redact};
+
+/// The longest reply that is read. A program that writes more has lost its way.
+const REPLY_LIMIT: u64 = 1 << 20;
+
+/// How much of stderr is kept, for the error.
+const COMPLAINT_LIMIT: u64 = 64 << 10;
+
+/// How long a program is given to end once it is not wanted any more.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How the variables begin that such programs are configured by, beside those that every program gets.
+const VARIABLES: [&str; 4] = ["ANTHROPIC_", "OPENAI_", "CLAUDE_", "CODEX_"];
+
+/// What stands for the tool of a call that could not be read.
+const UNREADABLE: &str = "(unreadable)";
+
+/// How tool calls are made, for the model to read.
+const PROTOCOL: &str = "You answer by program. Do not use any tools of your own. Your whole reply has to be exactly one \
+     JSON object and nothing else:\n\
+     {\"tool\": \"<name>\", \"args\": {<arguments as its schema says>}} to use one of the tools below, or\n\
+     {\"answer\": \"<text>\"} when you are done.\n\
+     After a tool was used you are asked again, with its result at the end.";
+
+/// A conversation with a program.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// The program and its arguments.
+    words: Vec<String>,
+    folder: PathBuf,
+    /// All that was said so far; it only grows.
+    prompt: String,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    tool: Option<String>,
+    args: Option<Box<RawValue>>,
+    answer: Option<String>,
+}
+
+impl Command {
+    pub(super) fn new(command: &[String], folder: PathBuf, task: &Task<'_>) -> Self {
+        let mut prompt = format!("{}\n\n{PROTOCOL}\n\n# Tools\n\n", task.system);
+        for tool in task.tools {
+            let line = json!({ "name": tool.name, "description": tool.description, "args": tool.schema });
+            let _ = writeln!(prompt, "{line}");
+        }
+        let _ = write!(prompt, "\n# Question\n\n{}\n", task.question);
+        Self { words: command.to_vec(), folder, prompt }
+    }
+
+    pub(super) async fn next(&mut self, said: Said) -> Result<Turn, ModelError> {
+        for done in &said.results {
+            let what = if done.is_error { "failed" } else { "answered" };
+            let _ = write!(self.prompt, "\n# {} {what}\n\n{}\n", done.tool, done.text);
+        }
+        if let Some(note) = &said.note {
+            let _ = write!(self.prompt, "\n# Note\n\n{note}\n");
+        }
+        // Whoever waits for it decides for how long; dropped, it is killed with all that it started.
+        let reply = self.run().await?;
+        let usage =
+            Usage { input_tokens: estimate(&self.prompt), output_tokens: estimate(&reply), estimated: true };
+        let mut turn = Turn { text: String::new(), wants: Vec::new(), usage, end: End::Whole };
+        match find(&reply) {
+            Some(Reply { answer: Some(answer), .. }) => turn.text = answer,
+            Some(Reply { tool: Some(tool), args, .. }) => {
+                let shown = args.as_deref().map_or("{}", RawValue::get);
+                let call = format!("{{\"tool\": {}, \"args\": {shown}}}", json!(tool));
+                let _ = write!(self.prompt, "\n# You replied\n\n{call}\n");
+                let args = args
+                    .map_or_else(|| RawValue::from_string("{}".to_owned()).map_err(|e| e.to_string()), Ok);
+                turn.wants.push(Wanted { id: String::new(), tool, args });
+            }
+            // A broken object is a call that went wrong; anything else is an answer, agreement or not.
+            _ if reply.contains('{') && reply.contains("\"tool\"") => {
+                let _ = write!(self.prompt, "\n# You replied\n\n{}\n", reply.trim());
+                let problem = "your reply was not one valid JSON object; reply again".to_owned();
+                turn.wants.push(Wanted {
+                    id: String::new(),
+                    tool: UNREADABLE.to_owned(),
+                    args: Err(problem),
+                });
+            }
+            _ => reply.trim().clone_into(&mut turn.text),
+        }
+        if turn.text.is_empty() && turn.wants.is_empty() {
+            return Err(self.failed("answered nothing; try it by hand with a prompt on stdin", ""));
+        }
+        Ok(turn)
+    }
+
+    /// Starts the program and returns what it writes.
+    async fn run(&self) -> Result<String, ModelError> {
+        let Some((program, args)) = self.words.split_first() else {
+            return Err(self.failed("is empty; set 'command' of the wrapper", ""));
+        };
+        let spawn = Spawn::new(program)
+            .args(args)
+            .cwd(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = settings()
+            .fold(spawn, |spawn, (name, value)| spawn.env(name, value))
+            .spawn()
+            .map_err(|error| {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                self.failed(
+                    &format!("cannot be started: {cause}; check that it is installed and on PATH"),
+                    "",
+                )
+            })?;
+        let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+        let write = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read all of it may still answer.
+                let _ = stdin.write_all(self.prompt.as_bytes()).await;
+            }
+        };
+        let ((), reply, complaint) =
+            tokio::join!(write, read(stdout, REPLY_LIMIT), read(stderr, COMPLAINT_LIMIT));
+        let said = redact(&last_line(&complaint), &Secrets::default());
+        if reply.len() as u64 > REPLY_LIMIT {
+            return Err(self.failed(&format!("wrote more than {REPLY_LIMIT} bytes"), &said));
+        }
+        match child.stop(GRACE).await {
+            Ok(status) if status.success() => Ok(reply),
+            Ok(status) => Err(self.failed(&format!("ended with {status}"), &said)),
+            Err(error) => Err(self.failed(&format!("was lost: {error}"), &said)),
+        }
+    }
+
+    fn failed(&self, problem: &str, said: &str) -> ModelError {
+        // Only its name: its arguments may hold what is nobody's business.
+        let command = self.words.first().cloned().unwrap_or_default();
+        ModelError::Command { command, problem: problem.to_owned(), said: said.to_owned() }
+    }
+}
+
+/// The variables that such programs are configured by. We ourselves are given empty ones for those that nobody set, and
+/// to these programs an empty key is a key.
+fn settings() -> impl Iterator<Item = (OsString, OsString)> {
+    let is_one = |name: &OsString| VARIABLES.iter().any(|start| name.to_string_lossy().starts_with(start));
+    std::env::vars_os().filter(move |(name, value)| !value.is_empty() && is_one(name))
+}
+
+/// Reads a stream to its end or a little over the limit; what follows is thrown away.
+async fn read(stream: Option<impl AsyncRead + Unpin>, limit: u64) -> String {
+    let Some(mut stream) = stream else { return String::new() };
+    let mut bytes = Vec::new();
+    // Where reading fails, what was read counts.
+    let _ = (&mut stream).take(limit + 1).read_to_end(&mut bytes).await;
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The first object in a text that is a reply. Models put fences and sentences around theirs.
+fn find(text: &str) -> Option<Reply> {
+    for (at, _) in text.match_indices('{') {
+        let mut objects = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Reply>();
+        if let Some(Ok(reply)) = objects.next()
+            && (reply.tool.is_some() || reply.answer.is_some())
+        {
+            return Some(reply);
+        }
+    }
+    None
+}
+
+/// About how many tokens a text has; such a program does not say.
+fn estimate(text: &str) -> u64 {
+    text.len().div_ceil(4) as u64
+}
+
+fn last_line(text: &str) -> String {
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    crate::neutral::neutral(line).text.chars().take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn the_reply_is_found_among_other_words() {
+        let answer = |text: &str| find(text).and_then(|reply| reply.answer);
+        assert_eq!(answer(r#"{"answer": "yes"}"#).as_deref(), Some("yes"));
+        assert_eq!(answer("Sure!\n```json\n{\"answer\": \"{yes}\"}\n```").as_deref(), Some("{yes}"));
+        assert_eq!(
+            answer(r#"the set {1, 2} {"x": 1} {"answer": "b"} {"answer": "c"}"#).as_deref(),
+            Some("b")
+        );
+        assert_eq!(answer("no object"), None);
+        let call = find(r#"{"tool": "add", "args": {"a": 1}}"#).expect("a call");
+        assert_eq!((call.tool.as_deref(), call.args.expect("args").get()), (Some("add"), r#"{"a": 1}"#));
+    }
+}

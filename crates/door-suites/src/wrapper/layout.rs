@@ -1,0 +1,259 @@
+//! `wrap` and `unwrap`: the files of a wrapped child, as the suite proxy's architecture has them (section "Claude
+//! Intelligent Wrapper Architecture").
+//!
+//! ```text
+//! .switchboard/mcps/<name>/
+//!   .mcp.json            starts `switchboard suite wrapper <name>`
+//!   CLAUDE.md            the role of the model that works
+//!   original/.mcp.json   what `.mcp.json` was, byte for byte
+//!   original/wrapped.json  what was made here, so that `unwrap` takes away exactly that
+//! ```
+//!
+//! The child's own file is replaced last and restored first, each in one step: whatever interrupts, the child is
+//! wrapped or it is not, and the same command again completes what is missing.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use switchboard_hub::files::{Created, Dir, Durability};
+
+use super::error::WrapperError;
+use super::manifest::{Manifest, mark};
+use super::original::{known, spec, trusted_as};
+use super::provider::PASSED_VARIABLES;
+use super::role;
+use super::settings::LONGEST;
+use crate::config::Config;
+use crate::descriptions::{Descriptions, suite_description};
+use crate::discovery::{FILE_LIMIT, discover_with};
+use crate::edit::CHILD_FILE;
+use crate::error::SuiteError;
+use crate::expand::Lookup;
+use crate::mcp_json::{CommandLine, McpFile};
+use crate::places::Places;
+use crate::spec::{ChildSpec, Launch};
+use crate::trust::Trust;
+
+mod texts;
+
+/// The folder of the original.
+pub(super) const ORIGINAL: &str = "original";
+
+/// The file with the role.
+pub(super) const ROLE: &str = "CLAUDE.md";
+
+/// The words that start a wrapper, before the child's name.
+const WORDS: [&str; 2] = ["suite", "wrapper"];
+
+/// How much longer than a question takes at most the wrapper is waited for: it always answers by itself.
+const MARGIN_MS: u64 = 15_000;
+
+/// What `wrap` did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrapped {
+    /// The child's name.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The file with the role.
+    pub role: PathBuf,
+    /// Whether the role was there before, and was left alone.
+    pub kept_role: bool,
+}
+
+/// What `unwrap` did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unwrapped {
+    /// The child's name.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Files that stay, because they are not what `wrap` wrote.
+    pub kept: Vec<PathBuf>,
+    /// Whether the child is trusted again, as it was before.
+    pub is_trusted: bool,
+}
+
+/// Whether a child is a wrapper of ours. Rules about tools are for its original then: it has one tool of its own.
+pub fn is_wrapper(child: &ChildSpec) -> bool {
+    let starts_one = match &child.launch {
+        Launch::Stdio { args, .. } => args.len() == 3 && args[..2] == WORDS,
+        _ => false,
+    };
+    starts_one && child.file.parent().is_some_and(|folder| folder.join(ORIGINAL).join(CHILD_FILE).is_file())
+}
+
+/// Puts a wrapper before a child. `program` is the absolute path of this program.
+///
+/// The child has to be trusted; then its wrapper is as well, and so is the original behind it, because the person who
+/// wraps it asked for exactly that.
+pub fn wrap_child(
+    name: &str,
+    program: &Path,
+    config: &Config,
+    places: &Places,
+    lookup: Lookup<'_>,
+) -> Result<Wrapped, WrapperError> {
+    let found = discover_with(config, places, lookup);
+    let child = known(&found, name)?;
+    if is_wrapper(child) {
+        return Err(WrapperError::AlreadyWrapped { child: child.name.clone() });
+    }
+    let folder = folder_of(child, places)?;
+    let trust = Trust::load(places);
+    if !trust.is_trusted(child).is_trusted() {
+        return Err(WrapperError::NotTrusted { child: child.name.clone() });
+    }
+    let bytes = read_child(&folder, child)?;
+    let (file, _) = McpFile::parse(&bytes)
+        .map_err(|problem| SuiteError::BadFile { file: child.file.clone(), problem })?;
+    let original = keep(&folder, &bytes)?;
+
+    let descriptions = Descriptions::load(places)
+        .map_err(|problem| SuiteError::BadFile { file: problem.file, problem: problem.message })?;
+    let description = suite_description(child, config, &descriptions, None);
+    let role = descriptions.of(&child.name).and_then(|texts| texts.claude.clone());
+    let role = role.unwrap_or_else(|| role::generated(&child.name, &description));
+    let text = format!("{}\n", role.trim_end());
+    let mut manifest = Manifest::read(&original)?;
+    if folder.stat(ROLE)?.is_none() {
+        manifest.role = Some(mark(text.as_bytes()));
+    }
+    texts::add(places, &child.name, &description, role.trim_end(), &mut manifest)?;
+    // Noted before it is made: what an interruption leaves is known to be ours.
+    manifest.write(&original)?;
+    folder.create_new(ROLE, text.as_bytes(), Durability::Synced)?;
+
+    let wrapper = wrapper_file(&child.name, file, program).to_json();
+    let trusted = spec(&child.name, &child.file, wrapper.as_bytes(), config, places, lookup)?;
+    trust.grant(&trusted_as(child))?;
+    folder.replace(CHILD_FILE, wrapper.as_bytes(), mode_of(&child.file))?;
+    trust.grant(&trusted)?;
+    Ok(Wrapped {
+        name: child.name.clone(),
+        folder: folder.path().to_owned(),
+        role: folder.path().join(ROLE),
+        kept_role: manifest.role.is_none(),
+    })
+}
+
+/// Takes a wrapper away: the child is what it was, byte for byte.
+pub fn unwrap_child(
+    name: &str,
+    config: &Config,
+    places: &Places,
+    lookup: Lookup<'_>,
+) -> Result<Unwrapped, WrapperError> {
+    // A variable that is not set must not keep anyone from having their file back.
+    let lookup: Lookup<'_> = &|name| lookup(name).or_else(|| Some("unset".to_owned()));
+    let found = discover_with(config, places, lookup);
+    let child = known(&found, name)?;
+    let not_wrapped = || WrapperError::NotWrapped { child: child.name.clone() };
+    if !is_wrapper(child) {
+        return Err(not_wrapped());
+    }
+    let folder = folder_of(child, places)?;
+    let original = folder.subdir(ORIGINAL)?.ok_or_else(not_wrapped)?;
+    let bytes = original.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(not_wrapped)?.bytes;
+    // An original that cannot be read any more is restored all the same; it was never to be changed.
+    let before = spec(&child.name, &child.file, &bytes, config, places, lookup).ok();
+    let trust = Trust::load(places);
+    let is_trusted = before.as_ref().is_some_and(|before| trust.is_trusted(&trusted_as(before)).is_trusted());
+    folder.replace(CHILD_FILE, &bytes, mode_of(&child.file))?;
+    match &before {
+        Some(before) if is_trusted => trust.grant(before)?,
+        _ => drop(trust.revoke(&child.name)?),
+    }
+    trust.revoke(&trusted_as(child).name)?;
+
+    let manifest = Manifest::read(&original)?;
+    let mut kept = Vec::new();
+    match folder.read(ROLE, FILE_LIMIT)? {
+        Some(role) if manifest.role.as_deref() == Some(mark(&role.bytes).as_str()) => {
+            folder.remove(ROLE)?;
+        }
+        Some(_) => kept.push(folder.path().join(ROLE)),
+        None => {}
+    }
+    texts::remove(places, &child.name, &manifest)?;
+    Manifest::remove(&original)?;
+    original.remove(CHILD_FILE)?;
+    // A folder that holds more than we put there stays.
+    if std::fs::remove_dir(original.path()).is_err() {
+        kept.push(original.path().to_owned());
+    }
+    Ok(Unwrapped { name: child.name.clone(), folder: folder.path().to_owned(), kept, is_trusted })
+}
+
+/// The open folder of a child, which has to be where wrappers are made.
+pub(super) fn folder_of(child: &ChildSpec, places: &Places) -> Result<Dir, WrapperError> {
+    let elsewhere = || WrapperError::Elsewhere { child: child.name.clone(), file: child.file.clone() };
+    let mcps = places.workspace.join(".switchboard").join("mcps");
+    let inside = child.file.strip_prefix(&mcps).map_err(|_| elsewhere())?;
+    let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    let [folder, file] = parts.as_slice() else { return Err(elsewhere()) };
+    let root = Dir::open_root(&places.workspace)?.subdir(".switchboard")?;
+    let mcps = root.map(|root| root.subdir("mcps")).transpose()?.flatten();
+    let folder = mcps.map(|mcps| mcps.subdir(folder)).transpose()?.flatten();
+    folder.filter(|_| file == CHILD_FILE).ok_or_else(elsewhere)
+}
+
+fn read_child(folder: &Dir, child: &ChildSpec) -> Result<Vec<u8>, WrapperError> {
+    let gone = || SuiteError::BadFile { file: child.file.clone(), problem: "is gone".to_owned() };
+    Ok(folder.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(gone)?.bytes)
+}
+
+/// Keeps the original. One that is there already is what an interrupted wrapping left, or someone else's.
+fn keep(folder: &Dir, bytes: &[u8]) -> Result<Dir, WrapperError> {
+    let original = folder.make_subdir(ORIGINAL)?;
+    if original.create_new(CHILD_FILE, bytes, Durability::Synced)? == Created::AlreadyThere {
+        let there = original.read(CHILD_FILE, FILE_LIMIT)?;
+        if there.is_none_or(|there| there.bytes != bytes) {
+            return Err(WrapperError::OtherOriginal { file: original.path().join(CHILD_FILE) });
+        }
+    }
+    Ok(original)
+}
+
+/// The file that starts a wrapper: the child's, with another command.
+fn wrapper_file(name: &str, original: McpFile, program: &Path) -> McpFile {
+    let env = variables(&original);
+    let args = WORDS.into_iter().map(str::to_owned).chain([name.to_owned()]).collect();
+    let command = CommandLine { cmd: program.to_string_lossy().into_owned(), args, env };
+    let longest = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
+    McpFile {
+        name: original.name,
+        description: original.description,
+        switchboard_description: original.switchboard_description,
+        command: Some(command),
+        rpc_timeout_ms: Some(longest.saturating_add(MARGIN_MS)),
+        idle_ms: original.idle_ms,
+        ..McpFile::default()
+    }
+}
+
+/// The variables that a wrapper needs: those that choose the model, and those that the original's file refers to.
+/// A program that we start is given no others.
+fn variables(original: &McpFile) -> BTreeMap<String, String> {
+    let mut needed: BTreeMap<String, String> =
+        PASSED_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("${{{name}:-}}"))).collect();
+    // As written, so that references in every field are found.
+    for reference in original.to_json().split("${").skip(1) {
+        let Some((inside, _)) = reference.split_once('}') else { continue };
+        match inside.split_once(":-") {
+            Some((name, _)) => drop(needed.entry(name.to_owned()).or_insert(format!("${{{name}:-}}"))),
+            None => drop(needed.insert(inside.to_owned(), format!("${{{inside}}}"))),
+        }
+    }
+    needed
+}
+
+/// The permissions of a child's file, which its successor gets.
+fn mode_of(file: &Path) -> u32 {
+    file.metadata().map_or(0o600, |found| found.permissions().mode() & 0o777)
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;

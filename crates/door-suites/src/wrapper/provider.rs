@@ -1,0 +1,188 @@
+//! Who answers: settings and the environment decide, in an order that is always the same.
+
+use std::path::{Path, PathBuf};
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::anthropic::Anthropic;
+use super::command::Command;
+use super::endpoint::{Key, is_this_machine};
+use super::error::{ModelError, WrapperError};
+use super::model::{Model, Task};
+use super::openai::OpenAi;
+use super::settings::{WrapperSettings, bad};
+use crate::expand::Lookup;
+
+/// Where the Messages API is unless told otherwise.
+const ANTHROPIC_URL: &str = "https://api.anthropic.com";
+
+/// Where chat completions are unless told otherwise.
+const OPENAI_URL: &str = "https://api.openai.com/v1";
+
+/// The models that answer unless told otherwise: quick ones, for using tools is not hard.
+const ANTHROPIC_MODEL: &str = "claude-haiku-4-5";
+const OPENAI_MODEL: &str = "gpt-5-mini";
+
+/// Programs that answer where there is no key, in this order. Neither may start servers of its own: this one, for
+/// instance.
+const PROGRAMS: [(&str, &[&str]); 2] = [
+    ("claude", &["claude", "-p", "--strict-mcp-config"]),
+    ("codex", &["codex", "exec", "--sandbox", "read-only", "--skip-git-repo-check", "-"]),
+];
+
+/// The variables that a wrapper looks at, and so has to be given.
+pub(super) const PASSED_VARIABLES: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_MODEL",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_MODEL",
+];
+
+/// A kind of who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// Chat completions, of OpenAI or anyone else.
+    OpenAi,
+    /// A program.
+    Command,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Provider {
+    Anthropic { base: Url, key: Key, model: String },
+    OpenAi { base: Url, key: Option<Key>, model: String },
+    Command { command: Vec<String> },
+}
+
+impl Provider {
+    /// Chooses: what the settings say, else whose key is there, else which program is.
+    pub(super) fn choose(
+        child: &str,
+        settings: &WrapperSettings,
+        lookup: Lookup<'_>,
+    ) -> Result<Self, WrapperError> {
+        let set = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
+        let kind = match settings.provider {
+            Some(kind) => kind,
+            None if settings.command.is_some() => ProviderKind::Command,
+            None if set("ANTHROPIC_API_KEY").is_some() => ProviderKind::Anthropic,
+            None if set("OPENAI_API_KEY").is_some() => ProviderKind::OpenAi,
+            None => ProviderKind::Command,
+        };
+        let base = |variable: &str, default: &str| {
+            let text = settings.base_url.clone().or_else(|| set(variable));
+            let key = if settings.base_url.is_some() { "baseUrl" } else { variable };
+            address(child, key, text.as_deref().unwrap_or(default))
+        };
+        let model = |variable: &str, default: &str| {
+            settings.model.clone().or_else(|| set(variable)).unwrap_or_else(|| default.to_owned())
+        };
+        match kind {
+            ProviderKind::Anthropic => {
+                let key = set("ANTHROPIC_API_KEY").ok_or_else(|| WrapperError::Incomplete {
+                    provider: "anthropic",
+                    needs: "a key in the variable ANTHROPIC_API_KEY".to_owned(),
+                })?;
+                let base = base("ANTHROPIC_BASE_URL", ANTHROPIC_URL)?;
+                encrypted(&base, "anthropic")?;
+                let model = model("ANTHROPIC_MODEL", ANTHROPIC_MODEL);
+                Ok(Self::Anthropic { base, key: Key::new(&key), model })
+            }
+            ProviderKind::OpenAi => {
+                let base = base("OPENAI_BASE_URL", OPENAI_URL)?;
+                let key = set("OPENAI_API_KEY");
+                // Servers of one's own often need none.
+                if key.is_none() && base.as_str().starts_with(OPENAI_URL) {
+                    let needs = "a key in the variable OPENAI_API_KEY, or the address of a server that needs none in \
+                                 OPENAI_BASE_URL"
+                        .to_owned();
+                    return Err(WrapperError::Incomplete { provider: "openai", needs });
+                }
+                if key.is_some() {
+                    encrypted(&base, "openai")?;
+                }
+                let key = key.map(|key| Key::new(&key));
+                Ok(Self::OpenAi { base, key, model: model("OPENAI_MODEL", OPENAI_MODEL) })
+            }
+            ProviderKind::Command => {
+                if let Some(command) = &settings.command {
+                    if command.first().is_none_or(|program| program.trim().is_empty()) {
+                        return Err(bad(child, "command", "is empty; name the program".to_owned()).into());
+                    }
+                    return Ok(Self::Command { command: command.clone() });
+                }
+                let path = lookup("PATH").unwrap_or_default();
+                let found = PROGRAMS.iter().find(|(program, _)| find(&path, program).is_some());
+                let (_, words) = found.ok_or_else(|| WrapperError::NoProvider { child: child.to_owned() })?;
+                let mut command: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+                if let Some(model) = &settings.model {
+                    let at = command.len() - usize::from(command.last().is_some_and(|word| word == "-"));
+                    command.splice(at..at, ["--model".to_owned(), model.clone()]);
+                }
+                Ok(Self::Command { command })
+            }
+        }
+    }
+
+    /// Who it is, for people.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Anthropic { model, .. } | Self::OpenAi { model, .. } => model.clone(),
+            Self::Command { command } => command.first().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Begins a conversation. A program starts in the folder, where its role is.
+    pub(super) fn begin(&self, task: &Task<'_>, folder: &Path) -> Result<Model, ModelError> {
+        Ok(match self {
+            Self::Anthropic { base, key, model } => Model::Anthropic(Anthropic::new(base, key, model, task)?),
+            Self::OpenAi { base, key, model } => Model::OpenAi(OpenAi::new(base, key.as_ref(), model, task)?),
+            Self::Command { command } => Model::Command(Command::new(command, folder.to_owned(), task)),
+        })
+    }
+}
+
+/// An address, or what is wrong with it.
+fn address(child: &str, key: &str, text: &str) -> Result<Url, WrapperError> {
+    let problem = match Url::parse(text.trim()) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => return Ok(url),
+        Ok(_) => "has to begin with https:// or http://".to_owned(),
+        Err(error) => format!("is no address: {error}; it has to begin with https:// or http://"),
+    };
+    if key == "baseUrl" {
+        return Err(bad(child, key, problem).into());
+    }
+    Err(WrapperError::Incomplete { provider: "address", needs: format!("a correct {key}, which {problem}") })
+}
+
+/// A key goes over the network encrypted or not at all.
+fn encrypted(base: &Url, provider: &'static str) -> Result<(), WrapperError> {
+    if base.scheme() == "https" || is_this_machine(base) {
+        return Ok(());
+    }
+    let needs = "an address with https://, because the key would go over the network unencrypted".to_owned();
+    Err(WrapperError::Incomplete { provider, needs })
+}
+
+/// Where a program is, on a list of folders as in `PATH`.
+fn find(path: &str, program: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let is_program = |file: &PathBuf| {
+        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(is_program)
+}
+
+#[cfg(test)]
+#[path = "provider_tests.rs"]
+mod tests;

@@ -1,0 +1,367 @@
+//! The MCP server in a child's place: one tool, asked in plain language.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, ContentBlock, Implementation, InitializeResult, JsonObject, ListPromptsRequestMethod,
+    ListPromptsResult, ListResourceTemplatesRequestMethod, ListResourceTemplatesResult,
+    ListResourcesRequestMethod, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use switchboard_hub::guard::Guard;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::conversation::{Conversation, Log, Stopped};
+use super::error::WrapperError;
+use super::layout::ROLE;
+use super::model::Task;
+use super::original::{Original, inner_name};
+use super::provider::Provider;
+use super::role;
+use super::settings::{Bounds, WrapperSettings};
+use super::toolbox::{Allowed, Toolbox};
+use crate::child::{Child, Listed};
+use crate::config::Config;
+use crate::expand::Lookup;
+use crate::expose::Exposed;
+use crate::host::Caller;
+use crate::pins::Pins;
+use crate::places::Places;
+use crate::trust::Trust;
+
+/// The name of the one tool.
+pub(super) const TOOL: &str = "natural_language";
+
+/// The longest question, and the longest context: more would leave a model no room to work in.
+const TEXT_LIMIT: usize = 100_000;
+
+/// The longest role that is read.
+const ROLE_LIMIT: u64 = 64 << 10;
+
+/// How many questions are worked on at once; the others wait, and their time runs.
+const AT_ONCE: usize = 4;
+
+/// How many steps may wait to be told. When nobody reads them, further ones are left out.
+const STEPS: usize = 16;
+
+/// An MCP server that answers questions about a child by using its tools. Cheap to clone.
+#[derive(Clone)]
+pub struct Wrapper(Arc<Inner>);
+
+struct Inner {
+    original: Original,
+    child: Child,
+    places: Places,
+    trust: Trust,
+    settings: WrapperSettings,
+    bounds: Bounds,
+    /// Nobody to answer is told with the first question: a server that does not start is harder to understand.
+    provider: Result<Provider, String>,
+    exposed: Exposed,
+    turns: Semaphore,
+    tool: Tool,
+}
+
+/// Ask in plain language.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    /// What you want to know or have done, with every name and value it takes
+    query: String,
+    /// What else helps to understand it
+    context: Option<String>,
+}
+
+impl Wrapper {
+    /// The wrapper of a wrapped child. Nothing is started yet.
+    pub fn open(
+        name: &str,
+        config: &Config,
+        places: &Places,
+        guard: Option<Guard>,
+        lookup: Lookup<'_>,
+    ) -> Result<Self, WrapperError> {
+        let original = Original::read(name, config, places, lookup)?;
+        let suite = config.suite(&original.name).cloned().unwrap_or_default();
+        let settings = suite.wrapper.unwrap_or_default();
+        let bounds = settings.bounds(&original.name)?;
+        let (exposed, broken) = Exposed::new(suite.expose.allow.as_deref(), &suite.expose.deny);
+        for pattern in broken {
+            tracing::warn!("suites.{}.expose: '{}' is no pattern", original.name, pattern.escape_debug());
+        }
+        let provider = Provider::choose(&original.name, &settings, lookup).map_err(|error| error.to_string());
+        Ok(Self(Arc::new(Inner {
+            child: original.child(places, guard),
+            tool: tool(&original),
+            trust: Trust::load(places),
+            places: places.clone(),
+            turns: Semaphore::new(AT_ONCE),
+            original,
+            settings,
+            bounds,
+            provider,
+            exposed,
+        })))
+    }
+
+    /// Stops the original child, with everything that it started.
+    pub async fn close(&self) {
+        self.0.child.stop().await;
+    }
+
+    /// Answers a question. What was done by then is in the log in any case.
+    async fn answer(
+        &self,
+        question: &Question,
+        log: &mut Log,
+        steps: mpsc::Sender<String>,
+        cancelled: &CancellationToken,
+    ) -> Result<(), String> {
+        let inner = &*self.0;
+        let until = Instant::now() + inner.bounds.time;
+        let provider = inner.provider.as_ref().map_err(Clone::clone)?;
+        inner.original.check_trust(&inner.trust).map_err(|error| error.to_string())?;
+        let turn = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => {
+                log.stopped = Stopped::Cancelled;
+                return Ok(());
+            }
+            turn = tokio::time::timeout_at(until, inner.turns.acquire()) => turn,
+        };
+        let Ok(Ok(_turn)) = turn else {
+            log.stopped = Stopped::Time;
+            return Ok(());
+        };
+        let _ = steps.try_send(format!("looks at the tools of {}", inner.original.name));
+        let caller = Caller { cancelled: cancelled.clone(), ..Caller::default() };
+        let listed = tokio::time::timeout_at(until, inner.child.list(Listed::Tools, &caller)).await;
+        let Ok(listed) = listed else {
+            log.stopped = Stopped::Time;
+            return Ok(());
+        };
+        let listed = listed.map_err(|error| error.to_string())?;
+        let changed = self.changed(listed.clone()).await?;
+        let allowed =
+            Allowed { exposed: &inner.exposed, destructive: inner.settings.allow_destructive, changed };
+        let toolbox = Toolbox::new(&listed, &allowed);
+        let folder = &inner.original.folder;
+        let own = folder.read(ROLE, ROLE_LIMIT).map_err(|error| error.to_string())?;
+        let role = match own {
+            Some(found) => String::from_utf8_lossy(&found.bytes).into_owned(),
+            None => role::generated(
+                &inner.original.name,
+                inner.original.spec.description.as_deref().unwrap_or("its tools"),
+            ),
+        };
+        let task = Task {
+            system: &role::system(&inner.original.name, &role, &toolbox),
+            tools: &toolbox.offers,
+            question: &role::question(&question.query, question.context.as_deref()),
+        };
+        let model = provider.begin(&task, folder.path()).map_err(|error| error.to_string())?;
+        let _ = steps.try_send(format!("asks {}", provider.shown()));
+        let conversation =
+            Conversation { model, child: &inner.child, toolbox: &toolbox, bounds: inner.bounds, steps };
+        conversation.run(log, until, cancelled).await.map_err(|error| error.to_string())
+    }
+
+    /// The tools that are no longer what they were when they were first used.
+    async fn changed(&self, listed: Vec<Box<RawValue>>) -> Result<BTreeSet<String>, String> {
+        let (places, name) = (self.0.places.clone(), inner_name(&self.0.original.name));
+        let check = move || {
+            let mut pins = Pins::load(&places, &name)?;
+            let problems = pins.check(&listed)?;
+            let fresh: Vec<String> = pins.new_tools().iter().cloned().collect();
+            for tool in fresh {
+                pins.first_use(&tool)?;
+            }
+            Ok::<_, crate::error::SuiteError>(problems.into_iter().map(|problem| problem.tool).collect())
+        };
+        let checked = tokio::task::spawn_blocking(check).await.map_err(|error| error.to_string())?;
+        checked.map_err(|error| error.to_string())
+    }
+
+    async fn call(&self, question: &Question, context: &RequestContext<RoleServer>) -> CallToolResult {
+        let mut log = Log::default();
+        let (steps, mut told) = mpsc::channel(STEPS);
+        let work = self.answer(question, &mut log, steps, &context.ct);
+        let tell = async {
+            let mut count = 0.0;
+            while let Some(step) = told.recv().await {
+                count += 1.0;
+                if let Some(token) = context.meta.get_progress_token() {
+                    let progress = ProgressNotificationParam::new(token, count).with_message(step);
+                    // A client that is gone cancels the call by itself.
+                    let _ = context.peer.notify_progress(progress).await;
+                }
+            }
+        };
+        let (outcome, ()) = tokio::join!(work, tell);
+        result(outcome, log, self.0.bounds)
+    }
+}
+
+/// The result as MCP has it: the answer as a text, and as data with all that was done for it.
+fn result(outcome: Result<(), String>, mut log: Log, bounds: Bounds) -> CallToolResult {
+    let problem = match (outcome, log.stopped) {
+        (Err(problem), _) => Some(problem),
+        (Ok(()), Stopped::Answered) if log.answer.is_empty() => {
+            "(the model said nothing)".clone_into(&mut log.answer);
+            None
+        }
+        (Ok(()), Stopped::Answered) => None,
+        (Ok(()), Stopped::Turns) => Some(format!("No answer within {} turns (maxTurns)", bounds.turns)),
+        (Ok(()), Stopped::Tokens) => Some(format!("No answer within {} tokens (maxTokens)", bounds.tokens)),
+        (Ok(()), Stopped::Time) => {
+            Some(format!("No answer within {} ms (timeoutMs)", bounds.time.as_millis()))
+        }
+        (Ok(()), Stopped::Length) => Some("The answer is cut: it got too long".to_owned()),
+        (Ok(()), Stopped::Declined) => Some("The model does not want to answer".to_owned()),
+        (Ok(()), Stopped::Cancelled) => Some("The question was taken back".to_owned()),
+        (Ok(()), Stopped::Failed) => Some("There is no answer".to_owned()),
+    };
+    let text = match &problem {
+        None => log.answer.clone(),
+        Some(problem) => {
+            let mut text = format!("{}.", problem.trim_end_matches('.'));
+            if !log.calls.is_empty() {
+                let calls: Vec<String> = log
+                    .calls
+                    .iter()
+                    .map(|call| format!("- {} {}", call.tool, if call.ok { "worked" } else { "failed" }))
+                    .collect();
+                text = format!("{text} These calls were made and are not undone:\n{}", calls.join("\n"));
+            }
+            if !log.answer.is_empty() {
+                text = format!("{text}\nThe model's last words: {}", log.answer);
+            }
+            text
+        }
+    };
+    let data = serde_json::to_value(&log).unwrap_or_default();
+    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    result.structured_content = Some(data);
+    result.is_error = Some(problem.is_some());
+    result
+}
+
+fn tool(original: &Original) -> Tool {
+    let what = original.spec.switchboard_description.as_deref().or(original.spec.description.as_deref());
+    let what = what.map(|what| format!(": {}", what.trim().trim_end_matches('.'))).unwrap_or_default();
+    let description = format!(
+        "Ask {} in plain language{what}. Its tools are used for you; the result lists every call.",
+        original.name
+    );
+    let schema = serde_json::to_value(schemars::schema_for!(Question)).unwrap_or_default();
+    let schema = match schema {
+        Value::Object(mut schema) => {
+            for noise in ["$schema", "title", "description"] {
+                schema.remove(noise);
+            }
+            schema
+        }
+        _ => JsonObject::new(),
+    };
+    Tool::new(TOOL, description, schema)
+}
+
+/// The question, or what is wrong with it.
+fn question(arguments: Option<JsonObject>) -> Result<Question, String> {
+    let example = "call it with {\"query\": \"…\"}";
+    let question: Question = serde_path_to_error::deserialize(Value::Object(arguments.unwrap_or_default()))
+        .map_err(|error| format!("{}; {example}", error.into_inner()))?;
+    for (field, text) in [("query", Some(&question.query)), ("context", question.context.as_ref())] {
+        if text.is_some_and(|text| text.len() > TEXT_LIMIT) {
+            return Err(format!(
+                "the field '{field}' is longer than {TEXT_LIMIT} bytes; ask for less at once"
+            ));
+        }
+    }
+    if question.query.trim().is_empty() {
+        return Err(format!("the field 'query' is empty; {example}"));
+    }
+    Ok(question)
+}
+
+impl ServerHandler for Wrapper {
+    fn get_info(&self) -> ServerConfig {
+        InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("switchboard-wrapper", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![self.0.tool.clone()]))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        (name == TOOL).then(|| self.0.tool.clone())
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if request.name != TOOL {
+            let message =
+                format!("there is no tool '{}'; the only one is '{TOOL}'", request.name.escape_debug());
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let result = match question(request.arguments) {
+            Ok(question) => Box::pin(self.call(&question, &context)).await,
+            Err(problem) => CallToolResult::error(vec![ContentBlock::text(problem)]),
+        };
+        Ok(CallToolResponse::Complete(result))
+    }
+
+    /// There are none, and a server that says so must not answer as if it had a list of them.
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    /// As with prompts.
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    /// As with prompts.
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    /// As with prompts.
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+}

@@ -1,0 +1,107 @@
+//! A model's API that answers what a test wrote down, and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// What is answered to one request.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    status: u16,
+    body: Value,
+    retry_after: Option<&'static str>,
+    hangs: bool,
+}
+
+impl Reply {
+    pub(super) fn ok(body: Value) -> Self {
+        Self { status: 200, body, retry_after: None, hangs: false }
+    }
+
+    pub(super) fn status(status: u16, body: Value) -> Self {
+        Self { status, ..Self::ok(body) }
+    }
+
+    /// The wait that it asks for, in seconds.
+    pub(super) fn after(self, seconds: &'static str) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
+    /// No answer at all.
+    pub(super) fn never() -> Self {
+        Self { hangs: true, ..Self::ok(Value::Null) }
+    }
+}
+
+/// What was asked.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    pub(super) path: String,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Value,
+}
+
+/// The API. The last reply is repeated.
+pub(super) struct Stub {
+    pub(super) base: String,
+    state: Arc<Script>,
+    server: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Script {
+    replies: Mutex<VecDeque<Reply>>,
+    asked: Mutex<Vec<Asked>>,
+}
+
+impl Stub {
+    pub(super) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let state =
+            Arc::new(Script { replies: Mutex::new(replies.into_iter().collect()), ..Script::default() });
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let base = format!("http://{}", listener.local_addr().expect("an address"));
+        let router = Router::new().fallback(answer).with_state(state.clone());
+        let server = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        Self { base, state, server }
+    }
+
+    /// Everything that it was asked.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.state.asked.lock().clone()
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+async fn answer(State(script): State<Arc<Script>>, uri: Uri, headers: HeaderMap, body: String) -> Response {
+    let body = serde_json::from_str(&body).expect("a JSON body");
+    script.asked.lock().push(Asked { path: uri.path().to_owned(), headers, body });
+    let reply = {
+        let mut replies = script.replies.lock();
+        if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() }
+    };
+    let Some(reply) = reply else { return StatusCode::NOT_IMPLEMENTED.into_response() };
+    if reply.hangs {
+        return std::future::pending().await;
+    }
+    let status = StatusCode::from_u16(reply.status).expect("a status");
+    let mut response = (status, reply.body.to_string()).into_response();
+    if let Some(seconds) = reply.retry_after {
+        response.headers_mut().insert("retry-after", HeaderValue::from_static(seconds));
+    }
+    response
+}

@@ -1,0 +1,194 @@
+//! Tool calls that go past `rmcp`.
+//!
+//! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
+//! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
+//! result. That is quicker, too.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::ErrorData;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+/// How many calls of one session may be on their way at once. One more is refused.
+const MOST: usize = 256;
+
+/// The key of a request's `_meta` that says it belongs to no session.
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// Whoever answers calls that pass through.
+pub trait Passing: Clone + Send + Sync + 'static {
+    /// Whether it answers the calls of a tool.
+    fn takes(&self, tool: &str) -> bool;
+
+    /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
+    fn call(&self, call: PassedCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
+}
+
+/// A call that passes through.
+#[derive(Debug)]
+pub struct PassedCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments, as the client wrote them.
+    pub arguments: Option<Box<RawValue>>,
+    /// What the client said about the call, as it wrote it.
+    pub meta: Option<Box<RawValue>>,
+    /// By what the client wants to hear of progress, which stands in there as well.
+    pub progress_token: Option<Box<RawValue>>,
+    /// Fires when the client no longer wants the answer. Then none is sent.
+    pub cancelled: CancellationToken,
+}
+
+/// For servers through which nothing passes.
+#[derive(Debug, Clone, Copy)]
+pub struct NothingPasses;
+
+impl Passing for NothingPasses {
+    fn takes(&self, _: &str) -> bool {
+        false
+    }
+
+    async fn call(&self, _: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        Err(RawValue::NULL.to_owned())
+    }
+}
+
+/// The calls of one session that are on their way, by their ids as written. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OnTheirWay {
+    calls: Arc<Mutex<HashMap<String, CancellationToken>>>,
+}
+
+/// What a message is to whoever passes calls on.
+pub(crate) enum Seen {
+    /// A call, with its id and what it is.
+    Call(Box<RawValue>, PassedCall),
+    /// A call for which there is no room, with its id.
+    TooMany(Box<RawValue>),
+    /// The client no longer wants a call of ours. It has been told off.
+    Cancelled,
+    /// None of our business.
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a str>,
+    #[serde(borrow)]
+    params: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct CallParams<'a> {
+    name: &'a str,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    meta: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CancelParams<'a> {
+    #[serde(borrow)]
+    request_id: &'a RawValue,
+}
+
+impl OnTheirWay {
+    /// Looks at a message. One that cannot be read here is somebody else's to refuse.
+    pub(crate) fn see(&self, bytes: &[u8], passing: &impl Passing) -> Seen {
+        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Seen::Other };
+        match (envelope.method, envelope.id, envelope.params) {
+            (Some("tools/call"), Some(id), Some(params)) => self.see_call(id, params, passing),
+            (Some("notifications/cancelled"), None, Some(params)) => self.see_cancelled(params),
+            _ => Seen::Other,
+        }
+    }
+
+    fn see_call(&self, id: &RawValue, params: &RawValue, passing: &impl Passing) -> Seen {
+        let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return Seen::Other };
+        let meta = params.meta.map(|meta| serde_json::from_str::<HashMap<&str, &RawValue>>(meta.get()));
+        let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Seen::Other };
+        // A request of the newest revision has rules of its own, which `rmcp` knows.
+        if !passing.takes(params.name) || meta.contains_key(VERSION) {
+            return Seen::Other;
+        }
+        let mut calls = self.calls.lock();
+        if calls.len() >= MOST {
+            return Seen::TooMany(id.to_owned());
+        }
+        let cancelled = CancellationToken::new();
+        calls.insert(id.get().to_owned(), cancelled.clone());
+        let call = PassedCall {
+            tool: params.name.to_owned(),
+            arguments: params.arguments.map(ToOwned::to_owned),
+            meta: params.meta.map(ToOwned::to_owned),
+            progress_token: meta.get("progressToken").map(|token| (*token).to_owned()),
+            cancelled,
+        };
+        Seen::Call(id.to_owned(), call)
+    }
+
+    fn see_cancelled(&self, params: &RawValue) -> Seen {
+        let Ok(params) = serde_json::from_str::<CancelParams<'_>>(params.get()) else { return Seen::Other };
+        match self.calls.lock().get(params.request_id.get()) {
+            Some(call) => {
+                call.cancel();
+                Seen::Cancelled
+            }
+            None => Seen::Other,
+        }
+    }
+
+    /// Notes that a call has come to its end. Says whether its answer is still wanted.
+    pub(crate) fn ended(&self, id: &RawValue) -> bool {
+        self.calls.lock().remove(id.get()).is_some_and(|call| !call.is_cancelled())
+    }
+}
+
+/// The answer to a call, as one line.
+pub(crate) fn answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Answer<'a> {
+        jsonrpc: &'static str,
+        id: &'a RawValue,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a RawValue>,
+    }
+    let (result, error) = match &outcome {
+        Ok(result) => (Some(&**result), None),
+        Err(error) => (None, Some(&**error)),
+    };
+    let mut line = serde_json::to_vec(&Answer { jsonrpc: "2.0", id, result, error }).unwrap_or_default();
+    // Between the tokens of JSON a line may end; within them it cannot. Here the end of the line is the end.
+    for byte in &mut line {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    line
+}
+
+/// The refusal of a call for which there is no room.
+pub(crate) fn too_many() -> Box<RawValue> {
+    let error = ErrorData::new(
+        rmcp::model::ErrorCode::INTERNAL_ERROR,
+        format!("{MOST} calls are on their way already; wait for one of them and try again"),
+        None,
+    );
+    serde_json::value::to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[cfg(test)]
+#[path = "passing_tests.rs"]
+mod tests;

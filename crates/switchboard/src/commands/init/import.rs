@@ -1,0 +1,189 @@
+//! The servers that clients knew of become suites.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use door_suites::{
+    Candidate, Client, Imported, Places, Put, RootFile, Servers, SuiteError, Trust, TrustState, Written,
+    import, read_client,
+};
+use serde_json::{Value, json};
+use switchboard_hub::clock::Clock;
+
+use super::Init;
+use crate::commands::suite::{ask, trust, typed};
+use crate::config;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show::plain;
+
+/// What the list of a server's tools costs, and its suite: the mean of four well-known servers, in tokens of
+/// o200k. Before a server was started once, nobody can count its own.
+const SERVER_TOKENS: usize = 2090;
+const SUITE_TOKENS: usize = 60;
+
+/// What is to be imported.
+pub(super) struct Plan {
+    places: Places,
+    root: Option<RootFile>,
+    client: Option<(Client, Servers)>,
+}
+
+/// What became of it.
+#[derive(Default)]
+pub(super) struct Report {
+    /// The servers that are there now, and whether they are trusted.
+    servers: BTreeMap<String, bool>,
+    skipped: BTreeMap<String, String>,
+    replaced: Option<Imported>,
+}
+
+impl Plan {
+    /// Reads what is to be imported; `None` where there is nothing.
+    pub(super) fn read(args: &Init, folder: &Path) -> Result<Option<Self>, Failure> {
+        if !folder.is_dir() || (args.no_import && args.from.is_none()) {
+            return Ok(None);
+        }
+        let root = if args.no_import { None } else { RootFile::read(folder).map_err(untouched)? };
+        let root = root.filter(|root| root.needs_change() || !root.servers.is_empty());
+        if root.is_none() && args.from.is_none() {
+            return Ok(None);
+        }
+        let places = config::places(folder)?;
+        let client = match &args.from {
+            Some(name) => {
+                let client: Client = name.parse()?;
+                let lookup = |name: &str| std::env::var(name).ok();
+                Some((client, read_client(client, args.file.as_deref(), &places, &lookup)?))
+            }
+            None => None,
+        };
+        Ok(Some(Self { places, root, client }))
+    }
+
+    /// Imports, and says what became of each server.
+    pub(super) fn carry_out(self, yes: bool, context: &Context) -> Result<Report, Failure> {
+        let mut report = Report::default();
+        let trust = Trust::load(&self.places);
+        if let Some((client, servers)) = &self.client {
+            report.take(&self.places, servers, &trust, yes, context)?;
+            let files: Vec<String> = servers.files.iter().map(|file| file.display().to_string()).collect();
+            context.printer.note(format_args!(
+                "Read the settings of {}: {}.",
+                client.title(),
+                files.join(", ")
+            ));
+        }
+        if let Some(root) = &self.root {
+            let children = report.take(&self.places, &root.servers, &trust, yes, context)?;
+            if root.needs_change() && (!children.is_empty() || root.servers.candidates.is_empty()) {
+                let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+                let now = Clock::system().now();
+                report.replaced = Some(root.replace(&self.places, &children, &program, now)?);
+            }
+        }
+        report.print(context);
+        Ok(report)
+    }
+}
+
+/// Whatever is wrong with the file, it is as it was.
+fn untouched(error: SuiteError) -> Failure {
+    let failure = Failure::from(error);
+    match failure.hint {
+        Some(_) => failure,
+        None => failure.hint("nothing was changed; correct .mcp.json, or leave it alone with --no-import"),
+    }
+}
+
+impl Report {
+    /// Puts servers into the workspace; the names of those that are there now.
+    fn take(
+        &mut self,
+        places: &Places,
+        servers: &Servers,
+        trust: &Trust,
+        yes: bool,
+        context: &Context,
+    ) -> Result<Vec<String>, Failure> {
+        let mut children = Vec::new();
+        for candidate in &servers.candidates {
+            if let Put::Differs { file } = import(places, candidate)? {
+                let problem = format!("another server of that name is described in {}", file.display());
+                self.skipped.insert(candidate.original.clone(), problem);
+                continue;
+            }
+            let written = candidate.file.written(&candidate.name)?;
+            let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
+            let is_trusted = was_trusted || candidate.is_own || yes || agrees(candidate, &written, context);
+            if is_trusted && !was_trusted {
+                trust.grant_file(&candidate.name, &candidate.file)?;
+            }
+            for note in &candidate.notes {
+                context.printer.note(format_args!("{}: {}", candidate.name, plain(note)));
+            }
+            self.servers.insert(candidate.name.clone(), is_trusted);
+            children.push(candidate.name.clone());
+        }
+        self.skipped.extend(servers.skipped.clone());
+        Ok(children)
+    }
+
+    fn print(&self, context: &Context) {
+        if context.printer.is_json() {
+            return;
+        }
+        let printer = context.printer;
+        if !self.servers.is_empty() {
+            let count = self.servers.len();
+            let words = if count == 1 { "server, now one tool" } else { "servers, now one tool each" };
+            printer.line(format_args!("Imported {count} {words}:"));
+        }
+        for (name, is_trusted) in &self.servers {
+            let state = if *is_trusted {
+                "trusted".to_owned()
+            } else {
+                format!("not trusted yet: switchboard suite trust {}", typed(name))
+            };
+            printer.line(format_args!("  {name:<20} {state}"));
+        }
+        if !self.servers.is_empty() {
+            let count = self.servers.len();
+            printer.line(format_args!(
+                "  Expect tool lists of about {} tokens instead of {}; `switchboard suite warm` and then",
+                count * SUITE_TOKENS,
+                count * SERVER_TOKENS
+            ));
+            printer.line("  `switchboard suite savings` count what it is.");
+        }
+        for (name, problem) in &self.skipped {
+            printer.line(format_args!("  {:<20} left where it is: {}", plain(name), plain(problem)));
+        }
+        if let Some(replaced) = &self.replaced {
+            printer.line(format_args!("{} now starts Switchboard.", replaced.file.display()));
+            printer.line(format_args!("  The old one is {};", replaced.backup.display()));
+            printer.line("  `switchboard suite revert` puts it back.");
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let servers: Vec<Value> = self
+            .servers
+            .iter()
+            .map(|(name, trusted)| json!({ "name": name, "state": if *trusted { "trusted" } else { "new" } }))
+            .collect();
+        let backup = self.replaced.as_ref().map(|replaced| replaced.backup.display().to_string());
+        let count = self.servers.len();
+        let expected = json!({ "flat": count * SERVER_TOKENS, "suites": count * SUITE_TOKENS });
+        json!({ "servers": servers, "skipped": self.skipped, "backup": backup, "expected_tokens": expected })
+    }
+}
+
+/// Whether the person agrees to a server that the workspace brought along; nobody there means no.
+fn agrees(candidate: &Candidate, written: &Written, context: &Context) -> bool {
+    if context.printer.is_json() || !ask::is_possible() {
+        return false;
+    }
+    trust::show(context, &candidate.name, written, &TrustState::New);
+    ask::yes(&format!("Trust {}?", candidate.name))
+}

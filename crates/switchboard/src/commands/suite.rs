@@ -1,0 +1,136 @@
+//! `switchboard suite`
+
+mod add;
+pub(crate) mod ask;
+mod call;
+mod introspect;
+mod list;
+mod logs;
+mod pins;
+mod remove;
+mod revert;
+mod savings;
+pub(crate) mod trust;
+mod unwrap;
+mod warm;
+mod wrap;
+mod wrapper;
+
+use clap::{Args, Subcommand};
+use door_suites::{Discovered, Places, Suites, discover};
+
+use crate::config::Settings;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// What it is worth, on four well-known servers; `switchboard suite savings` counts yours.
+const WORTH: &str = "\
+Tokens (o200k)      one by one   suites   introspecting all
+  everything              1708       57                 337
+  filesystem              2823       57                 390
+  git                     1464       55                 306
+  memory                  2378       55                 244
+  together                8366      255                1277";
+
+/// Add, trust and use MCP servers. Each becomes one tool of `switchboard mcp`.
+#[derive(Debug, Args)]
+#[command(after_help = WORTH)]
+pub(crate) struct Suite {
+    #[command(subcommand)]
+    command: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the servers, whether they are trusted, and what is wrong (also without a verb)
+    List,
+    /// Add a server: a command after `--`, or an address with --url
+    Add(add::Add),
+    /// Take a server out; its file is kept in .switchboard/backups
+    Remove(remove::Remove),
+    /// Show how servers are started, and agree to it
+    Trust(trust::Trust),
+    /// Show tools that changed since they were first used, and agree to the change
+    Pins(pins::Pins),
+    /// Show what a server can do
+    Introspect(introspect::Introspect),
+    /// Use one of a server's tools
+    Call(call::Call),
+    /// Ask every server for its tools, so that none has to be started to list them
+    Warm(warm::Warm),
+    /// Count the tokens that the suites save
+    Savings(savings::Savings),
+    /// Show the newest lines that a server wrote to its stderr
+    Logs(logs::Logs),
+    /// Put `.mcp.json` back to what it was before `switchboard init` imported it
+    Revert(revert::Revert),
+    /// Let a model use a server for others, who then ask in plain language
+    Wrap(wrap::Wrap),
+    /// Take that back
+    Unwrap(unwrap::Unwrap),
+    /// Serve MCP in a wrapped server's place
+    #[command(hide = true)]
+    Wrapper(wrapper::Wrapper),
+}
+
+pub(crate) async fn run(args: Suite, context: Context) -> Result<(), Failure> {
+    match args.command.unwrap_or(Verb::List) {
+        Verb::Introspect(args) => introspect::run(args, context).await,
+        Verb::Call(args) => call::run(args, context).await,
+        Verb::Warm(args) => warm::run(args, context).await,
+        Verb::Savings(args) => savings::run(args, context).await,
+        Verb::Wrapper(args) => wrapper::run(&args, &context).await,
+        other => about_files(other, context).await,
+    }
+}
+
+/// Files, and locks on them, are waited for: that is no work for the thread that everything else runs on.
+async fn about_files(verb: Verb, context: Context) -> Result<(), Failure> {
+    let workspace = Workspace::open(&context)?;
+    let work = move || match verb {
+        Verb::Add(args) => add::run(args, &workspace, &context),
+        Verb::Remove(args) => remove::run(&args, &workspace, &context),
+        Verb::Trust(args) => trust::run(&args, &workspace, &context),
+        Verb::Pins(args) => pins::run(args, &workspace, &context),
+        Verb::Logs(args) => logs::run(&args, &workspace, &context),
+        Verb::Revert(args) => revert::run(&args, &workspace, &context),
+        Verb::Wrap(args) => wrap::run(&args, &workspace, &context),
+        Verb::Unwrap(args) => unwrap::run(&args, &workspace, &context),
+        _ => {
+            list::run(&workspace, &context);
+            Ok(())
+        }
+    };
+    tokio::task::spawn_blocking(work).await.map_err(anyhow::Error::from)?
+}
+
+/// The suites of the workspace, for a verb that uses them.
+async fn open(context: &Context) -> Result<Suites, Failure> {
+    context.quiet_suites(&context.settings()?).await
+}
+
+/// The workspace as the verbs of `suite` see it.
+pub(crate) struct Workspace {
+    pub(crate) places: Places,
+    pub(crate) settings: Settings,
+}
+
+impl Workspace {
+    pub(crate) fn open(context: &Context) -> Result<Self, Failure> {
+        Ok(Self { places: context.places()?, settings: context.settings()? })
+    }
+
+    pub(crate) fn discover(&self) -> Discovered {
+        discover(&self.settings.suites, &self.places)
+    }
+
+    /// A path as it is shown: relative to the workspace where it is in there.
+    pub(crate) fn shown(&self, path: &std::path::Path) -> String {
+        path.strip_prefix(&self.places.workspace).unwrap_or(path).display().to_string()
+    }
+}
+
+/// A name as it can be typed again.
+pub(crate) fn typed(name: &str) -> String {
+    if name.contains(' ') { format!("\"{name}\"") } else { name.to_owned() }
+}

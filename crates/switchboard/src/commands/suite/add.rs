@@ -1,0 +1,135 @@
+//! `switchboard suite add`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use door_suites::{CommandLine, McpFile, Put, SuiteError, Transport, Trust, child_name, put_child};
+use serde_json::json;
+
+use super::{Workspace, typed};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Add a server. What you type here is trusted at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    switchboard suite add memory -- npx -y @modelcontextprotocol/server-memory\n  \
+    switchboard suite add linear --url https://mcp.linear.app/mcp --header 'Authorization=Bearer ${LINEAR_TOKEN}'")]
+pub(super) struct Add {
+    /// What it is called here; `@scope/pkg` becomes `scope-pkg`
+    name: String,
+    /// A variable it is given; `${VAR}` in the value is replaced when it is started
+    #[arg(long, value_name = "K=V")]
+    env: Vec<String>,
+    /// The folder it starts in; without it, the one you are in
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    cwd: Option<PathBuf>,
+    /// What a model is told of it
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// The address of a server that runs
+    #[arg(long, conflicts_with_all = ["command", "env"])]
+    url: Option<String>,
+    /// How the address is spoken to: http, sse or ws
+    #[arg(long = "type", value_name = "TYPE", requires = "url")]
+    transport: Option<String>,
+    /// A header of every request to it
+    #[arg(long, value_name = "K=V", requires = "url")]
+    header: Vec<String>,
+    /// The program and its arguments, after `--`
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let name = child_name(&args.name)?;
+    let file = file_of(args, &name, &workspace.places.workspace)?;
+    if let Some(other) = workspace.discover().child(&name) {
+        return Err(SuiteError::NameTaken { name, file: other.file.clone() }.into());
+    }
+    match put_child(&workspace.places, &name, &file, true)? {
+        Put::Added | Put::Same => {}
+        Put::Differs { file } => return Err(SuiteError::NameTaken { name, file }.into()),
+    }
+    Trust::load(&workspace.places).grant_file(&name, &file)?;
+    let found = workspace.discover();
+    let path = workspace.places.workspace.join(".switchboard/mcps").join(&name).join(".mcp.json");
+    let tool = workspace.settings.suites.suite_name(&name);
+    let problem = found.problems.iter().find(|problem| problem.file == path).map(|problem| &problem.message);
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "name": name, "tool": tool, "file": workspace.shown(&path), "state": "trusted", "problem": problem,
+        }));
+        return Ok(());
+    }
+    context.printer.line(format_args!("Added {name} as the tool {tool}, in {}.", workspace.shown(&path)));
+    match problem {
+        Some(problem) => context.printer.line(format_args!("It cannot start yet: {problem}.")),
+        None => context.printer.note(format_args!(
+            "`switchboard suite list` shows it; `switchboard suite remove {}` takes it out again.",
+            typed(&name)
+        )),
+    }
+    Ok(())
+}
+
+/// The file that describes what was typed.
+fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> {
+    let mut file = McpFile {
+        name: Some(name.to_owned()),
+        switchboard_description: args.description,
+        ..McpFile::default()
+    };
+    if let Some(url) = args.url {
+        file.transport = Some(match args.transport.as_deref() {
+            None | Some("http") => Transport::Http,
+            Some("sse") => Transport::Sse,
+            Some("ws") => Transport::Ws,
+            Some(other) => {
+                let message =
+                    format!("the field 'type' is '{}', but must be http, sse or ws", other.escape_debug());
+                return Err(Failure::new("bad_field", Exit::Usage, message));
+            }
+        });
+        (file.url, file.headers) = (Some(url), pairs("header", &args.header)?);
+        return Ok(file);
+    }
+    let mut words = args.command.into_iter();
+    let Some(cmd) = words.next() else {
+        return Err(Failure::new("usage", Exit::Usage, "neither a command nor --url was given")
+            .hint(format!("switchboard suite add {} -- npx -y PACKAGE", typed(name))));
+    };
+    file.command = Some(CommandLine { cmd, args: words.collect(), env: pairs("env", &args.env)? });
+    file.cwd = Some(folder(args.cwd, workspace)?);
+    Ok(file)
+}
+
+fn pairs(field: &str, given: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        // The text may well be the secret itself.
+        _ => Err(Failure::new(
+            "bad_field",
+            Exit::Usage,
+            format!("the field '{field}' has no '='; write NAME=VALUE"),
+        )),
+    };
+    given.iter().map(pair).collect()
+}
+
+/// The folder it starts in. Below the workspace it is written relative to the file, so that a copy of the
+/// repository elsewhere works as well.
+fn folder(given: Option<PathBuf>, workspace: &Path) -> Result<String, Failure> {
+    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let folder = given.map_or_else(|| here.clone(), |given| here.join(given));
+    let folder = folder.canonicalize().map_err(|error| {
+        let message = format!("the field 'cwd': {} cannot be used: {error}", folder.display());
+        Failure::new("bad_field", Exit::Usage, message)
+    })?;
+    Ok(match folder.strip_prefix(workspace) {
+        Ok(below) if below.as_os_str().is_empty() => "../../..".to_owned(),
+        Ok(below) => format!("../../../{}", below.display()),
+        Err(_) => folder.display().to_string(),
+    })
+}

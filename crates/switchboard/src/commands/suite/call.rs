@@ -1,0 +1,145 @@
+//! `switchboard suite call`
+
+use clap::Args;
+use door_suites::{Caller, Suites};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use switchboard_core::nearest;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Use one of a server's tools, as a model would.
+#[derive(Debug, Args)]
+pub(crate) struct Call {
+    /// The server
+    name: String,
+    /// The tool
+    tool: String,
+    /// The arguments: one JSON object, or KEY=TEXT and KEY:=JSON
+    #[arg(value_name = "ARGUMENT", allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+pub(crate) async fn run(args: Call, context: Context) -> Result<(), Failure> {
+    let arguments = read(&args.arguments)?;
+    let suites = super::open(&context).await?;
+    let request = json!({ "action": "call", "subtool": args.tool, "args": arguments });
+    let answer = ask(&suites, &args.name, &request, &Caller::default()).await;
+    suites.close().await;
+    let answer = answer?;
+    if context.printer.is_json() {
+        // As the server said it, byte for byte; that it failed is in there.
+        context.printer.line(answer.raw.get());
+        return Ok(());
+    }
+    let answer = answer.succeeded()?;
+    context.printer.line(answer.text());
+    Ok(())
+}
+
+/// An answer of a tool.
+pub(crate) struct Answer {
+    raw: Box<RawValue>,
+    value: Value,
+}
+
+impl Answer {
+    /// What a person can read of it; of all else, what it is.
+    pub(crate) fn text(&self) -> String {
+        let blocks =
+            self.value.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let shown: Vec<String> = blocks.iter().map(block).collect();
+        match (shown.is_empty(), self.value.get("structuredContent")) {
+            (true, Some(structured)) => structured.to_string(),
+            _ => shown.join("\n"),
+        }
+    }
+
+    pub(crate) fn is_error(&self) -> bool {
+        self.value.get("isError") == Some(&Value::Bool(true))
+    }
+
+    /// The answer, unless the tool or the way to it failed.
+    pub(crate) fn succeeded(self) -> Result<Self, Failure> {
+        if self.is_error() {
+            let text = self.text();
+            return Err(Failure::new(
+                "tool_failed",
+                Exit::Failed,
+                if text.is_empty() { "it failed".to_owned() } else { text },
+            ));
+        }
+        Ok(self)
+    }
+}
+
+fn block(block: &Value) -> String {
+    let text = |key: &str| block.get(key).and_then(Value::as_str);
+    match (text("type"), text("text"), text("mimeType")) {
+        (Some("text"), Some(text), _) => text.to_owned(),
+        (Some(kind), _, Some(mime)) => format!("[{kind}, {mime}; --json shows it]"),
+        (kind, ..) => format!("[{}; --json shows it]", kind.unwrap_or("content")),
+    }
+}
+
+/// Asks a server by its name or by that of its tool.
+pub(crate) async fn ask(
+    suites: &Suites,
+    name: &str,
+    request: &Value,
+    caller: &Caller,
+) -> Result<Answer, Failure> {
+    let arguments = serde_json::value::to_raw_value(request).map_err(anyhow::Error::from)?;
+    let Some(answer) = suites.call_child(name, Some(&arguments), caller).await else {
+        let names = suites.children();
+        let near = nearest(name, names.iter().map(String::as_str));
+        let hint = match (near.first(), names.is_empty()) {
+            (Some(near), _) => format!("did you mean '{near}'?"),
+            (None, true) => "`switchboard suite add NAME -- COMMAND` adds one".to_owned(),
+            (None, false) => format!("there are {}", names.join(", ")),
+        };
+        return Err(Failure::new(
+            "unknown_suite",
+            Exit::NotFound,
+            format!("there is no MCP server '{name}'"),
+        )
+        .hint(hint));
+    };
+    let raw = answer.map_err(|error| Failure::new("rpc_error", Exit::Failed, error.to_string()))?;
+    let value = serde_json::from_str(raw.get()).map_err(anyhow::Error::from)?;
+    Ok(Answer { raw, value })
+}
+
+/// Reads arguments as a person writes them.
+fn read(words: &[String]) -> Result<Value, Failure> {
+    let usage = |message: String| {
+        Failure::new("usage", Exit::Usage, message).hint("write '{\"key\": 1}', or KEY=TEXT, or KEY:=JSON")
+    };
+    if let [only] = words
+        && only.trim_start().starts_with('{')
+    {
+        return serde_json::from_str(only)
+            .map_err(|error| usage(format!("the arguments are not JSON: {error}")));
+    }
+    let mut arguments = Map::new();
+    for word in words {
+        let (key, value) = word.split_once('=').ok_or_else(|| usage(format!("'{word}' has no '='")))?;
+        let (key, value) = match key.strip_suffix(':') {
+            Some(key) => {
+                let parsed = serde_json::from_str(value);
+                (key, parsed.map_err(|error| usage(format!("'{key}': '{value}' is not JSON: {error}")))?)
+            }
+            None => (key, Value::String(value.to_owned())),
+        };
+        if key.is_empty() {
+            return Err(usage(format!("'{word}' has no key")));
+        }
+        arguments.insert(key.to_owned(), value);
+    }
+    Ok(Value::Object(arguments))
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! `switchboard suite pins`
+
+use clap::{Args, Subcommand};
+use door_suites::{Discovered, original_name};
+use serde_json::json;
+
+use super::{Workspace, typed};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show::plain;
+
+/// Tools are remembered as they were at their first use. One that changed is blocked until you agree.
+#[derive(Debug, Args)]
+pub(super) struct Pins {
+    #[command(subcommand)]
+    command: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List what is remembered, and what changed (also without a verb)
+    List {
+        /// Of this server alone
+        name: Option<String>,
+    },
+    /// Agree to changed tools
+    Approve {
+        /// Of this server alone
+        name: Option<String>,
+        /// This tool alone
+        tool: Option<String>,
+    },
+}
+
+pub(super) fn run(args: Pins, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let found = workspace.discover();
+    match args.command.unwrap_or(Verb::List { name: None }) {
+        Verb::List { name } => list(&names(&found, name.as_deref())?, workspace, context),
+        Verb::Approve { name, tool } => {
+            approve(&names(&found, name.as_deref())?, tool.as_deref(), workspace, context)
+        }
+    }
+}
+
+fn names(found: &Discovered, name: Option<&str>) -> Result<Vec<String>, Failure> {
+    // A wrapped server has tools of its own, and so has the original behind it.
+    let originals = || found.children.iter().filter_map(original_name);
+    match name {
+        Some(name) => match originals().find(|original| original.eq_ignore_ascii_case(name)) {
+            Some(original) => Ok(vec![original]),
+            None => Ok(vec![found.known(name)?.name.clone()]),
+        },
+        None => Ok(found.children.iter().map(|child| child.name.clone()).chain(originals()).collect()),
+    }
+}
+
+fn list(names: &[String], workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let mut waiting = 0;
+    for name in names {
+        let pins = door_suites::Pins::load(&workspace.places, name)?;
+        let changed = pins.waiting();
+        waiting += changed.len();
+        if context.printer.is_json() {
+            for (tool, at) in pins.pinned() {
+                let is_changed = changed.iter().any(|problem| problem.tool == tool);
+                let state = if is_changed { "changed" } else { "pinned" };
+                context.printer.object(&json!({ "name": name, "tool": tool, "state": state, "at": at }));
+            }
+            for problem in &changed {
+                let (tool, diff) = (&problem.tool, &problem.diff);
+                context
+                    .printer
+                    .object(&json!({ "name": name, "tool": tool, "state": "waiting", "diff": diff }));
+            }
+            continue;
+        }
+        let count = pins.pinned().count();
+        let words = if count == 1 { "tool" } else { "tools" };
+        context.printer.line(format_args!("{name}: {count} {words} remembered, {} changed", changed.len()));
+        for problem in &changed {
+            context.printer.line(format_args!("  {}", plain(&problem.tool)));
+            for line in problem.diff.lines() {
+                context.printer.line(format_args!("    {}", plain(line)));
+            }
+        }
+    }
+    if waiting > 0 {
+        context.printer.note("`switchboard suite pins approve NAME TOOL` agrees to a change.");
+    }
+    Ok(())
+}
+
+fn approve(
+    names: &[String],
+    tool: Option<&str>,
+    workspace: &Workspace,
+    context: &Context,
+) -> Result<(), Failure> {
+    let mut approved = 0;
+    for name in names {
+        let tools = door_suites::Pins::load(&workspace.places, name)?.approve(tool)?;
+        approved += tools.len();
+        for tool in tools {
+            if context.printer.is_json() {
+                context.printer.object(&json!({ "name": name, "tool": tool, "state": "pinned" }));
+            } else {
+                context.printer.line(format_args!("{} {}: approved", typed(name), plain(&tool)));
+            }
+        }
+    }
+    if approved == 0 {
+        context.printer.note("Nothing waits for approval.");
+    }
+    Ok(())
+}

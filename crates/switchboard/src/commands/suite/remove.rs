@@ -1,0 +1,45 @@
+//! `switchboard suite remove`
+
+use clap::Args;
+use door_suites::{Pins, Trust, is_wrapper, remove_child};
+use serde_json::json;
+use switchboard_hub::clock::Clock;
+
+use super::{Workspace, typed};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Take a server out. Its file is kept in .switchboard/backups; what was trusted and pinned is forgotten.
+#[derive(Debug, Args)]
+pub(super) struct Remove {
+    /// Which
+    name: String,
+}
+
+pub(super) fn run(args: &Remove, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let found = workspace.discover();
+    let (name, file) = match found.child(&args.name) {
+        Some(child) => (child.name.clone(), child.file.clone()),
+        // One that has a problem, or is switched off, has no less right to be removed.
+        None => match found.problems.iter().find(|problem| problem.names(&args.name)) {
+            Some(problem) => (args.name.clone(), problem.file.clone()),
+            None => match found.disabled.iter().find(|name| name.eq_ignore_ascii_case(&args.name)) {
+                Some(name) => (name.clone(), workspace.places.child_file(name)),
+                None => return found.known(&args.name).map(|_| ()).map_err(Into::into),
+            },
+        },
+    };
+    if let Some(child) = found.child(&name).filter(|child| is_wrapper(child)) {
+        return Err(Failure::new("wrapped", Exit::Failed, format!("the server '{}' is wrapped", child.name))
+            .hint(format!("`switchboard suite unwrap {}` first", typed(&child.name))));
+    }
+    let backup = remove_child(&workspace.places, &name, &file, Clock::system().now())?;
+    Trust::load(&workspace.places).revoke(&name)?;
+    Pins::forget(&workspace.places, &name)?;
+    if context.printer.is_json() {
+        context.printer.object(&json!({ "name": name, "removed": true, "backup": workspace.shown(&backup) }));
+    } else {
+        context.printer.line(format_args!("Removed {name}; its file is now {}.", workspace.shown(&backup)));
+    }
+    Ok(())
+}

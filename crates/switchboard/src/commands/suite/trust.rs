@@ -1,0 +1,107 @@
+//! `switchboard suite trust`
+
+use clap::Args;
+use door_suites::{ChildSpec, Discovered, SuiteError, TrustState, Written, shown_launch};
+use serde_json::json;
+
+use super::{Workspace, ask};
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show::plain;
+
+/// Show how servers are started or reached, and agree to exactly that. Without a name, you are asked for
+/// each that is not trusted; where nobody can be asked, they are only shown.
+#[derive(Debug, Args)]
+pub(super) struct Trust {
+    /// Agree to this one
+    name: Option<String>,
+    /// Agree to all of them
+    #[arg(long, conflicts_with_all = ["name", "revoke"])]
+    all: bool,
+    /// Take the agreement to this one back
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    revoke: Option<String>,
+}
+
+pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let trust = door_suites::Trust::load(&workspace.places);
+    let found = workspace.discover();
+    if let Some(name) = &args.revoke {
+        let name = found.child(name).map_or(name.clone(), |child| child.name.clone());
+        if !trust.revoke(&name)? {
+            return Err(Failure::new(
+                "not_trusted",
+                Exit::NotFound,
+                format!("'{}' was not trusted", plain(&name)),
+            ));
+        }
+        if context.printer.is_json() {
+            context.printer.object(&json!({ "name": name, "state": "new" }));
+        } else {
+            context.printer.line(format_args!("{name} is no longer trusted."));
+        }
+        return Ok(());
+    }
+    let (wanted, by_name) = match &args.name {
+        Some(name) => (vec![known(&found, name)?], true),
+        None => (found.children.iter().collect(), args.all),
+    };
+    let mut left = 0;
+    for child in wanted {
+        let mut state = trust.is_trusted(child);
+        let was_trusted = state.is_trusted();
+        if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
+            show(context, &child.name, &child.written, &state);
+        }
+        let agrees = || {
+            let can_ask = !context.printer.is_json() && ask::is_possible();
+            by_name || (can_ask && ask::yes(&format!("Trust {}?", child.name)))
+        };
+        if !was_trusted && agrees() {
+            trust.grant(child)?;
+            state = TrustState::Trusted;
+        }
+        left += usize::from(!state.is_trusted());
+        if context.printer.is_json() {
+            let launch = shown_launch(&child.written);
+            context.printer.object(&json!({ "name": child.name, "state": state.as_str(), "launch": launch }));
+        } else if state.is_trusted() && (!was_trusted || args.name.is_some()) {
+            let already = if was_trusted { "already " } else { "" };
+            context.printer.line(format_args!("{} is {already}trusted.", child.name));
+        }
+    }
+    if left > 0 {
+        context.printer.note("`switchboard suite trust NAME` agrees to one of them, --all to all.");
+    } else if args.name.is_none() && !found.children.is_empty() {
+        context.printer.note("All servers are trusted.");
+    }
+    Ok(())
+}
+
+/// The child of that name, or what is wrong with its file.
+fn known<'f>(found: &'f Discovered, name: &str) -> Result<&'f ChildSpec, Failure> {
+    if let Some(child) = found.child(name) {
+        return Ok(child);
+    }
+    match found.problems.iter().find(|problem| problem.names(name)) {
+        Some(problem) => {
+            let (file, problem) = (problem.file.clone(), problem.message.clone());
+            Err(SuiteError::BadFile { file, problem }.into())
+        }
+        None => Ok(found.known(name)?),
+    }
+}
+
+/// Shows exactly what would be agreed to.
+pub(crate) fn show(context: &Context, name: &str, written: &Written, state: &TrustState) {
+    context.printer.line(name);
+    for line in shown_launch(written) {
+        context.printer.line(format_args!("    {}", plain(&line)));
+    }
+    if let TrustState::Changed { diff } = state {
+        context.printer.line("  changed since it was trusted:");
+        for line in diff.lines() {
+            context.printer.line(format_args!("    {}", plain(line)));
+        }
+    }
+}

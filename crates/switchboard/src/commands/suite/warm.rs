@@ -1,0 +1,48 @@
+//! `switchboard suite warm`
+
+use clap::Args;
+use door_suites::Caller;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Ask every trusted server for its tools, a few at a time, so that none has to be started to list them.
+#[derive(Debug, Args)]
+pub(crate) struct Warm {}
+
+pub(crate) async fn run(_: Warm, context: Context) -> Result<(), Failure> {
+    let suites = super::open(&context).await?;
+    let working = context.printer.working("Starting MCP servers…");
+    let warmed = suites.warm(&Caller::default()).await;
+    suites.close().await;
+    if let Some(working) = working {
+        working.finish_and_clear();
+    }
+    for child in &warmed {
+        let took = child.took.as_millis();
+        if context.printer.is_json() {
+            let (tools, error) = (child.tools.as_ref().ok(), child.tools.as_ref().err());
+            context
+                .printer
+                .object(&json!({ "child": child.child, "tools": tools, "ms": took, "error": error }));
+            continue;
+        }
+        match &child.tools {
+            Ok(tools) => context.printer.line(format_args!("{}: {tools} tools ({took} ms)", child.child)),
+            Err(why) => context.printer.line(format_args!("{}: {why}", child.child)),
+        }
+    }
+    if warmed.is_empty() {
+        context.printer.note("No MCP servers yet; `switchboard suite add NAME -- COMMAND` adds one.");
+    }
+    match warmed.iter().filter(|child| child.tools.is_err()).count() {
+        0 => Ok(()),
+        failed => Err(Failure::new(
+            "not_warmed",
+            Exit::Failed,
+            format!("{failed} of {} servers could not be asked", warmed.len()),
+        )
+        .hint("`switchboard suite list` says what is wrong with each")),
+    }
+}

@@ -1,0 +1,37 @@
+//! `switchboard suite wrap`
+
+use clap::Args;
+use door_suites::wrap_child;
+use serde_json::json;
+
+use super::{Workspace, typed};
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Let a model use a server for others: its one tool is then asked in plain language.
+///
+/// The model's role is written to CLAUDE.md beside the server's file, to be edited. docs/wrappers.md says which
+/// model answers, and what it may do.
+#[derive(Debug, Args)]
+pub(super) struct Wrap {
+    /// Which
+    name: String,
+}
+
+pub(super) fn run(args: &Wrap, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+    let lookup = |name: &str| std::env::var(name).ok();
+    let wrapped = wrap_child(&args.name, &program, &workspace.settings.suites, &workspace.places, &lookup)?;
+    let (name, role) = (&wrapped.name, workspace.shown(&wrapped.role));
+    if context.printer.is_json() {
+        context
+            .printer
+            .object(&json!({ "name": name, "wrapped": true, "role": role, "kept_role": wrapped.kept_role }));
+        return Ok(());
+    }
+    let kept = if wrapped.kept_role { ", which was there" } else { "" };
+    context.printer.line(format_args!("{name} is asked in plain language now."));
+    context.printer.line(format_args!("  Its model's role is {role}{kept}; edit it as you like."));
+    context.printer.line(format_args!("  `switchboard suite unwrap {}` takes it back.", typed(name)));
+    Ok(())
+}

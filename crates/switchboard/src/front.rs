@@ -1,0 +1,425 @@
+//! What a client of MCP meets: the workspace's own tools and the suites, as one server.
+//!
+//! A call of a suite comes in by either of two ways. Over stdio it passes by as it was written ([`Passed`]);
+//! otherwise `rmcp` has read it into its types, and the result is read into them again.
+
+mod convert;
+mod host;
+mod paused;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+use door_suites::{Caller, Listed, Suites, SuitesEvent};
+use door_workspace::ToolServer;
+use parking_lot::Mutex;
+#[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
+use rmcp::model::SetLevelRequestParams;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams,
+    GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ResourceUpdatedNotificationParam, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+use switchboard_mcp::{PassedCall, Passing};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use self::convert::{call_result, error_data, typed, typed_list};
+use self::host::{AskedHost, PeerHost, is_stateless};
+use self::paused::{Going, Paused};
+
+/// What a client is told of the suites; models read it before the first call.
+const INSTRUCTIONS: &str = "Each tool named *_suite stands for the tools of one server: action introspect lists them, \
+     with query those that fit, and action call uses one (subtool, args).";
+
+/// Addresses of resources that are the workspace's own.
+const OURS: &str = "switchboard://";
+
+/// The handler of one MCP session.
+pub(crate) struct Front {
+    workspace: ToolServer,
+    suites: Suites,
+    /// Calls that wait for what a client without a session is to answer. Shared by all sessions.
+    paused: Paused,
+    session: Arc<Session>,
+    /// Ends what goes on beside the session, with it.
+    ended: DropGuard,
+}
+
+/// What is known of one session.
+#[derive(Default)]
+struct Session {
+    /// The client, once it has introduced itself.
+    peer: OnceLock<Peer<RoleServer>>,
+    /// The resources of suites that it wants to hear of.
+    watched: Mutex<BTreeSet<String>>,
+}
+
+/// The calls of a session that pass by as they were written.
+#[derive(Clone)]
+pub(crate) struct Passed {
+    suites: Suites,
+    session: Arc<Session>,
+}
+
+impl Front {
+    pub(crate) fn new(workspace: ToolServer, suites: Suites) -> Self {
+        Self::with(workspace, suites, Paused::default())
+    }
+
+    /// A handler for another session of the same process.
+    pub(crate) fn another(&self) -> Self {
+        Self::with(self.workspace.another(), self.suites.clone(), self.paused.clone())
+    }
+
+    fn with(workspace: ToolServer, suites: Suites, paused: Paused) -> Self {
+        let ended = CancellationToken::new().drop_guard();
+        Self { workspace, suites, paused, session: Arc::default(), ended }
+    }
+
+    /// The way past `rmcp`, for the same session.
+    pub(crate) fn passed(&self) -> Passed {
+        Passed { suites: self.suites.clone(), session: self.session.clone() }
+    }
+
+    fn caller(context: &RequestContext<RoleServer>) -> Caller {
+        Caller {
+            host: Some(Arc::new(PeerHost::of(context))),
+            progress_token: context.meta.get_progress_token().and_then(|token| to_raw_value(&token).ok()),
+            cancelled: context.ct.clone(),
+            meta: said_about(context),
+            ..Caller::default()
+        }
+    }
+
+    /// Asks the children whose tools are offered one by one. `None`: none of them has anything to do with it.
+    async fn ask(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<Result<Box<RawValue>, ErrorData>> {
+        let mut params = serde_json::to_value(params).ok()?;
+        if let Some(meta) = said_about(context) {
+            params["_meta"] = serde_json::to_value(&meta).ok()?;
+        }
+        let params = to_raw_value(&params).ok();
+        let answer = self.suites.request(method, params, &Self::caller(context)).await?;
+        Some(answer.map_err(error_data))
+    }
+
+    /// A call of a suite, or the next step of one that was paused.
+    async fn call_suite(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if !is_stateless(&context) {
+            let arguments = request.arguments.as_ref().and_then(|arguments| to_raw_value(arguments).ok());
+            let caller = Self::caller(&context);
+            let result = self.suites.call(&request.name, arguments.as_deref(), &caller).await;
+            return result.map_err(error_data).and_then(|raw| call_result(&raw));
+        }
+        // A client without a session cannot be asked in between: the call pauses, and goes on when the client
+        // comes back with the answer.
+        let tool = request.name.clone();
+        let going = match self.paused.resume(&request)? {
+            Some(going) => going,
+            None => self.begin(request, &context),
+        };
+        self.paused.go_on(&tool, going, &context.ct).await
+    }
+
+    fn begin(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Going {
+        let (host, asked) = AskedHost::new(context);
+        let cancelled = CancellationToken::new();
+        let caller = Caller {
+            host: Some(Arc::new(host)),
+            cancelled: cancelled.clone(),
+            // Answers that none of ours waits for are a child's that knows the newest revision itself.
+            input_responses: request.input_responses.as_ref().and_then(|answers| to_raw_value(answers).ok()),
+            request_state: request.request_state.as_ref().and_then(|state| to_raw_value(state).ok()),
+            ..Self::caller(context)
+        };
+        let suites = self.suites.clone();
+        let work = tokio::spawn(async move {
+            let arguments = request.arguments.as_ref().and_then(|arguments| to_raw_value(arguments).ok());
+            suites.call(&request.name, arguments.as_deref(), &caller).await
+        });
+        Going::new(work, asked, cancelled)
+    }
+
+    /// Tells the client what changes in the suites, until its session ends.
+    fn tell_changes(&self, peer: Peer<RoleServer>) {
+        let (mut events, session) = (self.suites.events(), self.session.clone());
+        let told = async move {
+            loop {
+                let event = match events.recv().await {
+                    Ok(event) => event,
+                    // Whoever missed something looks again.
+                    Err(RecvError::Lagged(_)) => SuitesEvent::ToolsChanged,
+                    Err(RecvError::Closed) => return,
+                };
+                if tell(&peer, &session, event).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let ended = self.ended.token().clone();
+        tokio::spawn(async move { ended.run_until_cancelled(told).await });
+    }
+}
+
+async fn tell(
+    peer: &Peer<RoleServer>,
+    session: &Session,
+    event: SuitesEvent,
+) -> Result<(), rmcp::ServiceError> {
+    match event {
+        SuitesEvent::ToolsChanged => peer.notify_tool_list_changed().await,
+        SuitesEvent::ResourcesChanged => peer.notify_resource_list_changed().await,
+        SuitesEvent::PromptsChanged => peer.notify_prompt_list_changed().await,
+        SuitesEvent::ResourceUpdated(params) => match updated(&params) {
+            Some(params) if session.watched.lock().contains(&params.uri) => {
+                peer.notify_resource_updated(params).await
+            }
+            _ => Ok(()),
+        },
+        SuitesEvent::Log { params, .. } => {
+            match convert::notification("notifications/message", Some(&params)) {
+                Some(notification) => peer.send_notification(notification).await,
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// What a client said about a request, for the server behind us to see.
+fn said_about(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
+    let mut meta = serde_json::to_value(&context.meta).ok()?;
+    let said = meta.as_object_mut()?;
+    // Progress is counted anew on the way to the server.
+    said.remove("progressToken");
+    if said.is_empty() { None } else { to_raw_value(said).ok() }
+}
+
+fn updated(params: &RawValue) -> Option<ResourceUpdatedNotificationParam> {
+    serde_json::from_str(params.get()).ok()
+}
+
+impl Passing for Passed {
+    fn takes(&self, tool: &str) -> bool {
+        self.suites.takes(tool)
+    }
+
+    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        let host = self.session.peer.get().map(|peer| Arc::new(PeerHost::session(peer)) as _);
+        let caller = Caller {
+            host,
+            progress_token: call.progress_token,
+            cancelled: call.cancelled,
+            meta: call.meta,
+            ..Caller::default()
+        };
+        let result = self.suites.call(&call.tool, call.arguments.as_deref(), &caller).await;
+        result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+}
+
+#[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe and set levels this way")]
+impl ServerHandler for Front {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = self.workspace.get_info();
+        convert::declare(&mut info.capabilities, self.suites.has_flat());
+        if !self.suites.children().is_empty() {
+            let ours = info.instructions.take().map(|ours| format!("{ours} ")).unwrap_or_default();
+            info.instructions = Some(format!("{ours}{INSTRUCTIONS}"));
+        }
+        info
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.session.peer.set(context.peer.clone()).is_ok() {
+            self.tell_changes(context.peer);
+        }
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let caller = Self::caller(&context);
+        let mut list = self.workspace.list_tools(request, context).await?;
+        list.tools.extend(typed_list::<Tool>(&self.suites.list_tools(&caller).await));
+        Ok(list)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.workspace.get_tool(name).or_else(|| self.suites.tool(name).and_then(|raw| typed(&raw).ok()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if self.suites.takes(&request.name) {
+            return self.call_suite(request, context).await;
+        }
+        self.workspace.call_tool(request, context).await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        if !self.suites.has_flat() {
+            return self.workspace.list_prompts(request, context).await;
+        }
+        let prompts = self.suites.list(Listed::Prompts, &Self::caller(&context)).await;
+        Ok(ListPromptsResult::with_all_items(typed_list(&prompts)))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        match self.ask("prompts/get", &request, &context).await {
+            Some(answer) => {
+                let answer = answer?;
+                match convert::input_required(&answer)? {
+                    Some(needed) => Ok(GetPromptResponse::InputRequired(needed)),
+                    None => convert::result(&answer).map(GetPromptResponse::Complete),
+                }
+            }
+            None => self.workspace.get_prompt(request, context).await,
+        }
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        match self.ask("completion/complete", &request, &context).await {
+            Some(answer) => convert::result(&answer?),
+            None => self.workspace.complete(request, context).await,
+        }
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        match self.ask("logging/setLevel", &request, &context).await {
+            Some(answer) => answer.map(drop),
+            None => self.workspace.set_level(request, context).await,
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let theirs = self.suites.list(Listed::Resources, &Self::caller(&context)).await;
+        let mut list = self.workspace.list_resources(request, context).await?;
+        list.resources.extend(typed_list(&theirs));
+        Ok(list)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let theirs = self.suites.list(Listed::ResourceTemplates, &Self::caller(&context)).await;
+        let mut list = self.workspace.list_resource_templates(request, context).await?;
+        list.resource_templates.extend(typed_list(&theirs));
+        Ok(list)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        if !request.uri.starts_with(OURS)
+            && let Some(answer) = self.ask("resources/read", &request, &context).await
+        {
+            let answer = answer?;
+            return match convert::input_required(&answer)? {
+                Some(needed) => Ok(ReadResourceResponse::InputRequired(needed)),
+                None => convert::result(&answer).map(ReadResourceResponse::Complete),
+            };
+        }
+        self.workspace.read_resource(request, context).await
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if !request.uri.starts_with(OURS)
+            && let Some(answer) = self.ask("resources/subscribe", &request, &context).await
+        {
+            answer?;
+            self.session.watched.lock().insert(request.uri);
+            return Ok(());
+        }
+        self.workspace.subscribe(request, context).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if self.session.watched.lock().remove(&request.uri) {
+            // Another session may still want to hear of it; the child is not told off.
+            return Ok(());
+        }
+        self.workspace.unsubscribe(request, context).await
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let ours = self.workspace.accepted_subscription_filter(requested)?;
+        Some(convert::accepted(ours, requested, self.suites.has_flat()))
+    }
+
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut events = self.suites.events();
+        let sink = subscription.sink().clone();
+        let theirs = async {
+            loop {
+                let Ok(event) = events.recv().await else { continue };
+                // What the client did not ask for is not sent; the sink sees to that.
+                let _ = match event {
+                    SuitesEvent::ToolsChanged => sink.notify_tool_list_changed().await,
+                    SuitesEvent::ResourcesChanged => sink.notify_resource_list_changed().await,
+                    SuitesEvent::PromptsChanged => sink.notify_prompt_list_changed().await,
+                    SuitesEvent::ResourceUpdated(params) => match updated(&params) {
+                        Some(params) => sink.notify_resource_updated(params.uri).await,
+                        None => Ok(()),
+                    },
+                    SuitesEvent::Log { .. } => Ok(()),
+                };
+            }
+        };
+        tokio::select! {
+            ended = self.workspace.listen(subscription) => ended,
+            () = theirs => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Between JSON as children write it and the types of `rmcp`.
+
+use door_suites::RpcError;
+use rmcp::ErrorData;
+use rmcp::model::{
+    CallToolResponse, ErrorCode, InputRequiredResult, ServerCapabilities, ServerNotification,
+    SubscriptionFilter,
+};
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// Reads what a child said.
+pub(super) fn typed<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
+    serde_json::from_str(raw.get()).map_err(|error| {
+        ErrorData::internal_error(
+            format!("the server behind this tool answered something else: {error}"),
+            None,
+        )
+    })
+}
+
+/// Reads a list; what cannot be read is left out, so that one bad entry does not hide the others.
+pub(super) fn typed_list<T: DeserializeOwned>(list: &[Box<RawValue>]) -> Vec<T> {
+    let read = |raw: &RawValue| {
+        serde_json::from_str(raw.get())
+            .inspect_err(|error| tracing::warn!(%error, "left out an entry of a server's list"))
+            .ok()
+    };
+    list.iter().filter_map(|raw| read(raw)).collect()
+}
+
+/// An error of a child, as it was.
+pub(super) fn error_data(error: RpcError) -> ErrorData {
+    let code = ErrorCode(i32::try_from(error.code).unwrap_or(ErrorCode::INTERNAL_ERROR.0));
+    let data = error.data.and_then(|data| serde_json::from_str(data.get()).ok());
+    ErrorData::new(code, error.message, data)
+}
+
+/// Reads a result. Children of older revisions do not say that it is complete, which it then is.
+pub(super) fn result<T: DeserializeOwned>(raw: &RawValue) -> Result<T, ErrorData> {
+    let mut result: Value = typed(raw)?;
+    if let Some(result) = result.as_object_mut() {
+        result.entry("resultType").or_insert_with(|| json!("complete"));
+    }
+    serde_json::from_value(result).map_err(|error| {
+        ErrorData::internal_error(format!("the server's result cannot be read: {error}"), None)
+    })
+}
+
+/// What a child needs to know before it can answer, where it says so.
+pub(super) fn input_required(raw: &RawValue) -> Result<Option<InputRequiredResult>, ErrorData> {
+    #[derive(serde::Deserialize)]
+    struct Kind {
+        #[serde(rename = "resultType")]
+        result_type: Option<String>,
+    }
+    let kind: Kind = typed(raw)?;
+    if kind.result_type.as_deref() == Some("input_required") { typed(raw).map(Some) } else { Ok(None) }
+}
+
+/// The result of a call. Blocks of a kind that `rmcp` does not know are kept as the text of their JSON.
+pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData> {
+    if let Some(needed) = input_required(raw)? {
+        return Ok(CallToolResponse::InputRequired(needed));
+    }
+    if let Ok(known) = result(raw) {
+        return Ok(CallToolResponse::Complete(known));
+    }
+    let mut result: Value = typed(raw)?;
+    result["resultType"] = json!("complete");
+    if let Some(blocks) = result.get_mut("content").and_then(Value::as_array_mut) {
+        for block in blocks {
+            if serde_json::from_value::<rmcp::model::ContentBlock>(block.clone()).is_err() {
+                *block = json!({ "type": "text", "text": block.to_string() });
+            }
+        }
+    }
+    serde_json::from_value(result).map(CallToolResponse::Complete).map_err(|error| {
+        ErrorData::internal_error(format!("the server's result cannot be read: {error}"), None)
+    })
+}
+
+/// A notification of a child, for the client.
+pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<ServerNotification> {
+    let params: Option<Value> = params.and_then(|params| serde_json::from_str(params.get()).ok());
+    let message = match params {
+        Some(params) => json!({ "method": method, "params": params }),
+        None => json!({ "method": method }),
+    };
+    serde_json::from_value(message)
+        .inspect_err(|error| tracing::debug!(%error, method, "a notification was not passed on"))
+        .ok()
+}
+
+/// Adds what the suites can do.
+pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool) {
+    capabilities.tools.get_or_insert_default().list_changed = Some(true);
+    if has_flat {
+        capabilities.prompts.get_or_insert_default().list_changed = Some(true);
+        capabilities.resources.get_or_insert_default().list_changed = Some(true);
+        capabilities.completions.get_or_insert_default();
+        capabilities.logging.get_or_insert_default();
+    }
+}
+
+/// What a client without a session may hear of.
+pub(super) fn accepted(
+    mut ours: SubscriptionFilter,
+    requested: &SubscriptionFilter,
+    has_flat: bool,
+) -> SubscriptionFilter {
+    ours.tools_list_changed = requested.tools_list_changed;
+    if has_flat {
+        ours.prompts_list_changed = requested.prompts_list_changed;
+        ours.resources_list_changed = requested.resources_list_changed;
+        ours.resource_subscriptions.clone_from(&requested.resource_subscriptions);
+    }
+    ours
+}

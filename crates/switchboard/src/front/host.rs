@@ -1,0 +1,156 @@
+//! What children may ask of the client at the other end.
+
+use door_suites::{Host, RpcError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::model::{ProtocolVersion, ServerRequest};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{RoleServer, ServiceError};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use super::convert;
+
+/// Under this name in `_meta`, the client is told which server behind us asks.
+const ASKER: &str = "switchboard/server";
+
+/// JSON-RPC's number for what went wrong on our side.
+const INTERNAL: i64 = -32603;
+
+/// Whether a request belongs to no session, so that its client cannot be asked in between.
+pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// A client with a session, which can be asked at any time.
+pub(super) struct PeerHost {
+    peer: Peer<RoleServer>,
+    capabilities: Value,
+}
+
+impl PeerHost {
+    pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
+        let capabilities = context.client_capabilities().map(|declared| json!(declared)).unwrap_or_default();
+        Self { peer: context.peer.clone(), capabilities }
+    }
+
+    pub(super) fn session(peer: &Peer<RoleServer>) -> Self {
+        let capabilities = peer.peer_info().map(|info| json!(info.capabilities)).unwrap_or_default();
+        Self { peer: peer.clone(), capabilities }
+    }
+}
+
+impl Host for PeerHost {
+    fn capabilities(&self) -> Value {
+        self.capabilities.clone()
+    }
+
+    fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()> {
+        let notification = convert::notification(method, params.as_deref());
+        async move {
+            if let Some(notification) = notification {
+                // A client that is gone hears no more.
+                let _ = self.peer.send_notification(notification).await;
+            }
+        }
+        .boxed()
+    }
+
+    fn ask(
+        &self,
+        asker: &str,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>> {
+        let request = read_request(asker, method, params.as_deref());
+        async move {
+            let answer = self.peer.send_request(request?).await.map_err(|error| match error {
+                ServiceError::McpError(error) => RpcError {
+                    code: error.code.0.into(),
+                    message: error.message.into_owned(),
+                    data: error.data.and_then(|data| to_raw_value(&data).ok()),
+                },
+                other => failed(other.to_string()),
+            })?;
+            to_raw_value(&answer).map_err(|error| failed(error.to_string()))
+        }
+        .boxed()
+    }
+}
+
+/// What a child asks, in the words of `rmcp`, with the child's name.
+fn read_request(asker: &str, method: &str, params: Option<&RawValue>) -> Result<ServerRequest, RpcError> {
+    let mut params = match params {
+        Some(params) => serde_json::from_str(params.get()).map_err(|error| failed(error.to_string()))?,
+        None => json!({}),
+    };
+    if let Some(object) = params.as_object_mut() {
+        let meta = object.entry("_meta").or_insert_with(|| json!({}));
+        if let Some(meta) = meta.as_object_mut() {
+            meta.insert(ASKER.to_owned(), json!(asker));
+        }
+    }
+    serde_json::from_value(json!({ "method": method, "params": params })).map_err(|error| RpcError {
+        code: -32602,
+        message: error.to_string(),
+        data: None,
+    })
+}
+
+fn failed(message: String) -> RpcError {
+    RpcError { code: INTERNAL, message, data: None }
+}
+
+/// What a child asks of a client without a session, and where the answer goes.
+pub(super) struct Asked {
+    pub(super) request: Value,
+    pub(super) answer: oneshot::Sender<Value>,
+}
+
+/// How many questions of one call may wait to be put to the client. One more waits for its turn.
+const WAITING: usize = 8;
+
+/// A client without a session: questions to it wait until it comes back.
+pub(super) struct AskedHost {
+    client: PeerHost,
+    questions: mpsc::Sender<Asked>,
+}
+
+impl AskedHost {
+    pub(super) fn new(context: &RequestContext<RoleServer>) -> (Self, mpsc::Receiver<Asked>) {
+        let (questions, asked) = mpsc::channel(WAITING);
+        (Self { client: PeerHost::of(context), questions }, asked)
+    }
+}
+
+impl Host for AskedHost {
+    fn capabilities(&self) -> Value {
+        self.client.capabilities()
+    }
+
+    /// Progress of a call that has paused since has nowhere to go.
+    fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()> {
+        self.client.notify(method, params)
+    }
+
+    fn ask(
+        &self,
+        asker: &str,
+        method: &str,
+        params: Option<Box<RawValue>>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>> {
+        let request = read_request(asker, method, params.as_deref());
+        async move {
+            let request = serde_json::to_value(request?).map_err(|error| failed(error.to_string()))?;
+            let (answer, answered) = oneshot::channel();
+            let gone = || failed("the client did not come back with an answer".to_owned());
+            self.questions.send(Asked { request, answer }).await.map_err(|_| gone())?;
+            let answer = answered.await.map_err(|_| gone())?;
+            to_raw_value(&answer).map_err(|error| failed(error.to_string()))
+        }
+        .boxed()
+    }
+}
