@@ -30,6 +30,7 @@ struct Inner {
     config: Config,
     poster: Poster,
     known: Mutex<HashMap<Name, Known>>,
+    sweeping: tokio::sync::Mutex<()>,
 }
 
 /// A message that somebody of this hub puts into a channel.
@@ -113,7 +114,14 @@ impl Channels {
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let root = config.root.clone();
         let tree = blocking(move || Tree::open(&root)).await?;
-        let inner = Inner { hub, tree, config, poster: Poster::default(), known: Mutex::default() };
+        let inner = Inner {
+            hub,
+            tree,
+            config,
+            poster: Poster::default(),
+            known: Mutex::default(),
+            sweeping: tokio::sync::Mutex::default(),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -138,6 +146,10 @@ impl Channels {
 
     pub(crate) fn known(&self) -> &Mutex<HashMap<Name, Known>> {
         &self.inner.known
+    }
+
+    pub(crate) fn sweeping(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.sweeping
     }
 
     /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said

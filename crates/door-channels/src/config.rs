@@ -7,14 +7,26 @@ use jiff::SignedDuration;
 
 use crate::watch::WatcherConfig;
 
+/// How changes of the shared folder are noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Detection {
+    /// By file events where the file system reports every change, by looking where it does not.
+    #[default]
+    Automatic,
+    /// By looking alone: for mounts that nobody can tell from a disk, and whose events mislead.
+    Polling,
+}
+
 /// The door's settings, resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The folder that holds `channels/`, `signals/` and `logs/`. It may be on a network mount.
     pub root: PathBuf,
+    /// How changes are noticed.
+    pub detection: Detection,
     /// How often all channels are looked at, whatever the file events say.
     pub rescan: Duration,
-    /// The same on a network mount, where events of other machines do not arrive: the protocol's two seconds.
+    /// The same where events of other machines do not arrive: the protocol's two seconds.
     pub rescan_network: Duration,
     /// Largest message file that is read. A body of 1 MiB can take six times that as JSON.
     pub file_limit: u64,
@@ -34,6 +46,7 @@ impl Config {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
+            detection: Detection::default(),
             rescan: Duration::from_secs(15),
             rescan_network: Duration::from_secs(2),
             file_limit: 8 << 20,

@@ -58,6 +58,7 @@ async fn a_message_to_a_channel_is_one_file_for_all_its_readers() {
     assert_eq!(file.metadata.as_ref().unwrap()["switchboard"]["id"], sent.id.to_string());
     let states: Vec<_> = test.deliveries(sent.id).await.iter().map(|delivery| delivery.state).collect();
     assert_eq!(states, [DeliveryState::Delivered; 2]);
+    assert_eq!(test.channels.altered().await.unwrap(), [], "what was delivered is what was accepted");
     assert_eq!(test.channels.sweep().await.unwrap().taken, 0, "its own file is nothing new");
     assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
 }

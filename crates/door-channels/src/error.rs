@@ -43,6 +43,26 @@ pub enum ChannelError {
         /// Where it was looked for.
         channel: Name,
     },
+    /// A place in a channel that it has not come to.
+    #[error("'{id}' is ahead of the channel '{channel}', whose newest message is {newest}")]
+    Ahead {
+        /// The id as given.
+        id: String,
+        /// Where it was looked for.
+        channel: Name,
+        /// What the channel ends with now.
+        newest: String,
+    },
+    /// A place in a channel that is gone: the message was there once.
+    #[error("'{id}' is no longer in the channel '{channel}', whose oldest message is {oldest}")]
+    Expired {
+        /// The id as given.
+        id: String,
+        /// Where it was looked for.
+        channel: Name,
+        /// What the channel begins with now.
+        oldest: String,
+    },
     /// A file is not what the protocol says.
     #[error(transparent)]
     Malformed(#[from] Malformed),

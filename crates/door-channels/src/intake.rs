@@ -4,28 +4,27 @@
 //! journal, never by the last name seen: a slow writer, a skewed clock or a network mount can bring a file
 //! with an earlier name at any time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Door, MessageId, Name, Route};
-use switchboard_hub::files::{DirStamp, FileStamp, is_temp};
+use switchboard_hub::files::{Dir, FileStamp};
 use switchboard_hub::{Draft, HubError, Registration};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::names::{id_of_file, is_deprecated};
+use crate::looked::Looked;
+use crate::names::{file_name, is_deprecated, second_of};
+use crate::reading::message_ids;
 use crate::translate::{derived_id, hub_id, is_file_of, native_id, sender, to_draft, written_at};
 use crate::tree::blocking;
-use crate::wire::{ChannelMessage, Malformed};
+use crate::wire::{ChannelMessage, Malformed, When};
 
 /// Under this topic the hub remembers files that could not be taken in.
 const PROBLEM: &str = "problem";
 
 /// Most files read in one go: what is read is in memory until the journal has it.
 const BATCH: usize = 256;
-
-/// Younger than this tick of the file system, in nanoseconds, a further change may carry the same time.
-const TICK: i128 = 50_000_000;
 
 /// What this process knows of one channel.
 #[derive(Debug, Default)]
@@ -34,8 +33,15 @@ pub(crate) struct Known {
     ids: HashSet<String>,
     /// Files that could not be taken in, as they were then.
     problems: HashMap<String, FileStamp>,
-    /// The folder as of the last complete look.
-    looked: Option<DirStamp>,
+    /// The message files of the last listing, sorted.
+    present: Vec<String>,
+    /// Those of them that are still to be taken in, in order. A burst of any size is held as names alone.
+    pending: VecDeque<String>,
+    /// The folder as of the last listing, and as of the last that left nothing open.
+    listed: Option<Looked>,
+    looked: Option<Looked>,
+    /// Files that were found to be altered and have been told of.
+    pub(crate) altered: HashSet<String>,
 }
 
 /// What a sweep did.
@@ -54,6 +60,16 @@ struct NewFile {
     content: Result<ChannelMessage, String>,
     /// Whether it may still be being written.
     is_young: bool,
+}
+
+/// What a look at a channel found.
+#[derive(Default)]
+struct Look {
+    files: Vec<NewFile>,
+    /// Message files that were there at the last look.
+    gone: Vec<String>,
+    /// Whether there is more to be taken in.
+    more: bool,
 }
 
 impl Channels {
@@ -84,71 +100,102 @@ impl Channels {
             let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
             self.known().lock().entry(channel.clone()).or_insert(Known { ids, ..Known::default() });
         }
+        // One at a time: what one look has taken up, another must not count as done.
+        let _turn = self.sweeping().lock().await;
         let mut swept = Swept::default();
         loop {
             let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
-            let Some((files, stamp, more)) = blocking(move || this.look(&place, now)).await? else {
-                return Ok(swept);
-            };
-            let took = self.take_in(channel, files).await?;
+            let Some(look) = blocking(move || this.look(&place, now)).await? else { return Ok(swept) };
+            let took = self.take_in(channel, look.files).await?;
             swept.taken += took.taken;
             swept.settling += took.settling;
-            // What may still be being written is looked at again later, not at once.
-            if !more || took.settling > 0 {
-                // Only a look that left nothing open counts as complete.
-                let looked = stamp.filter(|_| swept.settling == 0);
-                self.known().lock().entry(channel.clone()).or_default().looked = looked;
+            self.tell_of_gone(channel, look.gone).await?;
+            if !look.more {
+                if let Some(known) = self.known().lock().get_mut(channel) {
+                    // Only a look that left nothing open counts as complete.
+                    let listed = known.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
+                    known.looked = listed;
+                }
                 return Ok(swept);
             }
         }
     }
 
-    /// What is new in a channel, and whether there is more; nothing where it has not changed.
-    #[expect(clippy::type_complexity, reason = "three parts of one answer, taken apart at once")]
-    fn look(
-        &self,
-        channel: &Name,
-        now: Timestamp,
-    ) -> Result<Option<(Vec<NewFile>, Option<DirStamp>, bool)>, ChannelError> {
+    /// The next files that are new in a channel; nothing where it has not changed.
+    fn look(&self, channel: &Name, now: Timestamp) -> Result<Option<Look>, ChannelError> {
         let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
-        let stamp = dir.stamp()?;
-        let mut problems = HashMap::new();
-        if let Some(known) = self.known().lock().get(channel) {
-            problems.clone_from(&known.problems);
-            if known.looked == Some(stamp) && problems.is_empty() {
-                return Ok(None);
+        let mut look = Look::default();
+        let has_pending = self.known().lock().get(channel).is_some_and(|known| !known.pending.is_empty());
+        if !has_pending {
+            match self.list_new(channel, &dir, now)? {
+                Some(gone) => look.gone = gone,
+                None => return Ok(None),
             }
         }
-        let mut names = dir.names()?;
-        names.retain(|name| !is_temp(name) && id_of_file(name).is_some());
-        if let Some(known) = self.known().lock().get(channel) {
-            names.retain(|name| !id_of_file(name).is_some_and(|id| known.ids.contains(id)));
-        }
+        let batch: Vec<String> = {
+            let mut known = self.known().lock();
+            let Some(known) = known.get_mut(channel) else { return Ok(None) };
+            let batch = known.pending.len().min(BATCH);
+            let batch = known.pending.drain(..batch).collect();
+            look.more = !known.pending.is_empty();
+            batch
+        };
         let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
-        let (mut files, mut more) = (Vec::new(), false);
-        for name in names {
-            let Some(found) = dir.stat(&name)? else { continue };
-            let id = id_of_file(&name).unwrap_or_default().to_owned();
-            if problems.get(&id) == Some(&found) {
-                continue;
-            }
-            if files.len() == BATCH {
-                more = true;
-                break;
-            }
+        for id in batch {
+            let name = file_name(&id);
+            let Some(stamp) = dir.stat(&name)? else { continue };
             let content = match dir.read(&name, self.config().file_limit) {
                 Ok(Some(read)) => ChannelMessage::parse(&read.bytes).map_err(|error| error.to_string()),
                 Ok(None) => continue,
                 Err(error) => Err(describe(&error)),
             };
-            let age = now.as_nanosecond() - found.mtime_ns;
-            let is_young = found.is_regular && age.abs() < settle.as_nanos();
-            files.push(NewFile { id, stamp: found, content, is_young });
+            let age = now.as_nanosecond() - stamp.mtime_ns;
+            let is_young = stamp.is_regular && age.abs() < settle.as_nanos();
+            look.files.push(NewFile { id, stamp, content, is_young });
         }
-        // On a network mount the time is a cached one.
-        let age = now.as_nanosecond() - stamp.mtime_ns.max(stamp.ctime_ns);
-        let trusted = age > TICK && !switchboard_hub::platform::is_network_filesystem(dir.path());
-        Ok(Some((files, trusted.then_some(stamp), more)))
+        Ok(Some(look))
+    }
+
+    /// Lists a channel and puts what is new into its queue; returns what is gone, or nothing where the channel has
+    /// not changed. No file is looked at but those that are new or had a problem.
+    fn list_new(
+        &self,
+        channel: &Name,
+        dir: &Dir,
+        now: Timestamp,
+    ) -> Result<Option<Vec<String>>, ChannelError> {
+        let looked = Looked::at(dir, now, self.config())?;
+        let (problems, is_unchanged) = match self.known().lock().get(channel) {
+            Some(known) => (known.problems.clone(), looked.is_as_before(known.looked.as_ref())),
+            None => return Ok(None),
+        };
+        let mut mended = HashSet::new();
+        for (id, stamp) in &problems {
+            if dir.stat(&file_name(id))?.as_ref() != Some(stamp) {
+                mended.insert(id.as_str());
+            }
+        }
+        if is_unchanged && mended.is_empty() {
+            return Ok(None);
+        }
+        let present = message_ids(dir)?;
+        let is_new = |known: &Known, id: &String| {
+            !known.ids.contains(id) && (mended.contains(id.as_str()) || !problems.contains_key(id))
+        };
+        let mut new: Vec<String> = match self.known().lock().get(channel) {
+            Some(known) => present.iter().filter(|id| is_new(known, id)).cloned().collect(),
+            None => return Ok(None),
+        };
+        if new.len() > BATCH {
+            sort_by_time(dir, &mut new, self.config().file_limit);
+        }
+        let mut known = self.known().lock();
+        let Some(known) = known.get_mut(channel) else { return Ok(None) };
+        known.pending = new.into();
+        known.listed = Some(looked);
+        let before = std::mem::replace(&mut known.present, present);
+        let is_gone = |id: &String| known.present.binary_search(id).is_err();
+        Ok(Some(before.into_iter().filter(is_gone).collect()))
     }
 
     /// Takes in what is new, in the order of the channel.
@@ -191,7 +238,9 @@ impl Channels {
                         self.hub().name_again(id, native_id(channel, &other)).await?;
                     }
                     swept.taken += usize::from(!accepted.duplicate);
-                    self.note_known(channel, &file.id);
+                    if self.note_known(channel, &file.id) {
+                        self.mended(channel, &file.id).await?;
+                    }
                 }
                 Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
                     return Err(error.into());
@@ -274,13 +323,19 @@ impl Channels {
         }
     }
 
-    pub(crate) fn note_known(&self, channel: &Name, native: &str) {
+    /// Whether the journal has a message of this channel, as far as the last look at it tells.
+    pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
+        self.known().lock().get(channel).is_some_and(|known| known.ids.contains(native))
+    }
+
+    /// Notes that the journal has a message; says whether its file had a problem before.
+    pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
         let mut known = self.known().lock();
         // A channel that was never looked at is read from the journal when it is.
-        if let Some(known) = known.get_mut(channel) {
+        known.get_mut(channel).is_some_and(|known| {
             known.ids.insert(native.to_owned());
-            known.problems.remove(native);
-        }
+            known.problems.remove(native).is_some()
+        })
     }
 
     /// Reports a file once for each of its states, and leaves it where it is.
@@ -292,10 +347,36 @@ impl Channels {
         Ok(self.hub().note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
     }
 
-    /// The files that could not be taken in, with the reason for each.
-    pub async fn problems(&self) -> Result<Vec<(String, String)>, ChannelError> {
-        Ok(self.hub().notes(Door::Channels, PROBLEM).await?)
+    /// Forgets what was the matter with a file that has been taken in.
+    async fn mended(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
+        let place = format!("channels/{channel}/{native}.json");
+        Ok(self.hub().note(Door::Channels, PROBLEM, place, None).await?)
     }
+
+    /// The files that could not be taken in, with the reason for each, as far as they are still there.
+    pub async fn problems(&self) -> Result<Vec<(String, String)>, ChannelError> {
+        let noted = self.hub().notes(Door::Channels, PROBLEM).await?;
+        let tree = self.tree().clone();
+        blocking(move || {
+            let is_there = |place: &str| {
+                let (channel, file) = place.strip_prefix("channels/")?.split_once('/')?;
+                let dir = tree.channel(&Name::parse(channel).ok()?).ok()??;
+                dir.stat(file).ok().flatten()
+            };
+            Ok(noted.into_iter().filter(|(place, _)| is_there(place).is_some()).collect())
+        })
+        .await
+    }
+}
+
+/// Puts new files into the order in which they were written, where there are too many to be read at once: within a
+/// second, names that somebody drew by lot say nothing about it. Of each file only its time is kept.
+fn sort_by_time(dir: &Dir, ids: &mut [String], limit: u64) {
+    ids.sort_by_cached_key(|id| {
+        let read = dir.read(&file_name(id), limit).ok().flatten();
+        let when = read.and_then(|read| serde_json::from_slice::<When>(&read.bytes).ok());
+        (when.and_then(|when| when.timestamp.parse().ok()).or_else(|| second_of(id)), id.clone())
+    });
 }
 
 #[cfg(test)]

@@ -163,3 +163,48 @@ async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
     assert_eq!(test.channels.hub().prune(later).await.unwrap(), 2);
     assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
 }
+
+#[tokio::test]
+async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept() {
+    const EACH: usize = 1000;
+    let test = TestChannels::new(&[]).await;
+    let now = test.channels.hub().now();
+    // Names drawn by lot, all within one second, as the scripts of old had them.
+    let mut numbers: Vec<usize> = (0..0x1_0000).collect();
+    fastrand::shuffle(&mut numbers);
+    for line in 0..EACH {
+        for sender in ["amy", "bob", "zoe"] {
+            let id = format!("msg-20260111-163315-{sender}-{:04x}", numbers.pop().unwrap());
+            let mut message = file(&id, sender, "all", &format!("{line}"));
+            message["timestamp"] =
+                crate::wire::iso(now + jiff::SignedDuration::from_millis(line as i64)).into();
+            test.drop_file(&message);
+        }
+    }
+    test.channels.sweep_channel(&name("general")).await.unwrap();
+    let page = test.channels.hub().journal(0, 4 * EACH).await.unwrap();
+    for sender in ["amy", "bob", "zoe"] {
+        let lines: Vec<usize> = page
+            .items
+            .iter()
+            .filter(|stored| stored.message.from == agent(sender))
+            .map(|stored| stored.message.body.parse().unwrap())
+            .collect();
+        assert_eq!(lines, (0..EACH).collect::<Vec<_>>(), "the order of {sender}");
+    }
+}
+
+#[tokio::test]
+async fn a_mended_or_removed_file_is_no_problem_any_more() {
+    let test = TestChannels::new(&[]).await;
+    let path = |id: &str| test.path(&format!("channels/general/{id}.json"));
+    write_carelessly(&path("msg-1"), "{");
+    write_carelessly(&path("msg-2"), "{");
+    test.clock.advance(jiff::SignedDuration::from_secs(10));
+    test.channels.sweep().await.unwrap();
+    assert_eq!(test.channels.problems().await.unwrap().len(), 2);
+    write_carelessly(&path("msg-1"), file("msg-1", "codex", "all", "whole").to_string());
+    std::fs::remove_file(path("msg-2")).unwrap();
+    test.channels.sweep().await.unwrap();
+    assert_eq!(test.channels.problems().await.unwrap(), []);
+}

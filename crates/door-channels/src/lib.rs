@@ -5,12 +5,15 @@
 //! what others post, delivers what the hub hands over, and runs the watchers. Knows nothing of mailboxes,
 //! MCP, workers or peers.
 
+mod archive;
 mod channels;
 mod config;
 mod delivery;
 mod error;
-mod hints;
+mod intact;
 mod intake;
+mod looked;
+mod lookout;
 mod names;
 mod poster;
 mod presence;
@@ -23,10 +26,12 @@ mod tree;
 mod watch;
 pub mod wire;
 
+pub use archive::Archived;
 pub use channels::{Channels, Post, Posted};
-pub use config::Config;
+pub use config::{Config, Detection};
 pub use delivery::run_deliveries;
 pub use error::ChannelError;
+pub use intact::Altered;
 pub use intake::Swept;
 pub use names::{current_id, id_of_file, is_agent_id};
 pub use presence::Sighting;

@@ -7,6 +7,9 @@ use switchboard_core::AgentId;
 /// How many messages of one agent in one second the four hex digits can tell apart.
 pub(crate) const PER_SECOND: u32 = 0x1_0000;
 
+/// The length of `YYYYMMDD-HHMMSS`.
+const SECOND: usize = 15;
+
 /// Longest agent part of a file name: with the rest it fits the 255 bytes of every file system.
 const LONGEST_AGENT: usize = 128;
 
@@ -28,6 +31,25 @@ impl MessageName {
         let at = at.to_zoned(TimeZone::UTC).strftime("%Y%m%d-%H%M%S");
         format!("msg-{at}-{}-{:04x}", self.agent, self.number % PER_SECOND)
     }
+}
+
+/// The second in a message's id, as far as it has one.
+pub(crate) fn second_of(id: &str) -> Option<Timestamp> {
+    let second = id.strip_prefix("msg-")?.get(..SECOND)?;
+    let second = jiff::civil::DateTime::strptime("%Y%m%d-%H%M%S", second).ok()?;
+    Some(second.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// The folder of the archive that a moment belongs to: `YYYY-MM`.
+pub(crate) fn month_of(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string()
+}
+
+/// Whether a name is one of a folder of the archive.
+pub(crate) fn is_month(name: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    name.len() == 7
+        && name.split_once('-').is_some_and(|(year, month)| digits(year) && digits(month) && month.len() == 2)
 }
 
 /// The name of a message's file.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Awareness, Heartbeat, Name, OFFLINE, PresenceTimeouts};
-use switchboard_hub::files::Dir;
+use switchboard_hub::files::{Dir, Durability};
 use switchboard_hub::owner::Owner;
 use tokio_util::sync::CancellationToken;
 
@@ -211,7 +211,12 @@ impl Pulse {
             extra: serde_json::Map::new(),
         };
         let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
-        let written = blocking(move || Ok(tree.presence()?.replace(&name, &file.to_bytes(), MODE)?)).await;
+        // Nobody is awake after a power failure, so that a heartbeat need not outlast one.
+        let written = blocking(move || {
+            let bytes = file.to_bytes();
+            Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Later)?)
+        });
+        let written = written.await;
         if let Err(error) = written {
             tracing::warn!(agent = %self.agent, error = %describe(&error), "the heartbeat could not be written");
         }

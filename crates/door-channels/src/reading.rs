@@ -1,17 +1,20 @@
 //! Reading channels: in order, complete, and without a place in the journal.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::Name;
+use notify::RecursiveMode;
+use parking_lot::Mutex;
+use switchboard_core::{Door, Name};
 use switchboard_hub::files::Dir;
-use switchboard_hub::platform;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::hints::Hints;
-use crate::names::{file_name, id_of_file};
-use crate::tree::blocking;
+use crate::looked::Looked;
+use crate::lookout::Lookout;
+use crate::names::{file_name, id_of_file, second_of};
+use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
 
 /// Messages of a channel, in order.
@@ -28,8 +31,10 @@ pub struct Reading {
 pub struct ChannelSummary {
     /// Its name.
     pub channel: Name,
-    /// How many message files it has.
+    /// How many message files it has, without those in its archive.
     pub messages: usize,
+    /// How many are in its archive.
+    pub archived: usize,
     /// The newest of them.
     pub newest: Option<ChannelMessage>,
 }
@@ -38,20 +43,42 @@ pub struct ChannelSummary {
 pub struct Follower {
     channels: Channels,
     channel: Name,
-    seen: HashSet<String>,
-    hints: Option<Hints>,
-    pause: Duration,
+    seen: Arc<Mutex<Seen>>,
+    lookout: Lookout,
+    /// Whether the last look found something.
+    found: bool,
+}
+
+/// What a follower has been shown.
+#[derive(Default)]
+struct Seen {
+    ids: HashSet<String>,
+    /// The channel as of the last look that left nothing open.
+    looked: Option<Looked>,
 }
 
 impl Channels {
-    /// The last messages of a channel, or all of them.
+    /// The last messages of a channel, or all of them; those in its archive too.
     pub async fn read(&self, channel: &Name, last: Option<usize>) -> Result<Reading, ChannelError> {
         let (tree, channel, limit) = (self.tree().clone(), channel.clone(), self.config().file_limit);
         blocking(move || {
             let dir = tree.known_channel(&channel)?;
             let ids = message_ids(&dir)?;
-            let ids = last.map_or(&ids[..], |last| newest(&ids, last));
-            let mut reading = read_all(&dir, ids, limit);
+            let mut reading = read_all(&dir, last.map_or(&ids[..], |last| newest(&ids, last)), limit);
+            // While a message is moved it is in both places.
+            let seen: HashSet<&String> = ids.iter().collect();
+            for month in archives(&dir)?.iter().rev() {
+                let missing = last.map(|last| last.saturating_sub(reading.messages.len()));
+                if missing == Some(0) {
+                    break;
+                }
+                let mut ids = message_ids(month)?;
+                ids.retain(|id| !seen.contains(id));
+                let older = read_all(month, missing.map_or(&ids[..], |missing| newest(&ids, missing)), limit);
+                reading.messages.extend(older.messages);
+                reading.left_out.extend(older.left_out);
+            }
+            reading.messages.sort_by(|one, other| one.order().cmp(&other.order()));
             let extra = last.map_or(0, |last| reading.messages.len().saturating_sub(last));
             reading.messages.drain(..extra);
             Ok(reading)
@@ -62,11 +89,22 @@ impl Channels {
     /// Everything in a channel after one of its messages.
     pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Reading, ChannelError> {
         let mut reading = self.read(channel, None).await?;
-        let Some(place) = reading.messages.iter().position(|message| message.id == id) else {
-            return Err(ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() });
+        if let Some(place) = reading.messages.iter().position(|message| message.id == id) {
+            reading.messages.drain(..=place);
+            return Ok(reading);
+        }
+        let (id, channel) = (id.to_owned(), channel.clone());
+        let (Some(oldest), Some(newest)) = (reading.messages.first(), reading.messages.last()) else {
+            return Err(ChannelError::UnknownMessage { id, channel });
         };
-        reading.messages.drain(..=place);
-        Ok(reading)
+        let named = self.hub().by_native(Some(Door::Channels), &id).await?;
+        Err(if named.iter().any(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str())) {
+            ChannelError::Expired { id, channel, oldest: oldest.id.clone() }
+        } else if second_of(&id) > second_of(&newest.id) {
+            ChannelError::Ahead { id, channel, newest: newest.id.clone() }
+        } else {
+            ChannelError::UnknownMessage { id, channel }
+        })
     }
 
     /// The channels there are.
@@ -78,8 +116,12 @@ impl Channels {
                 // A plain file beside the channels is none.
                 let Ok(Some(dir)) = tree.channel(&channel) else { continue };
                 let ids = message_ids(&dir)?;
+                let mut archived = 0;
+                for month in archives(&dir)? {
+                    archived += message_ids(&month)?.len();
+                }
                 let newest = read_all(&dir, newest(&ids, 1), limit).messages.pop();
-                list.push(ChannelSummary { channel, messages: ids.len(), newest });
+                list.push(ChannelSummary { channel, messages: ids.len(), archived, newest });
             }
             Ok(list)
         })
@@ -90,15 +132,14 @@ impl Channels {
     pub async fn follow(&self, channel: &Name, seen: &Reading) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
         let dir = blocking(move || Ok(tree.make_channel(&place)?)).await?;
-        let config = self.config();
-        let is_remote = platform::is_network_filesystem(dir.path());
         let left_out = seen.left_out.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
+        let ids = seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect();
         Ok(Follower {
             channels: self.clone(),
             channel: channel.clone(),
-            seen: seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect(),
-            hints: Some(Hints::watch(dir.path())),
-            pause: if is_remote { config.rescan_network } else { config.rescan },
+            seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
+            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, self.config()).await,
+            found: false,
         })
     }
 }
@@ -107,30 +148,37 @@ impl Follower {
     /// What is new, in order; returns when there is something.
     pub async fn next(&mut self) -> Result<Reading, ChannelError> {
         loop {
-            let (tree, limit) = (self.channels.tree().clone(), self.channels.config().file_limit);
-            let (channel, seen) = (self.channel.clone(), self.seen.clone());
-            let reading = blocking(move || {
-                let dir = tree.known_channel(&channel)?;
-                let ids: Vec<String> =
-                    message_ids(&dir)?.into_iter().filter(|id| !seen.contains(id)).collect();
-                Ok(read_all(&dir, &ids, limit))
-            })
-            .await?;
-            // What cannot be read yet may be half written: it is looked at again.
-            self.seen.extend(reading.messages.iter().map(|message| message.id.clone()));
-            if !reading.messages.is_empty() {
+            let (channels, channel, seen) = (self.channels.clone(), self.channel.clone(), self.seen.clone());
+            let reading = blocking(move || look(&channels, &channel, &seen)).await?;
+            self.found = !reading.messages.is_empty();
+            if self.found {
+                let shown = reading.messages.iter().map(|message| message.id.clone());
+                self.seen.lock().ids.extend(shown);
                 return Ok(reading);
             }
-            match &self.hints {
-                Some(hints) => hints.next(self.pause).await,
-                None => tokio::time::sleep(self.pause).await,
-            }
+            self.lookout.next(self.found, Duration::MAX).await;
         }
     }
 }
 
-/// The ids of a channel's messages, sorted by name. No file is looked at: the name has all.
-fn message_ids(dir: &Dir) -> Result<Vec<String>, ChannelError> {
+/// What a follower has not been shown.
+fn look(channels: &Channels, channel: &Name, seen: &Mutex<Seen>) -> Result<Reading, ChannelError> {
+    let dir = channels.tree().known_channel(channel)?;
+    let looked = Looked::at(&dir, channels.hub().now(), channels.config())?;
+    let mut seen = seen.lock();
+    if looked.is_as_before(seen.looked.as_ref()) {
+        return Ok(Reading::default());
+    }
+    let mut ids = message_ids(&dir)?;
+    ids.retain(|id| !seen.ids.contains(id));
+    let reading = read_all(&dir, &ids, channels.config().file_limit);
+    // What cannot be read yet may be half written: it is looked at again.
+    seen.looked = reading.left_out.is_empty().then_some(looked).filter(Looked::is_settled);
+    Ok(reading)
+}
+
+/// The ids of the messages in a folder, sorted by name. No file is looked at: the name has all.
+pub(crate) fn message_ids(dir: &Dir) -> Result<Vec<String>, ChannelError> {
     Ok(dir.names()?.iter().filter_map(|name| id_of_file(name)).map(str::to_owned).collect())
 }
 

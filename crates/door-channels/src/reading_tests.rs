@@ -23,10 +23,17 @@ async fn messages_are_read_by_time_and_then_by_id_whatever_their_names() {
 }
 
 #[tokio::test]
-async fn c15_a_place_that_is_not_in_the_channel_is_an_error_and_so_is_an_unknown_channel() {
+async fn c15_a_place_ahead_of_the_channel_or_behind_it_is_an_error_of_its_own_and_so_is_an_unknown_channel() {
     let test = TestChannels::new(&[]).await;
-    test.post("codex", "all", "hi").await;
-    let unknown = test.channels.read_after(&name("general"), "msg-20990101-000000-x-0000").await;
+    let gone = test.post("codex", "all", "gone").await.id;
+    let there = test.post("codex", "all", "there").await.id;
+    std::fs::remove_file(test.path(&format!("channels/general/{gone}.json"))).unwrap();
+    let general = name("general");
+    let ahead = test.channels.read_after(&general, "msg-20990101-000000-x-0000").await;
+    assert!(matches!(&ahead, Err(ChannelError::Ahead { newest, .. }) if *newest == there), "{ahead:?}");
+    let expired = test.channels.read_after(&general, &gone).await;
+    assert!(matches!(&expired, Err(ChannelError::Expired { oldest, .. }) if *oldest == there), "{expired:?}");
+    let unknown = test.channels.read_after(&general, "msg-20200101-000000-x-0000").await;
     assert!(matches!(unknown, Err(ChannelError::UnknownMessage { .. })), "{unknown:?}");
     let unknown = test.channels.read(&name("genral"), None).await;
     assert!(

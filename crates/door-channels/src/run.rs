@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use switchboard_hub::{Hub, Outbound, platform};
+use notify::RecursiveMode;
+use switchboard_hub::{Hub, Outbound};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +11,7 @@ use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::ChannelError;
-use crate::hints::Hints;
+use crate::lookout::Lookout;
 use crate::tree::blocking;
 use crate::watch;
 
@@ -46,7 +47,7 @@ pub async fn run_channels(
     let work = async {
         tokio::select! {
             () = run_deliveries(&channels, outbound) => Ok(()),
-            result = take_in(&channels) => result,
+            result = Box::pin(take_in(&channels)) => result,
         }
     };
     let work = async {
@@ -64,25 +65,25 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
     let tree = channels.tree().clone();
     let folder = blocking(move || Ok(tree.channels()?)).await?;
     // Watch first, then look: what comes between the two is seen twice rather than never.
-    let hints = Hints::watch(folder.path());
-    let config = channels.config();
-    let is_remote = platform::is_network_filesystem(folder.path());
-    let rescan = if is_remote { config.rescan_network } else { config.rescan };
+    let mut lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
     let (mut listen, mut is_repaired) = (Instant::now(), false);
     loop {
         let began = Instant::now();
+        if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
+            tracing::warn!(error = %error, "changed files could not be compared with the journal");
+        }
         let swept = channels.sweep().await;
         if swept.is_ok() && !is_repaired {
             is_repaired = repair(channels).await;
         }
-        let pause = match swept {
-            Ok(swept) if swept.settling > 0 => SETTLING,
-            Ok(_) => rescan,
+        let (found, most) = match swept {
+            Ok(swept) if swept.settling > 0 => (true, SETTLING),
+            Ok(swept) => (swept.taken > 0, PRESENCE),
             Err(ChannelError::Closed) => return Err(ChannelError::Closed),
             // A mount that is gone now may be back at the next look.
             Err(error) => {
                 tracing::warn!(error = %error, "the channels could not be read");
-                rescan
+                (false, PRESENCE)
             }
         };
         if listen <= Instant::now() {
@@ -91,9 +92,9 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
             }
         }
-        let rested = began.elapsed() * REST;
-        hints.next(pause.min(PRESENCE)).await;
-        tokio::time::sleep_until(began + rested.min(rescan)).await;
+        let rested = (began.elapsed() * REST).min(PRESENCE);
+        lookout.next(found, most).await;
+        tokio::time::sleep_until(began + rested).await;
     }
 }
 

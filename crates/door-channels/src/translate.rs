@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use switchboard_core::{Address, AgentId, Door, GroupId, Kind, Message, MessageId, Name, NativeId, Route};
+use switchboard_core::{
+    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, Route,
+};
 use switchboard_hub::Draft;
 
 use crate::names::{MessageName, current_id, file_name, in_file_name};
@@ -214,6 +216,29 @@ pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
         && sender(file).as_ref() == Ok(&message.from)
         && file.kind == message.kind.as_str()
         && file.content.text == message.body
+}
+
+/// Whether a file still says what was accepted as this message of a channel: sender, recipient, type and content.
+///
+/// Times and what else a file carries are left out, since some of it is written after the message was accepted.
+pub(crate) fn says_the_same(
+    file: &ChannelMessage,
+    message: &Message,
+    channel: &Name,
+    directory: &Directory,
+) -> bool {
+    let accepted = to_file(message, 0, channel, None, 0);
+    let canonical = |agent: &AgentId| directory.canonical(agent);
+    let is_from = sender(file).is_ok_and(|from| canonical(&from) == canonical(&message.from));
+    // What came from elsewhere was for a group, or an agent, that the file need not be able to name.
+    let is_to = message.origin.native.door != Door::Channels
+        || match (recipient(file, channel), &message.to) {
+            (Ok(Address::Agent(to)), Address::Agent(accepted)) => canonical(&to) == canonical(accepted),
+            (Ok(to), accepted) => to == *accepted,
+            (Err(_), _) => false,
+        };
+    let is_kind = Kind::parse(&file.kind).is_ok_and(|kind| kind == message.kind);
+    is_from && is_to && is_kind && file.content == accepted.content && file.extra == accepted.extra
 }
 
 /// The name of the file of a message.

@@ -6,9 +6,13 @@ use switchboard_core::{Name, nearest};
 use switchboard_hub::files::{Dir, FileError};
 
 use crate::error::ChannelError;
+use crate::names::is_month;
 
 /// Where the channels are.
 pub(crate) const CHANNELS: &str = "channels";
+
+/// Where old messages of a channel are, inside its folder.
+const ARCHIVE: &str = "archive";
 
 /// The shared folder. Every path below it is made of validated names.
 #[derive(Debug, Clone)]
@@ -83,6 +87,19 @@ impl Tree {
     fn signals(&self) -> Result<Dir, FileError> {
         self.root.make_subdir("signals")
     }
+}
+
+/// The folder of a month in the archive of a channel, made where it is missing.
+pub(crate) fn make_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
+    channel.make_subdir(ARCHIVE)?.make_subdir(month)
+}
+
+/// The folders of the archive of a channel, oldest first.
+pub(crate) fn archives(channel: &Dir) -> Result<Vec<Dir>, FileError> {
+    let Some(archive) = channel.subdir(ARCHIVE)? else { return Ok(Vec::new()) };
+    let months = archive.names()?.into_iter().filter(|name| is_month(name));
+    // What is called like a month and is no folder is none of ours.
+    Ok(months.filter_map(|month| archive.subdir(&month).ok().flatten()).collect())
 }
 
 /// Runs file work on a thread that may wait.

@@ -78,6 +78,12 @@ pub struct PresenceFile {
     pub extra: Map<String, Value>,
 }
 
+/// The time of a message file, read without the rest.
+#[derive(Debug, Deserialize)]
+pub(crate) struct When {
+    pub(crate) timestamp: String,
+}
+
 /// Why a file is not what the protocol says.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {

@@ -108,6 +108,10 @@ impl From<ChannelError> for Failure {
             }
             ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
                 .hint("`switchboard channel read` lists messages with their ids"),
+            ChannelError::Ahead { .. } => Self::new("cursor_ahead", Exit::Failed, message)
+                .hint("go on from the newest message, or start again without --since"),
+            ChannelError::Expired { .. } => Self::new("cursor_expired", Exit::Failed, message)
+                .hint("start again without --since; `switchboard thread ID` shows what the journal has"),
             ChannelError::Field { .. } | ChannelError::Malformed(_) => {
                 Self::new("bad_field", Exit::Usage, message)
             }

@@ -78,7 +78,8 @@ impl Claim {
             reply: None,
         };
         loop {
-            if dir.create_new(&name, &pretty(&file), Durability::Synced)? == Created::Created {
+            // A claim that a power failure takes is made again; an answer that was posted is found then.
+            if dir.create_new(&name, &pretty(&file), Durability::Later)? == Created::Created {
                 return Ok(Taken::Ours(Self { dir: dir.clone(), name, file }));
             }
             match standing(dir, &name, now)? {
@@ -112,7 +113,7 @@ impl Claim {
     /// Writes the answer down before it is posted; false where the claim was lost. Blocks.
     pub(super) fn answer(&mut self, reply: ChannelMessage) -> Result<bool, FileError> {
         self.file.reply = Some(Box::new(reply));
-        self.write()
+        self.write(Durability::Synced)
     }
 
     /// Notes that the message is done with. Blocks.
@@ -120,7 +121,7 @@ impl Claim {
         self.file.done = true;
         // The answer is in the channel now, and a claim is kept for its name alone.
         self.file.reply = None;
-        self.write().map(drop)
+        self.write(Durability::Later).map(drop)
     }
 
     /// Gives the message back, to be taken on again. Blocks.
@@ -138,10 +139,10 @@ impl Claim {
         Ok(found.is_some_and(|found| found.token == self.file.token))
     }
 
-    fn write(&self) -> Result<bool, FileError> {
+    fn write(&self, durability: Durability) -> Result<bool, FileError> {
         let is_held = self.is_held()?;
         if is_held {
-            self.dir.replace(&self.name, &pretty(&self.file), MODE)?;
+            self.dir.replace_with(&self.name, &pretty(&self.file), MODE, durability)?;
         }
         Ok(is_held)
     }

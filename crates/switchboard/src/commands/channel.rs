@@ -1,5 +1,6 @@
 //! `switchboard channel`
 
+mod archive;
 mod list;
 mod post;
 mod read;
@@ -32,6 +33,8 @@ enum Verb {
     List(list::List),
     /// Show the newest messages of a channel, and go on as they come
     Tail(tail::Tail),
+    /// Move old messages of a channel out of the way
+    Archive(archive::Archive),
 }
 
 pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> {
@@ -40,6 +43,7 @@ pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> 
         Verb::Read(args) => read::run(args, context).await,
         Verb::List(args) => list::run(args, context).await,
         Verb::Tail(args) => tail::run(args, context).await,
+        Verb::Archive(args) => archive::run(args, context).await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use door_channels::{Config, Preset, PromptBy, WatcherConfig};
+use door_channels::{Config, Detection, Preset, PromptBy, WatcherConfig};
 use jiff::SignedDuration;
 use switchboard_core::Name;
 
@@ -13,6 +13,7 @@ use super::file::{ChannelsSection, WatcherSection};
 #[derive(Debug, Clone, Default)]
 pub(super) struct ChannelSettings {
     root: Option<PathBuf>,
+    detection: Detection,
     rescan: Option<Duration>,
     heartbeat: Option<Duration>,
     watchers: Vec<WatcherConfig>,
@@ -22,6 +23,7 @@ impl ChannelSettings {
     pub(super) fn config(&self, folder: &Path) -> Config {
         let default = Config::new(self.root.clone().unwrap_or_else(|| folder.to_owned()));
         Config {
+            detection: self.detection,
             rescan: self.rescan.unwrap_or(default.rescan),
             heartbeat: self.heartbeat.unwrap_or(default.heartbeat),
             watchers: self.watchers.clone(),
@@ -35,9 +37,18 @@ pub(super) fn resolve(section: ChannelsSection) -> Result<ChannelSettings, Strin
     if let Some(root) = section.root.as_ref().filter(|root| !root.is_absolute()) {
         return Err(format!("'channels.root' is '{}', but must be a whole path", root.display()));
     }
+    let detection = match section.detection.as_deref() {
+        None | Some("auto") => Detection::Automatic,
+        Some("polling") => Detection::Polling,
+        Some(other) => {
+            let other = other.escape_debug();
+            return Err(format!("'channels.detection' is '{other}', but must be auto or polling"));
+        }
+    };
     let watchers = section.watchers.unwrap_or_default().into_iter().enumerate();
     Ok(ChannelSettings {
         root: section.root,
+        detection,
         rescan: section.rescan_ms.map(Duration::from_millis),
         heartbeat: section.heartbeat_ms.map(|ms| Duration::from_millis(ms.max(1))),
         watchers: watchers.map(|(place, section)| watcher(place, section)).collect::<Result<_, _>>()?,

@@ -22,6 +22,7 @@ pub(super) struct ConfigFile {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChannelsSection {
     pub(super) root: Option<PathBuf>,
+    pub(super) detection: Option<String>,
     pub(super) rescan_ms: Option<u64>,
     pub(super) heartbeat_ms: Option<u64>,
     pub(super) watchers: Option<Vec<WatcherSection>>,
@@ -130,7 +131,7 @@ const KNOWN: [(&str, &[&str]); 8] = [
             "channels",
         ],
     ),
-    ("channels", &["root", "rescanMs", "heartbeatMs", "watchers"]),
+    ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),

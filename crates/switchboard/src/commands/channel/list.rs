@@ -28,6 +28,7 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
             context.printer.object(&json!({
                 "channel": summary.channel.as_str(),
                 "messages": summary.messages,
+                "archived": summary.archived,
                 "newest": newest.map(|message| &message.timestamp),
                 "agents": readers,
             }));
@@ -38,8 +39,12 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
                 message.timestamp.parse().map_or_else(|_| String::new(), |at| ago(workspace.hub().now(), at));
             format!(", newest {when} from {}", show::plain(&message.from))
         });
+        let archived = match summary.archived {
+            0 => String::new(),
+            archived => format!(", {archived} archived"),
+        };
         context.printer.line(format_args!(
-            "{}  {} messages{last}; {}",
+            "{}  {} messages{archived}{last}; {}",
             summary.channel,
             summary.messages,
             if readers.is_empty() { "nobody reads it".to_owned() } else { readers.join(", ") }
