@@ -112,7 +112,7 @@ impl Lookout {
         self.looked = Some(Instant::now());
     }
 
-    /// The message files that were changed in place or replaced since the last call.
+    /// The message files that were changed in place, replaced or removed since the last call.
     pub(crate) fn touched(&self) -> Vec<PathBuf> {
         self.heard.touched.lock().drain().collect()
     }
@@ -181,7 +181,11 @@ fn is_hint(event: &Event) -> bool {
 /// A message gets its name when it is whole, so that a change of its content comes after that. Links that
 /// come and go change the attributes alone.
 fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
-    if !matches!(event.kind, EventKind::Modify(kind) if !matches!(kind, ModifyKind::Metadata(_))) {
+    let is_change = match event.kind {
+        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+        kind => kind.is_remove(),
+    };
+    if !is_change {
         return;
     }
     let is_message = |path: &&PathBuf| {

@@ -21,6 +21,11 @@ const REST: u32 = 9;
 /// How soon to look again at files that may still be being written.
 const SETTLING: Duration = Duration::from_millis(200);
 
+/// When to look for interrupted posts again: once those that were just being written at the start have had the time,
+/// and then seldom, for whoever dies meanwhile.
+const REPAIR_SOON: Duration = Duration::from_secs(70);
+const REPAIR_SELDOM: Duration = Duration::from_mins(10);
+
 /// How often the heartbeat files are read.
 const PRESENCE: Duration = Duration::from_secs(10);
 
@@ -66,15 +71,16 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
     let folder = blocking(move || Ok(tree.channels()?)).await?;
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let mut lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
-    let (mut listen, mut is_repaired) = (Instant::now(), false);
+    let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
     loop {
         let began = Instant::now();
         if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
             tracing::warn!(error = %error, "changed files could not be compared with the journal");
         }
         let swept = channels.sweep().await;
-        if swept.is_ok() && !is_repaired {
-            is_repaired = repair(channels).await;
+        if swept.is_ok() && repair_at <= Instant::now() && repair(channels).await {
+            repair_at = Instant::now() + repair_again;
+            repair_again = REPAIR_SELDOM;
         }
         let (found, most) = match swept {
             Ok(swept) if swept.settling > 0 => (true, SETTLING),
