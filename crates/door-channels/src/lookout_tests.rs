@@ -75,8 +75,11 @@ async fn a_change_rings_and_without_events_the_clock_does() {
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
     write_carelessly(&folder.path().join("msg-1.json"), "{}");
-    soon(lookout.next(false, Duration::from_hours(1))).await;
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &quick).await;
-    soon(lookout.next(false, Duration::from_hours(1))).await;
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &seldom).await;
+    assert!(!soon(lookout.next(false, Duration::from_millis(1))).await, "it is not time yet");
 }

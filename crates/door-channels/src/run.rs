@@ -11,6 +11,7 @@ use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::ChannelError;
+use crate::intake::Swept;
 use crate::lookout::Lookout;
 use crate::tree::blocking;
 use crate::watch;
@@ -72,26 +73,26 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let mut lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
+    let (mut is_due, mut swept) = (true, Swept::default());
     loop {
         let began = Instant::now();
-        if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
-            tracing::warn!(error = %error, "changed files could not be compared with the journal");
+        if is_due {
+            if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
+                tracing::warn!(error = %error, "changed files could not be compared with the journal");
+            }
+            swept = match channels.sweep().await {
+                Err(ChannelError::Closed) => return Err(ChannelError::Closed),
+                swept => swept.unwrap_or_else(|error| {
+                    // A mount that is gone now may be back at the next look.
+                    tracing::warn!(error = %error, "the channels could not be read");
+                    Swept::default()
+                }),
+            };
         }
-        let swept = channels.sweep().await;
-        if swept.is_ok() && repair_at <= Instant::now() && repair(channels).await {
+        if repair_at <= Instant::now() && repair(channels).await {
             repair_at = Instant::now() + repair_again;
             repair_again = REPAIR_SELDOM;
         }
-        let (found, most) = match swept {
-            Ok(swept) if swept.settling > 0 => (true, SETTLING),
-            Ok(swept) => (swept.taken > 0, PRESENCE),
-            Err(ChannelError::Closed) => return Err(ChannelError::Closed),
-            // A mount that is gone now may be back at the next look.
-            Err(error) => {
-                tracing::warn!(error = %error, "the channels could not be read");
-                (false, PRESENCE)
-            }
-        };
         if listen <= Instant::now() {
             listen = Instant::now() + PRESENCE;
             if let Err(error) = channels.hear_presence().await {
@@ -99,7 +100,9 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
             }
         }
         let rested = (began.elapsed() * REST).min(PRESENCE);
-        lookout.next(found, most).await;
+        let is_settling = swept.settling > 0;
+        let most = if is_settling { SETTLING } else { PRESENCE };
+        is_due = lookout.next(swept.taken > 0 || is_settling, most).await || is_settling;
         tokio::time::sleep_until(began + rested).await;
     }
 }
