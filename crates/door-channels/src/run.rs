@@ -19,6 +19,9 @@ use crate::watch;
 /// For how many times its own length a look is followed by none: looking takes a tenth of one core at most.
 const REST: u32 = 9;
 
+/// The longest such rest: a look that took in thousands of files was long for a good reason.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
 /// How soon to look again at files that may still be being written.
 const SETTLING: Duration = Duration::from_millis(200);
 
@@ -99,7 +102,7 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
             }
         }
-        let rested = (began.elapsed() * REST).min(PRESENCE);
+        let rested = (began.elapsed() * REST).min(LONGEST_REST);
         let is_settling = swept.settling > 0;
         let most = if is_settling { SETTLING } else { PRESENCE };
         is_due = lookout.next(swept.taken > 0 || is_settling, most).await || is_settling;
