@@ -1,6 +1,6 @@
 //! From a message to deliveries.
 
-use crate::{Address, AgentId, Directory, Message, ResolveError, Route, resolve};
+use crate::{Address, AgentId, AgentRecord, Directory, Message, ResolveError, Route, resolve};
 
 /// Who gets a message, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Planned {
 /// Each recipient gets it once, by the most direct of its routes, and never by the route the message
 /// came in by; a member of a group that has no other is left out. With `allow_unregistered`, an unknown
 /// local agent is reached through its mailbox.
+///
+/// What came from another hub goes to no further one: the link that brought it brings it to all of them.
 pub fn plan(
     message: &Message,
     directory: &Directory,
@@ -60,12 +62,19 @@ fn choose(routes: Vec<Route>, came_by: Option<&Route>) -> Option<(Route, bool)> 
     if let Some(route) = routes.iter().find(|route| is_place(route) && came_by == Some(route)) {
         return Some((route.clone(), true));
     }
-    let route = routes.into_iter().filter(|r| came_by != Some(r)).min_by_key(Route::preference)?;
+    let is_hub = |route: &Route| matches!(route, Route::Hub { .. });
+    let is_passed_on = came_by.is_some_and(is_hub);
+    let is_open = |route: &Route| came_by != Some(route) && !(is_passed_on && is_hub(route));
+    let route = routes.into_iter().filter(is_open).min_by_key(Route::preference)?;
     Some((route, false))
 }
 
 fn routes_of(agent: &AgentId, directory: &Directory) -> Vec<Route> {
-    match directory.agent(agent) {
+    let record = directory.agent(agent);
+    if let Some(hub) = record.and_then(AgentRecord::hub) {
+        return vec![Route::Hub { hub: hub.clone() }];
+    }
+    match record {
         Some(record) if !record.routes.is_empty() => record.routes.clone(),
         _ if agent.realm.is_some() => vec![Route::Peer { agent: agent.clone() }],
         _ => vec![Route::Mailbox { agent: agent.name.clone() }],
