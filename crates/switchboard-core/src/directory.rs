@@ -115,10 +115,13 @@ impl Directory {
             .filter(move |a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if &n.job == job)))
     }
 
-    /// The agents that read this channel.
+    /// The agents that read this channel. The channel `team-NAME` is that of the team NAME, so its members
+    /// belong to it wherever they read their mail.
     pub fn channel<'a>(&'a self, channel: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        let team = team_of_channel(channel);
         self.agents.values().filter(move |a| {
             a.routes.iter().any(|r| matches!(r, Route::Channel { channel: c } if c == channel))
+                || (team.is_some() && a.team == team)
         })
     }
 
@@ -146,4 +149,10 @@ impl Directory {
     pub fn members<'a>(&'a self, team: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.team.as_ref() == Some(team))
     }
+}
+
+/// The team whose channel this is, going by its name.
+fn team_of_channel(channel: &Name) -> Option<Name> {
+    let (prefix, team) = channel.as_str().split_at_checked("team-".len())?;
+    prefix.eq_ignore_ascii_case("team-").then(|| Name::parse(team).ok()).flatten()
 }

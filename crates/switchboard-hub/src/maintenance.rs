@@ -157,10 +157,11 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
                  AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
             )?
             .execute([seq])?;
+        // What came in as a file of a channel lies there still: its id is what tells that it was taken in.
         tx.db
             .prepare_cached(
                 "DELETE FROM native_ids WHERE door = (SELECT door FROM messages WHERE seq = ?1) \
-             AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
+             AND door <> 'channels' AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
             )?
             .execute([seq])?;
         tx.db

@@ -368,6 +368,14 @@ fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
     Ok(bound > 0)
 }
 
+/// Records a further id of a message that is in the journal.
+pub(crate) fn name_again(tx: &mut Work<'_>, id: MessageId, native: &NativeId) -> Result<bool, HubError> {
+    match crate::reads::message(tx.db, id)? {
+        Some(Stored { seq, .. }) => bind(tx, native, seq),
+        None => Err(HubError::UnknownMessage { id: id.to_string() }),
+    }
+}
+
 fn unbind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
     tx.db
         .prepare_cached("DELETE FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3 AND seq = ?4")?

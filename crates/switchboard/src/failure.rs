@@ -1,5 +1,6 @@
 //! How an error reaches the person: what went wrong, what to do next, and the exit code.
 
+use door_channels::ChannelError;
 use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError};
@@ -86,6 +87,39 @@ impl From<WorkspaceError> for Failure {
             }
             WorkspaceError::File(_) => Self::new("file", Exit::Failed, message),
             WorkspaceError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<ChannelError> for Failure {
+    fn from(error: ChannelError) -> Self {
+        let message = chain(&error);
+        match error {
+            ChannelError::Hub(error) => error.into(),
+            ChannelError::Root { .. } => Self::new("no_channels", Exit::NotFound, message)
+                .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ChannelError::UnknownChannel { near, .. } => {
+                let failure = Self::new("unknown_channel", Exit::NotFound, message);
+                failure.hint(if near.is_empty() {
+                    "`switchboard channel list` lists the channels; the first post makes one".to_owned()
+                } else {
+                    format!("did you mean {}?", or_list(&near))
+                })
+            }
+            ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
+                .hint("`switchboard channel read` lists messages with their ids"),
+            ChannelError::Ahead { .. } => Self::new("cursor_ahead", Exit::Failed, message)
+                .hint("go on from the newest message, or start again without --since"),
+            ChannelError::Expired { .. } => Self::new("cursor_expired", Exit::Failed, message)
+                .hint("start again without --since; `switchboard thread ID` shows what the journal has"),
+            ChannelError::Field { .. } | ChannelError::Malformed(_) => {
+                Self::new("bad_field", Exit::Usage, message)
+            }
+            ChannelError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            ChannelError::File(_) => Self::new("file", Exit::Failed, message),
+            ChannelError::Closed => Self::temporary("closed", message),
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::mcp::stop_at_signals;
 use crate::config::Settings;
-use crate::context::Context;
+use crate::context::{Context, channel_config, run_channels};
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::telemetry;
@@ -48,10 +48,12 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
+    let channels = channel_config(&settings, &workspace);
+    let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();
-    let _ = terminals.await;
+    let _ = tokio::join!(terminals, channels);
     listening.finish().await;
     suites.close().await;
     workspace.close().await;

@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod channels;
 mod child;
 mod cli;
 mod crash;
