@@ -13,6 +13,7 @@ mod figure;
 mod load;
 mod mailbox;
 mod mcp;
+mod nats;
 mod ours;
 mod place;
 mod program;
@@ -57,6 +58,8 @@ enum Name {
     Mcp,
     /// Calls of tools through a suite, and what having many suites costs
     Suites,
+    /// A hub that catches up with others over NATS
+    Channels,
     /// The server behind `suites`, which does nothing but answer
     #[value(hide = true)]
     EchoChild,
@@ -89,6 +92,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Cli => cli::run(&place, args.quick).await,
         Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
+        Name::Channels => nats::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild => Ok(()),
     }
 }
