@@ -21,8 +21,9 @@ use crate::subject::{Subjects, token};
 /// For how long a server recognises a message that is published again. Beyond that the link looks into the stream.
 const DUPLICATES: Duration = Duration::from_mins(10);
 
-/// How long a hub has to take a message in before it is brought again.
-const ACK_WAIT: Duration = Duration::from_secs(30);
+/// How long a hub has to take a message in before it is brought again. What comes again is recognised, so this is
+/// short: it is also how long the messages wait that a broken session had asked for.
+const ACK_WAIT: Duration = Duration::from_secs(10);
 
 /// The key under which it is kept from where on this hub is told what groups are written.
 const START: &str = "start";

@@ -1,5 +1,6 @@
 //! Hubs linked over a real nats-server: two processes that write to each other while things break.
 
+mod auth;
 mod basics;
 mod broken;
 mod cluster;

@@ -75,6 +75,8 @@ fn two_hubs(test: &str, release: Release) {
     });
 
     // Presence, and its end.
+    let watch = ["watch", "--agent", "qc-1", "--channel", "general", "--", "true"];
+    let _watcher = office.sandbox.start(watch);
     poll::until("qc-1 to be awake over there", || {
         (lab.presence("qc-1@office").as_deref() == Some("awake")).then_some(())
     });

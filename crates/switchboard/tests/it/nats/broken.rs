@@ -40,7 +40,7 @@ fn the_server_is_killed_and_restarted_mid_traffic() {
         assert!(counts.values().all(|count| *count == 1), "{counts:?}");
         wait_for_receipts(&here, &ids).await;
         assert_eq!(in_stream(&server.url(), "switchboard.lab.hub.office.message").await, 601);
-        office.wait_for_mail("qc-1", "while it is down");
+        lab.wait_for_state(sent["native_id"].as_str().unwrap(), "qc-1@office", "delivered");
     });
 }
 
@@ -168,19 +168,4 @@ fn without_a_server_everything_local_goes_on_and_passwords_are_not_shown() {
         let hub = lab.hub().await;
         assert!(!hub.notes(Door::Nats, "link").await.unwrap().is_empty(), "it knows from where to go on");
     });
-}
-
-#[test]
-fn a_server_that_wants_a_password_is_told_it_and_a_wrong_one_is_named() {
-    let test = "a_server_that_wants_a_password_is_told_it_and_a_wrong_one_is_named";
-    let users = "authorization { users: [ { user: hub, password: right } ] }";
-    let Some(server) = server(test, Release::Newest, users) else { return };
-    let lab = Linked::start("lab", &server.url(), &["codex"], json!({"user": "hub", "password": "right"}));
-    let office =
-        Linked::start("office", &server.url(), &["qc-1"], json!({"user": "hub", "password": "right"}));
-    lab.wait_for("qc-1@office");
-    let wrong = Linked::start("attic", &server.url(), &["x"], json!({"user": "hub", "password": "wr0ng"}));
-    poll::until("the refusal", || wrong.errors().contains("authorization violation").then_some(()));
-    assert!(!wrong.errors().contains("wr0ng"));
-    drop(office);
 }
