@@ -92,7 +92,8 @@ async fn publish_bare(context: &jetstream::Context, round: usize, count: usize) 
         {
             first.await?;
         }
-        let message = PublishMessage::build().payload(body.clone().into()).message_id(format!("{name}-{number}"));
+        let message =
+            PublishMessage::build().payload(body.clone().into()).message_id(format!("{name}-{number}"));
         flying.push_back(context.send_publish(subject.clone(), message).await?);
     }
     for ack in flying {
@@ -113,10 +114,15 @@ async fn catch_up(
 ) -> anyhow::Result<Duration> {
     let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
     let prefix = format!("ours{round}");
-    let config = Config { prefix: prefix.clone(), hub: Some(Name::parse("lab")?), ..Config::new(vec![url.to_owned()]) };
+    let config = Config {
+        prefix: prefix.clone(),
+        hub: Some(Name::parse("lab")?),
+        ..Config::new(vec![url.to_owned()])
+    };
     // Once, so that it has been linked and knows from where to go on.
     let (stop, link) = linked(&config, &hub);
-    until(|| async { Ok(Status::read(&hub).await?.is_some_and(|status| status.state == LinkState::Linked)) }).await?;
+    until(|| async { Ok(Status::read(&hub).await?.is_some_and(|status| status.state == LinkState::Linked)) })
+        .await?;
     stop.cancel();
     link.await??;
 

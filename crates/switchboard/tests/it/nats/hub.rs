@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, DeliveryState, Door, Kind, MessageId, Name, NativeId};
 use switchboard_hub::{Draft, Hub, HubConfig, Stored};
@@ -170,14 +171,9 @@ pub(super) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
 }
 
 /// How many messages the stream has for a subject.
-pub(super) async fn in_stream(url: &str, subject: &str) -> u64 {
-    use async_nats::jetstream::consumer::{AckPolicy, pull};
+pub(super) async fn in_stream(url: &str, subject: &str) -> usize {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
     let stream = context.get_stream("switchboard_messages").await.unwrap();
-    let config = pull::Config {
-        filter_subject: subject.to_owned(),
-        ack_policy: AckPolicy::None,
-        ..pull::Config::default()
-    };
-    stream.create_consumer(config).await.unwrap().cached_info().num_pending
+    let counts = stream.info_with_subjects(subject).await.unwrap();
+    counts.try_fold(0, |sum, (_, count)| std::future::ready(Ok(sum + count))).await.unwrap()
 }
