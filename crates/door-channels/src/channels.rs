@@ -1,6 +1,6 @@
 //! The channels, as the command line and the watchers use them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ struct Inner {
     poster: Poster,
     known: Mutex<HashMap<Name, Known>>,
     sweeping: tokio::sync::Mutex<()>,
+    /// Files that were found to be altered and have been told of, by channel and id.
+    told: Mutex<HashSet<(Name, String)>>,
 }
 
 /// A message that somebody of this hub puts into a channel.
@@ -121,6 +123,7 @@ impl Channels {
             poster: Poster::default(),
             known: Mutex::default(),
             sweeping: tokio::sync::Mutex::default(),
+            told: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -150,6 +153,10 @@ impl Channels {
 
     pub(crate) fn sweeping(&self) -> &tokio::sync::Mutex<()> {
         &self.inner.sweeping
+    }
+
+    pub(crate) fn told(&self) -> &Mutex<HashSet<(Name, String)>> {
+        &self.inner.told
     }
 
     /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said

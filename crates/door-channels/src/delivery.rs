@@ -61,7 +61,7 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
 
 impl Channels {
     /// Writes the file of a message of the journal into a channel, unless it is there.
-    async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
+    pub(crate) async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
         if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
         }

@@ -108,15 +108,14 @@ impl Channels {
         }
         let directory = self.hub().directory().await?;
         for (channel, native) in touched {
-            // What is not known yet is taken in as it is.
-            if !self.is_known(&channel, &native) {
-                continue;
-            }
+            // What was not accepted yet is taken in as it is.
             let Some(stored) = self.accepted(&channel, &native).await? else { continue };
-            let places = self.place_of_message(&channel, &native).await?;
-            let Some(dir) = places else { continue };
-            let altered = (!self.is_intact(&channel, &dir, &native, &stored, &directory).await?)
-                .then(|| Altered::Edited { file: shown(&channel, &native), id: stored.message.id });
+            let (file, id) = (shown(&channel, &native), stored.message.id);
+            let altered = match self.place_of_message(&channel, &native).await? {
+                None => Some(Altered::Deleted { file, id }),
+                Some(dir) if self.is_intact(&channel, &dir, &native, &stored, &directory).await? => None,
+                Some(_) => Some(Altered::Edited { file, id }),
+            };
             self.tell(&channel, &native, altered.as_ref());
         }
         Ok(())
@@ -142,14 +141,14 @@ impl Channels {
 
     /// Says it once, until the file is what it was.
     fn tell(&self, channel: &Name, native: &str, altered: Option<&Altered>) {
-        let mut known = self.known().lock();
-        let Some(known) = known.get_mut(channel) else { return };
+        let key = (channel.clone(), native.to_owned());
+        let mut told = self.told().lock();
         match altered {
             None => {
-                known.altered.remove(native);
+                told.remove(&key);
             }
             Some(altered) => {
-                if known.altered.insert(native.to_owned()) {
+                if told.insert(key) {
                     let id = altered.id();
                     tracing::warn!("{altered}; `switchboard thread {id}` shows what was accepted");
                 }

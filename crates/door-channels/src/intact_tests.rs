@@ -68,10 +68,7 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
     let edited = test.post("codex", "all", "one").await.id;
     let deleted = test.post("codex", "all", "two").await.id;
     test.channels.sweep().await.unwrap();
-    let told = || {
-        let known = test.channels.known().lock();
-        known[&name("general")].altered.clone()
-    };
+    let told = || test.channels.told().lock().iter().map(|(_, id)| id.clone()).collect::<HashSet<_>>();
     let channels = test.channels.tree().channels().unwrap();
     let path = test.path(&format!("channels/general/{edited}.json"));
     test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();

@@ -40,8 +40,6 @@ pub(crate) struct Known {
     /// The folder as of the last listing, and as of the last that left nothing open.
     listed: Option<Looked>,
     looked: Option<Looked>,
-    /// Files that were found to be altered and have been told of.
-    pub(crate) altered: HashSet<String>,
 }
 
 /// What a sweep did.

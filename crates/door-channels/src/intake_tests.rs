@@ -172,12 +172,11 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
     // Names drawn by lot, all within one second, as the scripts of old had them.
     let mut numbers: Vec<usize> = (0..0x1_0000).collect();
     fastrand::shuffle(&mut numbers);
-    for line in 0..EACH {
+    for line in 0..i64::try_from(EACH).unwrap() {
         for sender in ["amy", "bob", "zoe"] {
             let id = format!("msg-20260111-163315-{sender}-{:04x}", numbers.pop().unwrap());
             let mut message = file(&id, sender, "all", &format!("{line}"));
-            message["timestamp"] =
-                crate::wire::iso(now + jiff::SignedDuration::from_millis(line as i64)).into();
+            message["timestamp"] = crate::wire::iso(now + jiff::SignedDuration::from_millis(line)).into();
             test.drop_file(&message);
         }
     }

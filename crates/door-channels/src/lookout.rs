@@ -74,6 +74,8 @@ struct Heard {
 pub(crate) struct Lookout {
     heard: Arc<Heard>,
     pace: Pace,
+    /// When to look again, whatever the events say.
+    due: Option<Instant>,
     looked: Option<Instant>,
     _watcher: Option<notify::RecommendedWatcher>,
 }
@@ -97,22 +99,28 @@ impl Lookout {
         if let Means::Polling(doubt) = means {
             tracing::info!(folder = %dir.path().display(), reason = %doubt, "looking every few seconds");
         }
-        Self { heard, pace: Pace::of(means, config), looked: None, _watcher: watcher }
+        Self { heard, pace: Pace::of(means, config), due: None, looked: None, _watcher: watcher }
     }
 
-    /// Returns when something may have changed, and after `most` at the latest. `found` says whether the last
-    /// look found something: where it did, more is likely to come.
-    pub(crate) async fn next(&mut self, found: bool, most: Duration) {
-        let pause = jittered(self.pace.after(found)).min(most);
-        let rung = tokio::time::timeout(pause, self.heard.ring.notified()).await.is_ok();
+    /// Returns when something may have changed, and after `most` at the latest; says whether it is time to look.
+    /// `found` says whether the last look found something: where it did, more is likely to come.
+    pub(crate) async fn next(&mut self, found: bool, most: Duration) -> bool {
+        let now = Instant::now();
+        let due = *self.due.get_or_insert_with(|| now + jittered(self.pace.after(found)));
+        let until = now.checked_add(most).map_or(due, |most| most.min(due));
+        let rung = tokio::time::timeout_at(until, self.heard.ring.notified()).await.is_ok();
+        if !rung && Instant::now() < due {
+            return false;
+        }
         let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > QUIET);
         if rung && !is_quiet {
             tokio::time::sleep(GATHER).await;
         }
-        self.looked = Some(Instant::now());
+        (self.due, self.looked) = (None, Some(Instant::now()));
+        true
     }
 
-    /// The message files that were changed in place or replaced since the last call.
+    /// The message files that were changed in place, replaced or removed since the last call.
     pub(crate) fn touched(&self) -> Vec<PathBuf> {
         self.heard.touched.lock().drain().collect()
     }
@@ -181,7 +189,11 @@ fn is_hint(event: &Event) -> bool {
 /// A message gets its name when it is whole, so that a change of its content comes after that. Links that
 /// come and go change the attributes alone.
 fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
-    if !matches!(event.kind, EventKind::Modify(kind) if !matches!(kind, ModifyKind::Metadata(_))) {
+    let is_change = match event.kind {
+        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+        kind => kind.is_remove(),
+    };
+    if !is_change {
         return;
     }
     let is_message = |path: &&PathBuf| {

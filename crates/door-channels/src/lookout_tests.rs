@@ -1,4 +1,4 @@
-use notify::event::{CreateKind, DataChange, Flag, MetadataKind, RenameMode};
+use notify::event::{CreateKind, DataChange, Flag, MetadataKind, RemoveKind, RenameMode};
 
 use super::*;
 use crate::test_channels::{soon, write_carelessly};
@@ -57,7 +57,7 @@ fn c3_an_overflow_is_a_hint_and_reading_is_none() {
 }
 
 #[test]
-fn c13_a_changed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
+fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
     let mut touched = HashSet::new();
     let mut hear = |kind, path: &str| note_touched(&Event::new(kind).add_path(path.into()), &mut touched);
     hear(EventKind::Create(CreateKind::File), "/c/msg-1.json");
@@ -65,7 +65,8 @@ fn c13_a_changed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
     hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/notes.txt");
     hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/msg-3.json");
     hear(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "/c/msg-4.json");
-    assert_eq!(touched, ["/c/msg-3.json", "/c/msg-4.json"].map(PathBuf::from).into());
+    hear(EventKind::Remove(RemoveKind::File), "/c/msg-5.json");
+    assert_eq!(touched, ["/c/msg-3.json", "/c/msg-4.json", "/c/msg-5.json"].map(PathBuf::from).into());
 }
 
 #[tokio::test]
@@ -74,8 +75,11 @@ async fn a_change_rings_and_without_events_the_clock_does() {
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
     write_carelessly(&folder.path().join("msg-1.json"), "{}");
-    soon(lookout.next(false, Duration::from_secs(3600))).await;
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &quick).await;
-    soon(lookout.next(false, Duration::from_secs(3600))).await;
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &seldom).await;
+    assert!(!soon(lookout.next(false, Duration::from_millis(1))).await, "it is not time yet");
 }

@@ -11,6 +11,7 @@ use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::ChannelError;
+use crate::intake::Swept;
 use crate::lookout::Lookout;
 use crate::tree::blocking;
 use crate::watch;
@@ -20,6 +21,11 @@ const REST: u32 = 9;
 
 /// How soon to look again at files that may still be being written.
 const SETTLING: Duration = Duration::from_millis(200);
+
+/// When to look for interrupted posts again: once those that were just being written at the start have had the time,
+/// and then seldom, for whoever dies meanwhile.
+const REPAIR_SOON: Duration = Duration::from_secs(70);
+const REPAIR_SELDOM: Duration = Duration::from_mins(10);
 
 /// How often the heartbeat files are read.
 const PRESENCE: Duration = Duration::from_secs(10);
@@ -66,26 +72,27 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
     let folder = blocking(move || Ok(tree.channels()?)).await?;
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let mut lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
-    let (mut listen, mut is_repaired) = (Instant::now(), false);
+    let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
+    let (mut is_due, mut swept) = (true, Swept::default());
     loop {
         let began = Instant::now();
-        if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
-            tracing::warn!(error = %error, "changed files could not be compared with the journal");
-        }
-        let swept = channels.sweep().await;
-        if swept.is_ok() && !is_repaired {
-            is_repaired = repair(channels).await;
-        }
-        let (found, most) = match swept {
-            Ok(swept) if swept.settling > 0 => (true, SETTLING),
-            Ok(swept) => (swept.taken > 0, PRESENCE),
-            Err(ChannelError::Closed) => return Err(ChannelError::Closed),
-            // A mount that is gone now may be back at the next look.
-            Err(error) => {
-                tracing::warn!(error = %error, "the channels could not be read");
-                (false, PRESENCE)
+        if is_due {
+            if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
+                tracing::warn!(error = %error, "changed files could not be compared with the journal");
             }
-        };
+            swept = match channels.sweep().await {
+                Err(ChannelError::Closed) => return Err(ChannelError::Closed),
+                swept => swept.unwrap_or_else(|error| {
+                    // A mount that is gone now may be back at the next look.
+                    tracing::warn!(error = %error, "the channels could not be read");
+                    Swept::default()
+                }),
+            };
+        }
+        if repair_at <= Instant::now() && repair(channels).await {
+            repair_at = Instant::now() + repair_again;
+            repair_again = REPAIR_SELDOM;
+        }
         if listen <= Instant::now() {
             listen = Instant::now() + PRESENCE;
             if let Err(error) = channels.hear_presence().await {
@@ -93,7 +100,9 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
             }
         }
         let rested = (began.elapsed() * REST).min(PRESENCE);
-        lookout.next(found, most).await;
+        let is_settling = swept.settling > 0;
+        let most = if is_settling { SETTLING } else { PRESENCE };
+        is_due = lookout.next(swept.taken > 0 || is_settling, most).await || is_settling;
         tokio::time::sleep_until(began + rested).await;
     }
 }

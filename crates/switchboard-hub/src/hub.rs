@@ -19,14 +19,14 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bell::{Bell, Ear, LOOK_EVERY};
+use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::config::HubConfig;
 use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::maintenance;
 use crate::outbox::{self, Doors, Outbound};
-use crate::platform;
+use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
 use crate::service::{self, Service};
@@ -75,13 +75,15 @@ struct Inner {
 /// Tells when the journal may have changed, whichever process changed it.
 pub struct Changes {
     heard: watch::Receiver<u64>,
+    pause: Duration,
 }
 
 impl Changes {
-    /// Returns when something was written, or after a quarter of a second: look and ask again.
+    /// Returns when something was written, or after a quarter of a second where that may go unheard, and two
+    /// seconds where it hardly can: look and ask again.
     pub async fn next(&mut self) {
         // The far end lives as long as the hub; without it the pause still holds.
-        let _ = tokio::time::timeout(LOOK_EVERY, self.heard.changed()).await;
+        let _ = tokio::time::timeout(self.pause, self.heard.changed()).await;
     }
 }
 
@@ -288,8 +290,10 @@ impl Hub {
 
     /// Tells when the journal may have changed, whichever process changed it.
     pub fn changes(&self) -> Changes {
-        self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others());
-        Changes { heard: self.inner.bell.listen() }
+        let hears = self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others()).hears();
+        let is_sure = hears && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
+        let pause = if is_sure { LOOK_SELDOM } else { LOOK_EVERY };
+        Changes { heard: self.inner.bell.listen(), pause }
     }
 
     async fn tick(&self) {

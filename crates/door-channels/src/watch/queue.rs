@@ -128,8 +128,19 @@ impl Watcher {
         if hub.now().duration_since(message.sent_at) > config.max_age {
             return Ok(Some("left unanswered: too old"));
         }
-        let replies = hub.replies(message.id, PAGE).await?;
+        let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
+        // One without a file was cut off on its way into the channel.
+        let named = hub.native_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
+        Ok(named.is_some().then_some("answered"))
+    }
+
+    /// The answer that the journal has from the agent itself.
+    pub(super) async fn own_reply(&self, stored: &Stored) -> Result<Option<Stored>, ChannelError> {
+        let hub = self.channels.hub();
+        let directory = hub.directory().await?;
+        let agent = directory.canonical(&self.config.agent.clone().into());
+        let replies = hub.replies(stored.message.id, PAGE).await?;
         let is_ours = |reply: &Stored| directory.canonical(&reply.message.from) == agent;
-        Ok(replies.items.iter().any(is_ours).then_some("answered"))
+        Ok(replies.items.into_iter().find(is_ours))
     }
 }

@@ -179,6 +179,11 @@ impl Watcher {
             self.log(&format!("posting the answer to {id} that an earlier run had come to")).await;
             return self.finish(stored, claim, Some(reply), "answered").await;
         }
+        if let Some(reply) = self.own_reply(stored).await? {
+            // The claim that had it is gone; the journal has it still.
+            self.channels.put(&reply.message, reply.seq, &self.config.channel).await?;
+            return self.finish(stored, claim, None, "answered").await;
+        }
         let limit = self.channels.hub().config().loops.pair_per_minute;
         let from_person = stored.message.from.is_human() && stored.message.origin.verified;
         if !from_person && !memory.breaker.may_answer(&stored.message.from, limit, now) {

@@ -1,7 +1,10 @@
 //! Channels from outside: posts by many processes, watchers that are killed, presence, other doors.
 
+mod altered;
+mod archive;
 mod config;
 mod crowd;
+mod detection;
 mod presence;
 mod verbs;
 mod watching;
@@ -48,7 +51,9 @@ fn messages(sandbox: &Sandbox) -> Vec<Value> {
 
 /// Waits for the answer to a message.
 fn answer_to(sandbox: &Sandbox, id: &str) -> Value {
-    poll::until("an answer", || {
-        messages(sandbox).into_iter().find(|message| message["metadata"]["in_reply_to"] == id)
+    let answer = || messages(sandbox).into_iter().find(|message| message["metadata"]["in_reply_to"] == id);
+    poll::within(poll::PATIENCE, answer).unwrap_or_else(|| {
+        let log = std::fs::read_to_string(sandbox.file("logs/qc-1-watcher.log")).unwrap_or_default();
+        panic!("no answer to {id}; the watcher says:\n{log}")
     })
 }

@@ -38,7 +38,7 @@ pub(super) async fn run(args: Archive, context: Context) -> Result<(), Failure> 
             .line(format_args!("{} moved to the archive of {channel}", count(archived.moved, "message")));
         if archived.kept > 0 {
             context.printer.note(format_args!(
-                "{} as old stay: they came within the last hour, or `switchboard doctor` says what is wrong with them.",
+                "{} of that age left in place: written within the last hour, or not taken in (see `switchboard doctor`).",
                 count(archived.kept, "file")
             ));
         }

@@ -1,6 +1,6 @@
 //! Many posts at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use test_support::Running;
@@ -14,6 +14,7 @@ fn storm_of_four_processes_of_one_agent() {
     const EACH: usize = 1000;
     let sandbox = workspace();
     let serve = sandbox.serve();
+    let reader = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
     let posters: Vec<_> = (0..4)
         .map(|number| {
             let mut command = sandbox.command([
@@ -50,6 +51,12 @@ fn storm_of_four_processes_of_one_agent() {
     for (number, lines) in lines {
         assert_eq!(lines, (0..EACH).collect::<Vec<_>>(), "the order of {number}");
     }
+    let mut shown = BTreeSet::new();
+    for _ in 0..4 * EACH {
+        let message: serde_json::Value = serde_json::from_str(&reader.line()).unwrap();
+        assert!(shown.insert(message["id"].as_str().unwrap().to_owned()), "{message} came twice");
+    }
+    assert_eq!(reader.line_within(std::time::Duration::from_millis(500)), None, "a reader saw each once");
     let journaled = sandbox.json(["tail", "-n", "10000"]);
     assert_eq!(journaled.len(), 4 * EACH, "the journal has each once, although `serve` read the files along");
     drop::<Running>(serve);

@@ -1,12 +1,16 @@
 //! `switchboard watch`
 
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use insta::assert_snapshot;
-use test_support::{Sandbox, files, poll};
+use test_support::fault::{Fault, Shim};
+use test_support::{Running, Sandbox, files, poll, tools};
 
 use super::{Program, answer_to, messages, post};
 use crate::workspace;
 
-fn watch(sandbox: &Sandbox, program: &Program) -> test_support::Running {
+fn watch(sandbox: &Sandbox, program: &Program) -> Running {
     let watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
     assert_eq!(watch.line(), "qc-1 watches #general. Stop with Ctrl-C.");
     watch
@@ -45,6 +49,64 @@ fn c8_crash_of_a_watcher_in_the_middle_of_an_answer() {
     let answers = messages(&sandbox).iter().filter(|message| message["from"] == "qc-1").count();
     assert_eq!((answers, program.runs()), (2, 3));
     drop(second);
+}
+
+/// Killed at any call to the file system between the end of its program and the posted answer, a watcher has answered
+/// once after the restart.
+#[test]
+fn c8_crash_of_a_watcher_at_every_call_between_program_and_answer() {
+    const WORKERS: usize = 6;
+    let shim = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let Ok(shim) = shim.inspect_err(|reason| tools::skip("c8_crash_at_every_call", reason)) else { return };
+    let (next, survived) = (AtomicUsize::new(1), AtomicUsize::new(usize::MAX));
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while survived.load(Ordering::Relaxed) == usize::MAX {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if !is_killed_and_answers_once(&shim, at) {
+                        survived.fetch_min(at, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let survived = survived.into_inner();
+    println!("{survived} calls in between");
+    assert!(survived > 10, "the shim does not see the program's calls");
+}
+
+/// Whether the watcher was killed before its answer was to be read. In any case there is one in the end.
+fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "[ -e over ] || touch ended\necho 42");
+    let mut command =
+        sandbox.command(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    let ended = sandbox.path().join("ended");
+    let mut first = Running::start(shim.arm_while(&mut command, Fault::Kill { at }, &ended));
+    first.line();
+    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    let answers = |id: &str| {
+        messages(&sandbox).iter().filter(|message| message["metadata"]["in_reply_to"] == id).count()
+    };
+    let is_killed = poll::until("a kill or an answer", || {
+        (!first.is_running()).then_some(true).or_else(|| (answers(&asked) > 0).then_some(false))
+    });
+    // From here on nothing is killed.
+    files::put(sandbox.path().join("over"), "");
+    std::fs::remove_file(&ended).unwrap();
+    // That a further question is answered shows that the first is done with.
+    let next = post(&sandbox, "human", "qc-1", "and now?");
+    let mut second = None;
+    poll::until("both answers", || {
+        // One that was killed in the middle of a write is gone only when the disk is done with it.
+        if second.is_none() && !first.is_running() {
+            second = Some(watch(&sandbox, &program));
+        }
+        (answers(&asked) > 0 && answers(&next) > 0).then_some(())
+    });
+    assert_eq!((answers(&asked), answers(&next)), (1, 1), "killed at call {at}");
+    is_killed
 }
 
 #[test]
