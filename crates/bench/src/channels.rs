@@ -1,4 +1,4 @@
-//! `bench channels`: how soon a post wakes whoever waits for it, and what waiting costs.
+//! `bench channels`: how soon a post wakes whoever waits for it, and what waiting costs; then how fast hubs catch up.
 //!
 //! The baseline of waking is as little as can be done with the same promise: one durable file, and a process that
 //! waits on bare inotify. The protocol's own way, a look every two seconds, stands beside it.
@@ -7,6 +7,7 @@ mod idle;
 mod reader;
 mod wake;
 
+use crate::nats;
 use crate::place::Place;
 use crate::program::bring_up_to_date;
 
@@ -33,5 +34,6 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     bring_up_to_date().await?;
     wake::run(place, extent).await?;
-    idle::run(place, extent).await
+    idle::run(place, extent).await?;
+    nats::run(place, quick).await
 }

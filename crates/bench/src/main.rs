@@ -14,6 +14,7 @@ mod figure;
 mod load;
 mod mailbox;
 mod mcp;
+mod nats;
 mod ours;
 mod place;
 mod program;
@@ -62,7 +63,7 @@ enum Name {
     Mcp,
     /// Calls of tools through a suite, and what having many suites costs
     Suites,
-    /// Posts that wake readers and watchers, and what it costs to have many watchers wait
+    /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
     Channels,
     /// A reader of the baseline of `channels`
     #[value(hide = true)]

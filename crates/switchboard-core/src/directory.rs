@@ -42,6 +42,16 @@ pub struct TeamRecord {
     pub created_at: Timestamp,
 }
 
+impl AgentRecord {
+    /// The hub that it lives on, where that is another one: its realm. Its further routes are how it is reached
+    /// there.
+    pub fn hub(&self) -> Option<&Name> {
+        let leads_to =
+            |realm: &Name| self.routes.iter().any(|r| matches!(r, Route::Hub { hub } if hub == realm));
+        self.id.realm.as_ref().filter(|realm| leads_to(realm))
+    }
+}
+
 impl Directory {
     /// Adds or replaces an agent.
     pub fn put_agent(&mut self, record: AgentRecord) {
@@ -66,6 +76,26 @@ impl Directory {
             let canonical = id.realm.is_none().then(|| self.aliases.get(&id.name)).flatten()?;
             self.agents.get(&AgentId::local(canonical.clone()))
         })
+    }
+
+    /// The one agent of another hub that goes by this name; none where several hubs have one, because nobody
+    /// could say which of them is meant.
+    pub fn elsewhere(&self, name: &Name) -> Option<&AgentRecord> {
+        let first = AgentId::local(name.clone());
+        let namesakes = self.agents.range(first..).take_while(|(id, _)| &id.name == name);
+        let mut remote = namesakes.map(|(_, record)| record).filter(|record| record.hub().is_some());
+        remote.next().filter(|_| remote.next().is_none())
+    }
+
+    /// The agents of one other hub.
+    pub fn residents<'a>(&'a self, hub: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents.values().filter(move |agent| agent.hub() == Some(hub))
+    }
+
+    /// The agent that an address names: of this hub, or else of another one.
+    pub fn addressee(&self, id: &AgentId) -> Option<&AgentRecord> {
+        let elsewhere = || id.realm.is_none().then(|| self.elsewhere(&id.name)).flatten();
+        self.agent(id).or_else(elsewhere)
     }
 
     /// The canonical spelling of an agent's name, or the name as given where it is unknown.

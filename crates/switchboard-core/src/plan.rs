@@ -1,6 +1,6 @@
 //! From a message to deliveries.
 
-use crate::{Address, AgentId, Directory, GroupId, Message, ResolveError, Route, resolve};
+use crate::{Address, AgentId, AgentRecord, Directory, GroupId, Message, ResolveError, Route, resolve};
 
 /// Who gets a message, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub struct Planned {
 ///
 /// A message to a channel reaches those who read the channel there, so that it stands in the channel for all
 /// of them. One that lies in its channel already needs no reader: who comes later finds it.
+///
+/// What came from another hub goes to no further one: the link that brought it brings it to all of them.
 pub fn plan(
     message: &Message,
     directory: &Directory,
@@ -82,12 +84,19 @@ fn choose(routes: Vec<Route>, came_by: Option<&Route>, written_to: Option<Route>
     if let Some(route) = routes.iter().find(|route| written_to.as_ref() == Some(*route)) {
         return Some((route.clone(), false));
     }
-    let route = routes.into_iter().filter(|r| came_by != Some(r)).min_by_key(Route::preference)?;
+    let is_hub = |route: &Route| matches!(route, Route::Hub { .. });
+    let is_passed_on = came_by.is_some_and(is_hub);
+    let is_open = |route: &Route| came_by != Some(route) && !(is_passed_on && is_hub(route));
+    let route = routes.into_iter().filter(is_open).min_by_key(Route::preference)?;
     Some((route, false))
 }
 
 fn routes_of(agent: &AgentId, directory: &Directory, came_by: Option<&Route>) -> Vec<Route> {
-    match directory.agent(agent) {
+    let record = directory.agent(agent);
+    if let Some(hub) = record.and_then(AgentRecord::hub) {
+        return vec![Route::Hub { hub: hub.clone() }];
+    }
+    match record {
         None if agent.realm.is_none() && !agent.is_human() => match came_by {
             Some(channel @ Route::Channel { .. }) => vec![channel.clone()],
             _ => vec![Route::Mailbox { agent: agent.name.clone() }],

@@ -1,5 +1,6 @@
 //! The handle on everything: opening and closing, the way in and out, and what the rest stands on.
 
+mod link;
 mod mail;
 mod people;
 
@@ -33,7 +34,7 @@ use crate::store::open::{open_for_reading, wait_for_others};
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
-use crate::submit::{self, Accepted, Draft, Prepared};
+use crate::submit::{self, Accepted, Draft, Passed, Prepared};
 
 /// Most reading connections kept open; a further reader opens one of its own and closes it again.
 const READERS: usize = 4;
@@ -225,9 +226,24 @@ impl Hub {
     /// Takes many messages in, in this order, with few waits for the disk. Each has its own answer.
     pub async fn submit_all(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
-        let mut pending = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            pending.push(match Prepared::new(draft, config.body_limit, config.metadata_limit) {
+        let prepare = |draft| Prepared::new(draft, config.body_limit, config.metadata_limit);
+        self.submit_prepared(drafts.into_iter().map(prepare)).await
+    }
+
+    /// The same for messages that other hubs passed on.
+    pub async fn submit_passed(&self, passed: Vec<Passed>) -> Vec<Result<Accepted, HubError>> {
+        let config = &self.inner.config;
+        let prepare = |passed| Prepared::passed(passed, config.body_limit, config.metadata_limit);
+        self.submit_prepared(passed.into_iter().map(prepare)).await
+    }
+
+    async fn submit_prepared(
+        &self,
+        messages: impl Iterator<Item = Result<Prepared, HubError>>,
+    ) -> Vec<Result<Accepted, HubError>> {
+        let mut pending = Vec::with_capacity(messages.size_hint().0);
+        for prepared in messages {
+            pending.push(match prepared {
                 Ok(prepared) => self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await,
                 Err(error) => Err(error),
             });

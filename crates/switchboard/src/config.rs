@@ -2,6 +2,7 @@
 
 mod channels;
 mod file;
+mod nats;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) http: switchboard_mcp::HttpConfig,
     pub(crate) profile: door_workspace::Profile,
     pub(crate) suites: door_suites::Config,
+    /// The link with other hubs, where there is to be one.
+    pub(crate) nats: Option<door_nats::Config>,
     channels: channels::ChannelSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
@@ -159,6 +162,7 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     if let Some(port) = http.port {
         settings.http.port = PortChoice::Exactly(port);
     }
+    settings.nats = nats::resolve(file.nats.unwrap_or_default())?;
     settings.channels = channels::resolve(file.channels.unwrap_or_default())?;
     settings.http.allowed_hosts.extend(http.allowed_hosts.unwrap_or_default());
     settings.http.allowed_origins.extend(http.allowed_origins.unwrap_or_default());

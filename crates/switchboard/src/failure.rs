@@ -1,6 +1,7 @@
 //! How an error reaches the person: what went wrong, what to do next, and the exit code.
 
 use door_channels::ChannelError;
+use door_nats::NatsError;
 use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError};
@@ -170,6 +171,25 @@ impl From<WrapperError> for Failure {
                 Self::new("not_trusted", Exit::NotAllowed, message)
             }
             _ => Self::new("wrapper", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<NatsError> for Failure {
+    fn from(error: NatsError) -> Self {
+        let message = chain(&error);
+        match error {
+            NatsError::Hub(error) => error.into(),
+            NatsError::File(_) => Self::new("file", Exit::Failed, message),
+            NatsError::Credentials { .. } => Self::new("bad_credentials", Exit::NotAllowed, message)
+                .hint("correct the path in the section `nats` of your settings, or the file"),
+            NatsError::ForeignStream { .. } | NatsError::NameTaken { .. } => {
+                Self::new("nats", Exit::Failed, message)
+            }
+            NatsError::Unreachable { .. } | NatsError::Server { .. } | NatsError::Lost => {
+                Self::temporary("nats", message)
+                    .hint("what is for other hubs waits; `switchboard doctor` says more")
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use door_channels::{ChannelError, Channels};
+use door_nats::LinkState;
 use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde::Serialize;
@@ -140,6 +141,7 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(journal(&workspace, fix).await?);
     checks.extend(files(&workspace, fix).await?);
     checks.extend(channels(&settings, &workspace).await?);
+    checks.extend(nats(&settings, &workspace).await?);
     if let Ok(places) = context.places() {
         checks.extend(servers(&settings, &places));
     }
@@ -346,6 +348,56 @@ fn make_private(workspace: &Workspace, path: &str) {
     if plain && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)) {
         tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
     }
+}
+
+/// Whether the link with other hubs works, where there is to be one. Asked of the server and not of the file that the
+/// link writes: that one may be of yesterday.
+async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let Some(config) = &settings.nats else { return Ok(Vec::new()) };
+    let servers = config.shown();
+    let mut checks = vec![match door_nats::probe(config).await {
+        Ok(server) if server.jetstream => {
+            Check::new("nats", Status::Ok, format!("{servers} answers, version {}", server.version))
+        }
+        Ok(server) => Check::new(
+            "nats",
+            Status::Fail,
+            format!("{servers} answers, version {}, but keeps no messages", server.version),
+        )
+        .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
+        Err(error) => {
+            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", chain(&error)))
+                .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
+        }
+    }];
+    let status = door_nats::Status::read(workspace.hub()).await?;
+    if workspace.hub().service_holder("serve")?.is_none() {
+        checks.push(
+            Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
+                .hint("`switchboard serve` keeps it up"),
+        );
+    } else if let Some(status) = status {
+        let hubs = status.hubs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        checks.push(match status.state {
+            LinkState::Linked => {
+                let known = if hubs.is_empty() {
+                    "no other hub was heard yet".to_owned()
+                } else {
+                    format!("heard of {hubs}")
+                };
+                Check::new(
+                    "nats",
+                    Status::Ok,
+                    format!("linked as '{}' since {}; {known}", status.hub, status.since),
+                )
+            }
+            LinkState::Away => {
+                let reason = status.error.unwrap_or_else(|| "no reason is known".to_owned());
+                Check::new("nats", Status::Warn, format!("not linked since {}: {reason}", status.since))
+            }
+        });
+    }
+    Ok(checks)
 }
 
 /// Mail and secrets in a repository are read by everyone who clones it.

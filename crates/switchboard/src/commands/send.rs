@@ -204,6 +204,9 @@ async fn print_receipt(
         return Ok(());
     }
     printer.line(format_args!("{}", door_workspace::native_of(&stored.message)));
+    if receipt.deliveries.iter().any(|delivery| delivery.route.door() == Door::Nats) {
+        door_nats::hear_others(workspace.hub()).await?;
+    }
     for delivery in &receipt.deliveries {
         let presence = workspace.hub().presence(&delivery.agent).awareness;
         let awake = match presence {

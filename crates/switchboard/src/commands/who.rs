@@ -7,7 +7,7 @@ use door_channels::Sighting;
 use door_workspace::Workspace;
 use jiff::Timestamp;
 use serde_json::json;
-use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Name, Presence, Route};
+use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
 use switchboard_hub::clock::ago;
 
 use crate::context::Context;
@@ -38,6 +38,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     let channels = context.channels(&workspace).await?;
     let hub = workspace.hub();
     let directory = hub.directory().await?;
+    door_nats::hear_others(hub).await?;
     let mut sightings: BTreeMap<AgentId, Sighting> = channels
         .sightings()
         .await?
@@ -50,7 +51,8 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
         agents.entry(id.clone()).or_insert(None);
     }
     if let Some(name) = &args.agent {
-        let id = directory.canonical(&AgentId::local(Name::parse(name)?));
+        let id: AgentId = name.parse()?;
+        let id = directory.addressee(&id).map_or(id, |record| record.id.clone());
         if !agents.contains_key(&id) {
             // The error that names those like it.
             crate::commands::agents::known(&workspace, name).await?;
@@ -124,7 +126,7 @@ async fn print_json(context: &Context, workspace: &Workspace, row: &Row<'_>) -> 
         "team": row.record.and_then(|record| record.team.as_ref()).map(ToString::to_string),
         "presence": row.awareness.as_str(),
         "since": row.since.map(|at| at.to_string()),
-        "unread": workspace.hub().unread(row.id.clone(), 100_000).await?,
+        "unread": crate::commands::agents::unread(workspace, &row.id).await?,
         "status": row.doing,
         "channel": row.channel,
         "pid": row.pid,

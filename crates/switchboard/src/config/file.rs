@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::nats::{self, NatsSection};
+
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -15,6 +17,7 @@ pub(super) struct ConfigFile {
     pub(super) tools: Option<ToolsSection>,
     pub(super) http: Option<HttpSection>,
     pub(super) channels: Option<ChannelsSection>,
+    pub(super) nats: Option<NatsSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -115,7 +118,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 8] = [
+const KNOWN: [(&str, &[&str]); 10] = [
     (
         "",
         &[
@@ -128,10 +131,13 @@ const KNOWN: [(&str, &[&str]); 8] = [
             "suites",
             "timeouts",
             "introspection",
+            "nats",
             "channels",
         ],
     ),
     ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
+    ("nats", nats::KEYS),
+    ("nats.tls", nats::TLS_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),
@@ -162,10 +168,11 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
 }
 
 /// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 3] = [
+const USER_ONLY: [(&str, &[&str]); 4] = [
     ("terminals", &["executeFromFiles", "tmux", "bridge"]),
     ("http", &["allowedHosts", "allowedOrigins"]),
     ("channels", &["root", "watchers"]),
+    ("nats", nats::USER_KEYS),
 ];
 
 /// Takes out what only the user may set; returns the paths of what was there.

@@ -14,6 +14,7 @@ mod cli;
 mod crash;
 mod disk_full;
 mod mcp;
+mod nats;
 mod storm;
 mod suite_config;
 mod suite_wrap;
