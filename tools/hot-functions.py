@@ -78,7 +78,7 @@ def trace(folder, with_calls):
     env = {"PATH": os.environ["PATH"], "HOME": str(home)}
 
     def switchboard(*args):
-        subprocess.run([PROGRAM, *args], cwd=workspace, env=env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([PROGRAM, *args], cwd=workspace, env=env, check=True, capture_output=True)
 
     switchboard("init")
     switchboard("agents", "register", "codex")
@@ -90,7 +90,7 @@ def trace(folder, with_calls):
         session.call("send_message", {"recipient": "codex", "action": "status_update", "payload": "hello"})
         session.call("send_message", {"recipient": "claude", "action": "status_update", "payload": "hello"})
         session.call("check_inbox", {})
-        session.call("wait_for_message", {"timeoutSeconds": 1})
+        session.call("wait_for_message", {"timeout": 1})
         session.call("echo0_suite", {"action": "introspect"})
         session.call("echo0_suite", {"action": "call", "subtool": "echo", "args": {"message": "hello"}})
     session.end()

@@ -260,7 +260,9 @@ impl Passed {
         if let Some(meta) = &call.meta {
             context.meta = object("_meta", meta)?;
         }
-        let result = ServerResult::from(self.workspace.call_tool(request, context).await?);
+        let mut result = ServerResult::from(self.workspace.call_tool(request, context).await?);
+        // Only sessions come here, and theirs are the older revisions.
+        result.strip_result_type_for_legacy_peer();
         to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 }
