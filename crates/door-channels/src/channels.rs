@@ -171,7 +171,7 @@ impl Channels {
     /// Puts a message into its channel. It is in the journal and its file is on disk when this returns.
     ///
     /// The journal comes first; the file says which of its messages it is. Should this process die between the
-    /// two, [`Channels::repair`] writes the file.
+    /// two, `Channels::repair` writes the file.
     pub async fn post(&self, post: Post) -> Result<Posted, ChannelError> {
         let mut post = self.checked(post).await?;
         let channel = post.channel.clone();
