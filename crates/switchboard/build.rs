@@ -1,6 +1,6 @@
 //! Has the linker put the functions that run in every agent's session side by side.
 //!
-//! They are an eighth of the program, and strewn over it they would have the system hold most of the rest in
+//! They are about a fifth of the program, and strewn over it they would have the system hold most of the rest in
 //! memory too. `tools/hot-functions.py` writes the list. A name on it that no longer exists costs memory, never
 //! correctness.
 
