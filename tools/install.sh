@@ -9,6 +9,7 @@
 #
 #   npm/<package>-<version>/node_modules/     npm/<package>  -> the pinned version
 #   pypi/<package>-<version>/bin/             pypi/<package> -> the pinned version
+#   deb/<package>-<version>/usr/              deb/<package>  -> the pinned version
 #
 # With CI=true a tool that can't be installed fails the run; elsewhere it is named and the rest goes on.
 set -euo pipefail
@@ -91,6 +92,7 @@ fill() {
     case "$kind" in
       npm) fill_npm ;;
       pypi) fill_pypi ;;
+      deb) fill_deb ;;
       *) why="unknown kind '$kind' in $pins" ;;
     esac >"$output" 2>&1 </dev/null
     [ -z "$why" ] || return 1
@@ -118,6 +120,17 @@ fill_pypi() {
   # shellcheck disable=SC2086
   "$dir/bin/python" -m pip install --disable-pip-version-check \
     "$package==$version" $dependencies || failed "pip install"
+}
+
+# Unpacked into its folder, which needs no root and starts nothing.
+fill_deb() {
+  if ! command -v apt-get || ! command -v dpkg-deb; then
+    why="apt-get or dpkg-deb is not on the PATH"
+    return
+  fi
+  # apt downloads into the current folder.
+  (cd "$dir" && apt-get download "$package=$version") || { failed "apt-get download" && return; }
+  dpkg-deb -x "$dir/$package"_*.deb "$dir" || failed "dpkg-deb -x"
 }
 
 # Sets `why` to the command's first line of complaint, and names the file with the rest.

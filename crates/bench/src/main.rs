@@ -8,11 +8,13 @@
 mod baseline_files;
 mod baseline_fsync;
 mod baseline_sqlite;
+mod channels;
 mod cli;
 mod figure;
 mod load;
 mod mailbox;
 mod mcp;
+mod nats;
 mod ours;
 mod place;
 mod program;
@@ -42,6 +44,10 @@ struct Args {
     #[arg(long)]
     quick: bool,
 
+    /// What a reader of `channels` waits by
+    #[arg(long, hide = true)]
+    by: Option<channels::By>,
+
     /// Where to write; the figures hold for the disk that this is on [default: the build folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -58,6 +64,14 @@ enum Name {
     Mcp,
     /// Calls of tools through a suite, and what having many suites costs
     Suites,
+    /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
+    Channels,
+    /// A reader of the baseline of `channels`
+    #[value(hide = true)]
+    ChannelReader,
+    /// The program that watchers of `channels` start
+    #[value(hide = true)]
+    ChannelProgram,
     /// Injections and answers through the router
     Workers,
     /// The server behind `suites`, which does nothing but answer
@@ -82,6 +96,13 @@ async fn run(args: Args) -> anyhow::Result<()> {
     if let Name::EchoChild = args.name {
         return suites::echo_child();
     }
+    if let Name::ChannelReader = args.name {
+        let by = args.by.context("the reader needs --by")?;
+        return channels::reader(&args.dir.context("the reader needs --dir")?, by).await;
+    }
+    if let Name::ChannelProgram = args.name {
+        return channels::program(&args.dir.context("the program needs --dir")?);
+    }
     if cfg!(debug_assertions) {
         say!("not a release build: these figures say nothing about the shipped program");
     }
@@ -92,7 +113,8 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Cli => cli::run(&place, args.quick).await,
         Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
+        Name::Channels => channels::run(&place, args.quick).await,
+        Name::Waiter | Name::EchoChild | Name::ChannelReader | Name::ChannelProgram => Ok(()),
         Name::Workers => workers::run(&place, args.quick).await,
-        Name::Waiter | Name::EchoChild => Ok(()),
     }
 }

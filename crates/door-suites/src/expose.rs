@@ -48,6 +48,9 @@ pub(crate) fn is_name(tool: &str) -> bool {
 }
 
 fn set(patterns: &[String], broken: &mut Vec<String>) -> GlobSet {
+    if patterns.is_empty() {
+        return GlobSet::empty();
+    }
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
         let pattern = pattern.trim();

@@ -1,6 +1,6 @@
 //! Notices that settings or children changed, and takes them up.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +18,9 @@ const CHILDREN: &str = "mcps";
 const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Folders that cannot be watched, and files that other globs lead to, are looked at by the clock.
 const RESCAN: Duration = Duration::from_secs(30);
+/// Until there is a folder with children it is looked for this often. Events would tell at once, but those of the
+/// folder around it come with every message, and each would wake us.
+const APPEARS: Duration = Duration::from_secs(2);
 /// A client that starts us waits for its first list of tools; looking for changes can wait until then.
 const BEGIN: Duration = Duration::from_millis(500);
 /// How often counters are written down.
@@ -31,6 +34,7 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         () = stop.cancelled() => return,
         () = tokio::time::sleep(BEGIN) => {}
     }
+    let children = suites.inner.shared.places.workspace.join(FOLDER).join(CHILDREN);
     let mut watched = watch_folders(&suites, &hints);
     // Something may have changed before anybody watched.
     hints.notify_one();
@@ -39,6 +43,7 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         let is_hint = tokio::select! {
             () = stop.cancelled() => return,
             () = hints.notified() => true,
+            () = appears(&children), if !children.is_dir() => true,
             () = tokio::time::sleep(RESCAN) => false,
             _ = flush.tick() => {
                 suites.flush().await;
@@ -56,6 +61,13 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
     }
 }
 
+/// Returns once there is such a folder.
+async fn appears(folder: &Path) {
+    while !folder.is_dir() {
+        tokio::time::sleep(APPEARS).await;
+    }
+}
+
 fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
     let places = suites.inner.shared.places.clone();
     let rings = hints.clone();
@@ -69,11 +81,9 @@ fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::Recomme
     let mut watcher = notify::RecommendedWatcher::new(hint, settings)
         .inspect_err(|error| tracing::warn!(%error, "no file events; looking by the clock alone"))
         .ok()?;
-    let folder = places.workspace.join(FOLDER);
     for (path, mode) in [
         (places.workspace.clone(), RecursiveMode::NonRecursive),
-        (folder.clone(), RecursiveMode::NonRecursive),
-        (folder.join(CHILDREN), RecursiveMode::Recursive),
+        (places.workspace.join(FOLDER).join(CHILDREN), RecursiveMode::Recursive),
         (places.config.clone(), RecursiveMode::NonRecursive),
     ] {
         if let Err(error) = watcher.watch(&path, mode) {
@@ -83,13 +93,12 @@ fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::Recomme
     Some(watcher)
 }
 
-/// Whether an event can mean that something changed for us. Our own reading makes events too, files are written under
-/// another name first, and what goes on in the mailboxes beside the children is none of ours.
+/// Whether an event can mean that something changed for us. Our own reading makes events too, and files are written
+/// under another name first.
 fn is_hint(event: &notify::Event) -> bool {
     let matters = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_beside = path.parent().is_some_and(|parent| parent.ends_with(FOLDER));
-        !switchboard_hub::files::is_temp(name) && (!is_beside || name == CHILDREN)
+        !switchboard_hub::files::is_temp(name)
     };
     let concerns_us = event.paths.is_empty() || event.paths.iter().any(matters);
     event.need_rescan() || (!event.kind.is_access() && concerns_us)

@@ -260,6 +260,10 @@ pub(crate) fn recipient(
     if let Some(address) = the_one(text, local().filter(called).map(|agent| agent.id.clone()).collect())? {
         return Ok(address);
     }
+    // Nobody here goes by it in any way; somebody of another hub may.
+    if let Some(record) = asked.as_ref().and_then(|agent| directory.elsewhere(&agent.name)) {
+        return Ok(record.id.clone().into());
+    }
     match (role, asked) {
         (Some(role), _) => Err(RoleError::Unfilled { role, present: present(local(), state) }.into()),
         (None, Some(agent)) => {

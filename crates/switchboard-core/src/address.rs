@@ -31,7 +31,7 @@ pub enum GroupId {
     Channel(Name),
     /// All nodes of a job.
     Job(JobId),
-    /// Every agent of this hub.
+    /// Every agent of this hub, and of those it is linked with.
     Everyone,
 }
 

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{AddressError, Name};
 
-/// A named participant: of this hub (`codex`), or of a swarm this hub has joined (`alice@research`).
+/// A named participant: of this hub (`codex`), of another hub that it is linked with (`codex@office`), or of a
+/// swarm that it has joined (`alice@research`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId {
     /// The agent's name, unique within its realm.
     pub name: Name,
-    /// The swarm the agent lives behind; `None` for an agent of this hub.
+    /// The hub or the swarm that the agent lives behind; `None` for an agent of this hub.
     pub realm: Option<Name>,
 }
 

@@ -42,6 +42,16 @@ pub struct TeamRecord {
     pub created_at: Timestamp,
 }
 
+impl AgentRecord {
+    /// The hub that it lives on, where that is another one: its realm. Its further routes are how it is reached
+    /// there.
+    pub fn hub(&self) -> Option<&Name> {
+        let leads_to =
+            |realm: &Name| self.routes.iter().any(|r| matches!(r, Route::Hub { hub } if hub == realm));
+        self.id.realm.as_ref().filter(|realm| leads_to(realm))
+    }
+}
+
 impl Directory {
     /// Adds or replaces an agent.
     pub fn put_agent(&mut self, record: AgentRecord) {
@@ -68,6 +78,26 @@ impl Directory {
         })
     }
 
+    /// The one agent of another hub that goes by this name; none where several hubs have one, because nobody
+    /// could say which of them is meant.
+    pub fn elsewhere(&self, name: &Name) -> Option<&AgentRecord> {
+        let first = AgentId::local(name.clone());
+        let namesakes = self.agents.range(first..).take_while(|(id, _)| &id.name == name);
+        let mut remote = namesakes.map(|(_, record)| record).filter(|record| record.hub().is_some());
+        remote.next().filter(|_| remote.next().is_none())
+    }
+
+    /// The agents of one other hub.
+    pub fn residents<'a>(&'a self, hub: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents.values().filter(move |agent| agent.hub() == Some(hub))
+    }
+
+    /// The agent that an address names: of this hub, or else of another one.
+    pub fn addressee(&self, id: &AgentId) -> Option<&AgentRecord> {
+        let elsewhere = || id.realm.is_none().then(|| self.elsewhere(&id.name)).flatten();
+        self.agent(id).or_else(elsewhere)
+    }
+
     /// The canonical spelling of an agent's name, or the name as given where it is unknown.
     pub fn canonical(&self, id: &AgentId) -> AgentId {
         self.agent(id).map_or_else(|| id.clone(), |record| record.id.clone())
@@ -85,10 +115,13 @@ impl Directory {
             .filter(move |a| a.routes.iter().any(|r| matches!(r, Route::Worker(n) if &n.job == job)))
     }
 
-    /// The agents that read this channel.
+    /// The agents that read this channel. The channel `team-NAME` is that of the team NAME, so its members
+    /// belong to it wherever they read their mail.
     pub fn channel<'a>(&'a self, channel: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        let team = team_of_channel(channel);
         self.agents.values().filter(move |a| {
             a.routes.iter().any(|r| matches!(r, Route::Channel { channel: c } if c == channel))
+                || (team.is_some() && a.team == team)
         })
     }
 
@@ -116,4 +149,10 @@ impl Directory {
     pub fn members<'a>(&'a self, team: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.team.as_ref() == Some(team))
     }
+}
+
+/// The team whose channel this is, going by its name.
+fn team_of_channel(channel: &Name) -> Option<Name> {
+    let (prefix, team) = channel.as_str().split_at_checked("team-".len())?;
+    prefix.eq_ignore_ascii_case("team-").then(|| Name::parse(team).ok()).flatten()
 }

@@ -158,7 +158,8 @@ fn x1_each_member_of_a_group_gets_it_once_by_its_own_best_route() {
     let table = [
         ("human", "team:backend", vec![alice(), claude(), codex(), gemini()]),
         ("claude", "team:backend", vec![alice(), codex(), gemini()]),
-        ("gemini", "#general", vec![claude(), codex()]),
+        // What is written to a channel stands in the channel.
+        ("gemini", "#general", ["claude", "Codex"].map(|reader| sent(reader, channel("general"))).to_vec()),
         ("claude", "job:7", vec![codex()]),
         ("claude", "all", vec![codex(), gemini(), sent("human", mailbox("human"))]),
     ];
@@ -270,7 +271,11 @@ fn x2_what_lies_in_the_mailbox_or_channel_it_came_in_by_is_in_place_and_sent_to_
         ("claude", channel("General"), vec![in_place("claude", general())]),
         ("gemini", general(), vec![gemini()]), // no reader of the channel
         ("#general", channel("General"), readers()),
-        ("#general", channel("random"), vec![claude(), sent("Codex", worker(1)), sent("loner", general())]),
+        (
+            "#general",
+            channel("random"),
+            ["claude", "Codex", "loner"].map(|reader| sent(reader, general())).to_vec(),
+        ),
         (
             "team:backend",
             general(),
@@ -312,4 +317,28 @@ fn a_known_agent_keeps_its_routes_where_unregistered_ones_are_allowed() {
         let planned = plan(&message("claude", to, None), &directory(), true);
         assert_eq!(planned, Ok(Plan { deliveries: vec![expected] }), "{to}");
     }
+}
+
+#[test]
+fn a_post_in_a_channel_needs_no_reader_and_reaches_whom_nobody_registered() {
+    let nobody = Plan { deliveries: vec![] };
+    let post = |to: &str| message("claude", to, Some(channel("empty")));
+    assert_eq!(plan(&post("#empty"), &directory(), false), Ok(nobody));
+    let elsewhere = plan(&post("#nobody"), &directory(), true);
+    assert!(matches!(elsewhere, Err(ResolveError::EmptyGroup { .. })), "{elsewhere:?}");
+
+    let newcomer = Plan { deliveries: vec![in_place("newcomer", channel("empty"))] };
+    assert_eq!(plan(&post("newcomer"), &directory(), true), Ok(newcomer));
+    let person = Plan { deliveries: vec![sent("human", mailbox("human"))] };
+    assert_eq!(plan(&post("human"), &directory(), true), Ok(person));
+}
+
+#[test]
+fn the_channel_of_a_team_reaches_its_members_wherever_they_read() {
+    let mut directory = directory();
+    put(&mut directory, "watcher", vec![channel("team-backend")]);
+    let planned = deliveries(&message("visitor", "#Team-Backend", None), &directory);
+    let by: Vec<String> = planned.iter().map(|p| format!("{} {}", p.agent, p.route)).collect();
+    let gemini = "gemini mailbox:gemini".to_owned();
+    assert!(by.contains(&"watcher channel:team-backend".to_owned()) && by.contains(&gemini), "{by:?}");
 }

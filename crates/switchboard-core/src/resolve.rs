@@ -47,7 +47,8 @@ pub enum ResolveError {
 
 /// The agents an address stands for, in name order, the sender of a group message left out.
 ///
-/// The person is always known and belongs to `all`.
+/// The person is always known and belongs to `all`; the people of other hubs are written to by name. A name that
+/// nobody here has leads to the agent of another hub that has it.
 pub fn resolve(
     address: &Address,
     from: &AgentId,
@@ -64,7 +65,7 @@ pub fn resolve(
     };
     match address {
         Address::Agent(agent) if agent.is_human() => Ok(vec![AgentId::human()]),
-        Address::Agent(agent) => match directory.agent(agent) {
+        Address::Agent(agent) => match directory.addressee(agent) {
             Some(record) => Ok(vec![record.id.clone()]),
             None => Err(unknown_agent(agent, directory)),
         },
@@ -85,8 +86,9 @@ pub fn resolve(
         Address::Group(id @ GroupId::Job(job)) => group(id, &mut directory.job(job).map(|agent| &agent.id)),
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
-            let local = directory.agents().map(|agent| &agent.id).filter(|id| id.realm.is_none());
-            group(id, &mut local.chain([&human]))
+            // Those behind a swarm are of other owners; those of other hubs are of ours.
+            let ours = directory.agents().filter(|agent| agent.id.realm.is_none() || agent.hub().is_some());
+            group(id, &mut ours.map(|agent| &agent.id).filter(|id| !id.name.is_human()).chain([&human]))
         }
     }
 }

@@ -21,6 +21,9 @@ pub(crate) const NAME: &str = "hub.bell";
 /// How often a listener looks on its own, where file events do not arrive (network mounts).
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
+/// The same where they do arrive, for what nobody has thought of: many waiters of one process each look.
+pub(crate) const LOOK_SELDOM: Duration = Duration::from_secs(2);
+
 /// Rings for all processes that have the hub open, this one included.
 #[derive(Debug, Clone)]
 pub(crate) struct Bell(Arc<Inner>);
@@ -35,7 +38,14 @@ struct Inner {
 
 /// Keeps the watch on the bell's file; dropping it ends the watch.
 pub(crate) struct Ear {
-    _watcher: Option<notify::RecommendedWatcher>,
+    watcher: Option<notify::RecommendedWatcher>,
+}
+
+impl Ear {
+    /// Whether file events could be had.
+    pub(crate) fn hears(&self) -> bool {
+        self.watcher.is_some()
+    }
 }
 
 impl Bell {
@@ -71,10 +81,10 @@ impl Bell {
             watcher.watch(&self.0.path, RecursiveMode::NonRecursive).map(|()| watcher)
         });
         match watcher {
-            Ok(watcher) => Ear { _watcher: Some(watcher) },
+            Ok(watcher) => Ear { watcher: Some(watcher) },
             Err(error) => {
                 tracing::debug!(error = %error, "no file events; looking every {LOOK_EVERY:?} instead");
-                Ear { _watcher: None }
+                Ear { watcher: None }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! The directory on disk: agents, aliases, teams.
 
+mod residents;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, nearest};
@@ -9,6 +11,8 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::rows;
 use crate::store::writer::Work;
+
+pub(crate) use self::residents::put_residents;
 
 /// The name the hub itself writes under, in notices to the person.
 pub const HUB_NAME: &str = "switchboard";
@@ -32,6 +36,19 @@ impl Registration {
         let routes = vec![Route::Mailbox { agent: name.clone() }];
         Self { name, role: None, team: None, routes }
     }
+}
+
+/// An agent of another hub, as that hub tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resident {
+    /// Its name over there.
+    pub name: Name,
+    /// What it is there for.
+    pub role: Option<String>,
+    /// The team it belongs to.
+    pub team: Option<Name>,
+    /// The channels it reads.
+    pub channels: Vec<Name>,
 }
 
 /// Rises with every change, so that each process knows when to read the directory again.

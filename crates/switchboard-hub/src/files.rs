@@ -266,7 +266,7 @@ impl Dir {
     }
 
     /// [`replace`](Self::replace) for files that need not survive a power failure.
-    pub(crate) fn replace_with(
+    pub fn replace_with(
         &self,
         name: &str,
         bytes: &[u8],

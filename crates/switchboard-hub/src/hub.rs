@@ -1,5 +1,6 @@
 //! The handle on everything: opening and closing, the way in and out, and what the rest stands on.
 
+mod link;
 mod mail;
 mod people;
 
@@ -18,14 +19,14 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bell::{Bell, Ear, LOOK_EVERY};
+use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::config::HubConfig;
 use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::maintenance;
 use crate::outbox::{self, Doors, Outbound};
-use crate::platform;
+use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
 use crate::service::{self, Service};
@@ -33,7 +34,7 @@ use crate::store::open::{open_for_reading, wait_for_others};
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
-use crate::submit::{self, Accepted, Draft, Prepared};
+use crate::submit::{self, Accepted, Draft, Passed, Prepared};
 
 /// Most reading connections kept open; a further reader opens one of its own and closes it again.
 const READERS: usize = 4;
@@ -74,13 +75,15 @@ struct Inner {
 /// Tells when the journal may have changed, whichever process changed it.
 pub struct Changes {
     heard: watch::Receiver<u64>,
+    pause: Duration,
 }
 
 impl Changes {
-    /// Returns when something was written, or after a quarter of a second: look and ask again.
+    /// Returns when something was written, or after a quarter of a second where that may go unheard, and two
+    /// seconds where it hardly can: look and ask again.
     pub async fn next(&mut self) {
         // The far end lives as long as the hub; without it the pause still holds.
-        let _ = tokio::time::timeout(LOOK_EVERY, self.heard.changed()).await;
+        let _ = tokio::time::timeout(self.pause, self.heard.changed()).await;
     }
 }
 
@@ -223,9 +226,24 @@ impl Hub {
     /// Takes many messages in, in this order, with few waits for the disk. Each has its own answer.
     pub async fn submit_all(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
-        let mut pending = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            pending.push(match Prepared::new(draft, config.body_limit, config.metadata_limit) {
+        let prepare = |draft| Prepared::new(draft, config.body_limit, config.metadata_limit);
+        self.submit_prepared(drafts.into_iter().map(prepare)).await
+    }
+
+    /// The same for messages that other hubs passed on.
+    pub async fn submit_passed(&self, passed: Vec<Passed>) -> Vec<Result<Accepted, HubError>> {
+        let config = &self.inner.config;
+        let prepare = |passed| Prepared::passed(passed, config.body_limit, config.metadata_limit);
+        self.submit_prepared(passed.into_iter().map(prepare)).await
+    }
+
+    async fn submit_prepared(
+        &self,
+        messages: impl Iterator<Item = Result<Prepared, HubError>>,
+    ) -> Vec<Result<Accepted, HubError>> {
+        let mut pending = Vec::with_capacity(messages.size_hint().0);
+        for prepared in messages {
+            pending.push(match prepared {
                 Ok(prepared) => self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await,
                 Err(error) => Err(error),
             });
@@ -272,8 +290,10 @@ impl Hub {
 
     /// Tells when the journal may have changed, whichever process changed it.
     pub fn changes(&self) -> Changes {
-        self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others());
-        Changes { heard: self.inner.bell.listen() }
+        let hears = self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others()).hears();
+        let is_sure = hears && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
+        let pause = if is_sure { LOOK_SELDOM } else { LOOK_EVERY };
+        Changes { heard: self.inner.bell.listen(), pause }
     }
 
     async fn tick(&self) {

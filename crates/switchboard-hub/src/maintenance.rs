@@ -135,14 +135,16 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// Removes messages accepted before `before` that everybody is done with.
+/// Removes messages accepted before `before` that everybody is done with. What another hub has taken is that
+/// hub's to keep.
 pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubError> {
     let old: Vec<i64> = {
         // The last row stays, so that its number is not given out again.
         let mut statement = tx.db.prepare(&format!(
             "SELECT seq FROM messages m WHERE accepted_at < ?1 AND seq < (SELECT max(seq) FROM messages) \
              AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} \
-             AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7))"
+             AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7) \
+             AND NOT (d.door = 'nats' AND d.state = 2))"
         ))?;
         let rows = statement.query_map([before.as_microsecond()], |row| row.get(0))?;
         rows.collect::<rusqlite::Result<_>>()?
@@ -155,10 +157,11 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
                  AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
             )?
             .execute([seq])?;
+        // What came in as a file of a channel lies there still: its id is what tells that it was taken in.
         tx.db
             .prepare_cached(
                 "DELETE FROM native_ids WHERE door = (SELECT door FROM messages WHERE seq = ?1) \
-             AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
+             AND door <> 'channels' AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
             )?
             .execute([seq])?;
         tx.db

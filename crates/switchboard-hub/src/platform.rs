@@ -91,12 +91,28 @@ pub fn allow_open_files(most: u64) {
     }
 }
 
+/// What a file system is to those who wait for changes on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filesystem {
+    /// Only this machine changes it, so every change can be reported.
+    Local,
+    /// Other machines, or a daemon, can change it unseen.
+    Network,
+    /// Nothing is known of it, or the system does not tell.
+    Unknown,
+}
+
+/// The kind of file system that a directory is on.
+pub fn filesystem(dir: &Path) -> Filesystem {
+    os::filesystem(dir)
+}
+
 /// Whether this directory is on a file system that other machines, or a daemon, can change unseen.
 ///
 /// Such file systems do not report every change, so a caller that watches them has to look as well.
 /// Where the system cannot say, the answer is `false`.
 pub fn is_network_filesystem(dir: &Path) -> bool {
-    os::is_network_filesystem(dir)
+    filesystem(dir) == Filesystem::Network
 }
 
 /// Whether a signal could be addressed to this pid, be it one that we may not send.
@@ -115,8 +131,45 @@ mod os {
 
     use jiff::Timestamp;
 
-    /// Magic numbers of `statfs(2)`: NFS, SMB2, CIFS, 9P and FUSE.
-    const NETWORK_MAGICS: [i128; 5] = [0x6969, 0xFE53_4D42, 0xFF53_4D42, 0x0102_1997, 0x6573_5546];
+    use super::Filesystem;
+
+    /// Magic numbers of `statfs(2)`: NFS, SMB2, CIFS, 9P, FUSE, SMB, AFS (two), Ceph, Coda, OCFS2, GFS2, Lustre and the
+    /// shared folders of VirtualBox and VMware.
+    const NETWORK_MAGICS: [i128; 15] = [
+        0x6969,
+        0xFE53_4D42,
+        0xFF53_4D42,
+        0x0102_1997,
+        0x6573_5546,
+        0x517B,
+        0x5346_414F,
+        0x6B41_4653,
+        0x00C3_6400,
+        0x7375_7245,
+        0x7461_636F,
+        0x0116_1970,
+        0x0BD0_0BD0,
+        0x786F_4256,
+        0xBACB_ACBC,
+    ];
+
+    /// ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS, ReiserFS, NTFS3, exFAT and FAT.
+    const LOCAL_MAGICS: [i128; 14] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0x0102_1994,
+        0x794C_7630,
+        0xF2F5_2010,
+        0x2FC1_2FC1,
+        0xCA45_1A4E,
+        0x8584_58F6,
+        0x3153_464A,
+        0x5265_4973,
+        0x7366_746E,
+        0x2011_BAB0,
+        0x4D44,
+    ];
 
     /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
     const MACHINE_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -188,10 +241,20 @@ mod os {
         link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
     }
 
-    pub(super) fn is_network_filesystem(dir: &Path) -> bool {
+    pub(super) fn filesystem(dir: &Path) -> Filesystem {
+        let Ok(stat) = rustix::fs::statfs(dir) else { return Filesystem::Unknown };
         // The width and sign of `f_type` differ between C libraries; its low 32 bits do not.
-        rustix::fs::statfs(dir)
-            .is_ok_and(|stat| NETWORK_MAGICS.contains(&(i128::from(stat.f_type) & 0xFFFF_FFFF)))
+        of_magic(i128::from(stat.f_type) & 0xFFFF_FFFF)
+    }
+
+    pub(super) fn of_magic(magic: i128) -> Filesystem {
+        if NETWORK_MAGICS.contains(&magic) {
+            Filesystem::Network
+        } else if LOCAL_MAGICS.contains(&magic) {
+            Filesystem::Local
+        } else {
+            Filesystem::Unknown
+        }
     }
 }
 
@@ -225,8 +288,8 @@ mod os {
         None
     }
 
-    pub(super) fn is_network_filesystem(_dir: &Path) -> bool {
-        false
+    pub(super) fn filesystem(_dir: &Path) -> super::Filesystem {
+        super::Filesystem::Unknown
     }
 }
 

@@ -38,7 +38,7 @@ fn a_missing_directory_is_on_no_network() {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::super::os::{ProcessStat, parse_boot_time, parse_namespace, parse_stat, start_time};
+    use super::super::os::{ProcessStat, of_magic, parse_boot_time, parse_namespace, parse_stat, start_time};
     use super::*;
 
     #[test]
@@ -93,6 +93,18 @@ mod linux {
     #[test]
     fn proc_is_no_network_filesystem() {
         assert!(!is_network_filesystem(Path::new("/proc")));
+    }
+
+    #[test]
+    fn c4_mounts_of_other_machines_are_told_from_disks_and_from_what_nobody_knows() {
+        for (name, magic) in
+            [("nfs", 0x6969), ("9p", 0x0102_1997), ("fuse", 0x6573_5546), ("smb2", 0xFE53_4D42)]
+        {
+            assert_eq!(of_magic(magic), Filesystem::Network, "{name}");
+        }
+        assert_eq!(of_magic(0xEF53), Filesystem::Local);
+        assert_eq!(of_magic(0x1234_5678), Filesystem::Unknown);
+        assert_eq!(filesystem(Path::new("/no/such/directory")), Filesystem::Unknown);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Cursors are journal numbers, never offsets, and every listing is bounded by its page.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -156,6 +157,40 @@ pub(crate) fn by_native(
     Ok(found)
 }
 
+/// All ids that a protocol uses within a scope.
+pub(crate) fn natives(db: &Connection, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
+    let mut statement = db.prepare_cached("SELECT id FROM native_ids WHERE door = ?1 AND scope = ?2")?;
+    let rows = statement.query_map(params![door.as_str(), scope], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The messages that a door took in without a native id of their own and that have none in any scope of its
+/// protocol since: their file or the like was never made. Accepted before `before`, oldest first.
+pub(crate) fn unnamed(db: &Connection, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+    let mut statement = db.prepare_cached(
+        "SELECT id FROM messages WHERE door = ?1 AND scope = '' AND accepted_at < ?2 \
+         AND seq NOT IN (SELECT seq FROM native_ids WHERE door = ?1 AND scope <> '') ORDER BY seq",
+    )?;
+    let rows = statement.query_map(params![door.as_str(), before.as_microsecond()], |row| row.get(0))?;
+    Ok(rows.map(|id| id.map(MessageId::from_bytes)).collect::<rusqlite::Result<_>>()?)
+}
+
+/// What a message is called within a scope of a protocol it came in or went out by.
+pub(crate) fn native_in(
+    db: &Connection,
+    door: Door,
+    scope: &str,
+    id: MessageId,
+) -> Result<Option<String>, HubError> {
+    Ok(db
+        .prepare_cached(
+            "SELECT n.id FROM messages m JOIN native_ids n ON n.seq = m.seq \
+             WHERE m.id = ?1 AND n.door = ?2 AND n.scope = ?3 LIMIT 1",
+        )?
+        .query_row(params![id.as_bytes(), door.as_str(), scope], |row| row.get(0))
+        .optional()?)
+}
+
 /// A page of an agent's mailbox: what it has and is not done with, oldest first.
 pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> Result<Page<Mail>, HubError> {
     let (index, states) = query.part.index();
@@ -214,7 +249,8 @@ pub(crate) fn count(
 pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
     let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_waiting \
-         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3)"
+         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3) \
+         AND d.door = 'workspace'"
     );
     waiting_rows(db, &sql, agent)
 }

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Delivery, DeliveryState, Directory, Hop, Kind, LoopLimits, Message, MessageId,
-    NativeId, Origin, Planned, Recent, Route, Stop, check_loops, plan,
+    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, LoopLimits, Message,
+    MessageId, NativeId, Origin, Planned, Recent, Route, Stop, check_loops, plan,
 };
 
 use crate::directory::HUB_NAME;
@@ -55,6 +55,17 @@ pub struct Draft {
     /// For a message that is read back from mailbox files after the database was lost: who had it, and
     /// how far it had got with each. Nothing is planned for it then.
     pub restored: Option<Vec<(AgentId, DeliveryState)>>,
+}
+
+/// A message that another hub passed on, with its place in a conversation that began elsewhere.
+#[derive(Debug, Clone)]
+pub struct Passed {
+    /// The message.
+    pub draft: Draft,
+    /// The first message of its conversation. Where the message that it answers is known here, that one counts.
+    pub thread: MessageId,
+    /// The stations of the reply chain before it, likewise.
+    pub via: Vec<Hop>,
 }
 
 /// The answer to a submitted message: it is in the journal, on disk.
@@ -110,6 +121,14 @@ impl Prepared {
         let digest = rows::digest(&message);
         let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
         Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored })
+    }
+
+    /// The same for a message of another hub.
+    pub(crate) fn passed(passed: Passed, body_limit: usize, metadata_limit: usize) -> Result<Self, HubError> {
+        let mut prepared = Self::new(passed.draft, body_limit, metadata_limit)?;
+        prepared.message.thread = passed.thread;
+        prepared.message.via = passed.via;
+        Ok(prepared)
     }
 }
 
@@ -171,17 +190,19 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
 /// changed anything.
 fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
     let mut changed = false;
-    let mut know = |agent: &mut AgentId| {
-        if let Some(known) = directory.agent(agent)
-            && known.id.name.as_str() != agent.name.as_str()
+    let mut know = |agent: &mut AgentId, known: Option<&AgentRecord>| {
+        if let Some(known) = known
+            && known.id.to_string() != agent.to_string()
         {
             *agent = known.id.clone();
             changed = true;
         }
     };
-    know(&mut message.from);
+    let sender = directory.agent(&message.from);
+    know(&mut message.from, sender);
     if let Address::Agent(agent) = &mut message.to {
-        know(agent);
+        let recipient = if agent.is_human() { None } else { directory.addressee(agent) };
+        know(agent, recipient);
     }
     changed
 }
@@ -345,6 +366,14 @@ fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
         .prepare_cached("INSERT OR IGNORE INTO native_ids (door, id, scope, seq) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
     Ok(bound > 0)
+}
+
+/// Records a further id of a message that is in the journal.
+pub(crate) fn name_again(tx: &mut Work<'_>, id: MessageId, native: &NativeId) -> Result<bool, HubError> {
+    match crate::reads::message(tx.db, id)? {
+        Some(Stored { seq, .. }) => bind(tx, native, seq),
+        None => Err(HubError::UnknownMessage { id: id.to_string() }),
+    }
 }
 
 fn unbind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {

@@ -442,3 +442,28 @@ async fn sent_again_under_the_same_key_it_is_one_message_and_other_content_is_a_
     assert!(!of_another.duplicate);
     assert_eq!(hub.hub.health().await.expect("healthy").messages, 2);
 }
+
+#[tokio::test]
+async fn a_message_has_an_id_in_every_protocol_it_went_out_by() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let sent = hub.send("a", "b", "hi").await;
+    let other = hub.send("a", "b", "ho").await;
+    let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
+    assert!(hub.hub.name_again(sent.id, native.clone()).await.expect("named"));
+    assert!(!hub.hub.name_again(other.id, native).await.expect("asked"), "the first keeps it");
+    let called = hub.hub.by_native(Some(Door::Channels), "msg-1").await.expect("asked");
+    assert_eq!(called, [("general".to_owned(), sent.id)]);
+    let natives = hub.hub.natives(Door::Channels, "General").await.expect("listed");
+    assert_eq!(natives.into_iter().collect::<Vec<_>>(), ["msg-1"]);
+    let without = hub.draft("a", "b", "third");
+    let native = NativeId { door: Door::Channels, scope: String::new(), id: without.id.to_string() };
+    let third = hub.hub.submit(Draft { native, native_is_id: true, ..without }).await.expect("accepted");
+    let unnamed = async || hub.hub.unnamed(Door::Channels, hub.hub.now() + seconds(1)).await.expect("listed");
+    assert_eq!(unnamed().await, [third.id]);
+    let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-3".into() };
+    hub.hub.name_again(third.id, native).await.expect("named");
+    assert_eq!(unnamed().await, []);
+    let named = |id| hub.hub.native_in(Door::Channels, "general", id);
+    assert_eq!(named(sent.id).await.expect("asked").as_deref(), Some("msg-1"));
+    assert_eq!(named(other.id).await.expect("asked"), None);
+}

@@ -2,7 +2,7 @@
 //!
 //! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
 //! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
-//! result. That is quicker, too.
+//! result. That is quicker, too, and therefore good for calls that do not pass through as well.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, completions, doctor, guard, inbox, init, mcp, receipt, router, run, search, send, serve,
-    suite, tail, team, thread, wait, worker, workflow,
+    ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, router, run, search, send,
+    serve, suite, tail, team, thread, wait, watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -76,6 +76,12 @@ pub(crate) enum Command {
     Tail(tail::Tail),
     /// Show a whole conversation
     Thread(thread::Thread),
+    /// Post to channels and read them
+    Channel(channel::Channel),
+    /// Let a program answer what is said to an agent in a channel
+    Watch(watch::Watch),
+    /// Show who is awake, whichever door they are behind
+    Who(who::Who),
     /// Find messages by words in them
     Search(search::Search),
     /// Run an agent's program in this terminal, so that mail can be typed into it

@@ -2,6 +2,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod agents;
+pub(crate) mod channel;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod guard;
@@ -19,6 +20,8 @@ pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
 pub(crate) mod wait;
+pub(crate) mod watch;
+pub(crate) mod who;
 pub(crate) mod worker;
 pub(crate) mod workflow;
 
@@ -40,6 +43,9 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Workflow(args) => workflow::run(args, context).await,
         Command::Tail(args) => tail::run(args, context).await,
         Command::Thread(args) => thread::run(args, context).await,
+        Command::Channel(args) => channel::run(args, context).await,
+        Command::Watch(args) => watch::run(args, context).await,
+        Command::Who(args) => who::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
         Command::Suite(args) => suite::run(args, context).await,

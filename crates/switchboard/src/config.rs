@@ -1,6 +1,8 @@
 //! `switchboard.config.json` and the user's own settings: what is in the files, and what comes of it.
 
+mod channels;
 mod file;
+mod nats;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +35,9 @@ pub(crate) struct Settings {
     pub(crate) http: switchboard_mcp::HttpConfig,
     pub(crate) profile: door_workspace::Profile,
     pub(crate) suites: door_suites::Config,
+    /// The link with other hubs, where there is to be one.
+    pub(crate) nats: Option<door_nats::Config>,
+    channels: channels::ChannelSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
 }
@@ -42,6 +47,11 @@ impl Settings {
     pub(crate) fn apply_to(&self, hub: &mut HubConfig) {
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
         hub.loops = self.loops;
+    }
+
+    /// The settings of the channels, which are in `folder` unless they are somewhere else.
+    pub(crate) fn channels(&self, folder: &Path) -> door_channels::Config {
+        self.channels.config(folder)
     }
 }
 
@@ -152,6 +162,8 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     if let Some(port) = http.port {
         settings.http.port = PortChoice::Exactly(port);
     }
+    settings.nats = nats::resolve(file.nats.unwrap_or_default())?;
+    settings.channels = channels::resolve(file.channels.unwrap_or_default())?;
     settings.http.allowed_hosts.extend(http.allowed_hosts.unwrap_or_default());
     settings.http.allowed_origins.extend(http.allowed_origins.unwrap_or_default());
     Ok(settings)

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use door_channels::Channels;
 use door_suites::{Places, Suites};
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
-use switchboard_hub::Outbound;
+use switchboard_hub::{Hub, Outbound};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -152,6 +153,12 @@ impl Context {
         Ok(Open::start_running(workspace, outbound))
     }
 
+    /// Opens the channels of an open workspace.
+    pub(crate) async fn channels(&self, workspace: &Workspace) -> Result<Channels, Failure> {
+        let config = channel_config(&self.settings()?, workspace);
+        Ok(Channels::open(config, workspace.hub().clone()).await?)
+    }
+
     /// The agent whose mailbox is meant: the one named, or who is asking.
     pub(crate) fn mailbox_owner(
         &self,
@@ -171,10 +178,30 @@ impl Context {
     }
 }
 
+/// The settings of the channels of an open workspace.
+pub(crate) fn channel_config(settings: &config::Settings, workspace: &Workspace) -> door_channels::Config {
+    settings.channels(workspace.tree().root().path())
+}
+
+/// Opens the door to the channels as well, for as long as `shutdown` does not end it.
+pub(crate) async fn run_channels(
+    config: door_channels::Config,
+    hub: Hub,
+    shutdown: CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
+    Ok(tokio::spawn(async move {
+        if let Err(error) = door_channels::run(config, hub, outbound, shutdown).await {
+            tracing::warn!(error = %error, "the door to the channels closed");
+        }
+    }))
+}
+
 /// An open workspace whose deliveries this process works off.
 pub(crate) struct Open {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
+    channels: Option<JoinHandle<()>>,
     stop: CancellationToken,
 }
 
@@ -182,7 +209,7 @@ impl Open {
     fn start(workspace: Workspace, outbound: Outbound) -> Self {
         let working = workspace.clone();
         let door = tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound).await });
-        Self { workspace, door, stop: CancellationToken::new() }
+        Self { workspace, door, channels: None, stop: CancellationToken::new() }
     }
 
     fn start_running(workspace: Workspace, outbound: Outbound) -> Self {
@@ -193,7 +220,20 @@ impl Open {
                 tracing::warn!(error = %error, "the workspace door closed");
             }
         });
-        Self { workspace, door, stop }
+        Self { workspace, door, channels: None, stop }
+    }
+
+    /// Works off what is due for the channels as well, which is seldom worth the while of one command.
+    pub(crate) async fn deliver_to_channels(&mut self, context: &Context) -> Result<(), Failure> {
+        let config = channel_config(&context.settings()?, &self.workspace);
+        let hub = self.workspace.hub().clone();
+        let channels = Channels::open(config, hub.clone()).await?;
+        // Whoever watches a channel is awake, which the sender is told.
+        channels.hear_presence().await?;
+        let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
+        let task = async move { door_channels::run_deliveries(&channels, outbound).await };
+        self.channels = Some(tokio::spawn(task));
+        Ok(())
     }
 
     /// Finishes what was begun, then lets go.
@@ -201,6 +241,9 @@ impl Open {
         self.workspace.hub().close_doors();
         self.stop.cancel();
         let _ = self.door.await;
+        if let Some(channels) = self.channels {
+            let _ = channels.await;
+        }
         self.workspace.close().await;
     }
 }

@@ -1,5 +1,7 @@
 //! How an error reaches the person: what went wrong, what to do next, and the exit code.
 
+use door_channels::ChannelError;
+use door_nats::NatsError;
 use door_router::RouterError;
 use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
@@ -91,6 +93,39 @@ impl From<WorkspaceError> for Failure {
     }
 }
 
+impl From<ChannelError> for Failure {
+    fn from(error: ChannelError) -> Self {
+        let message = chain(&error);
+        match error {
+            ChannelError::Hub(error) => error.into(),
+            ChannelError::Root { .. } => Self::new("no_channels", Exit::NotFound, message)
+                .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ChannelError::UnknownChannel { near, .. } => {
+                let failure = Self::new("unknown_channel", Exit::NotFound, message);
+                failure.hint(if near.is_empty() {
+                    "`switchboard channel list` lists the channels; the first post makes one".to_owned()
+                } else {
+                    format!("did you mean {}?", or_list(&near))
+                })
+            }
+            ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
+                .hint("`switchboard channel read` lists messages with their ids"),
+            ChannelError::Ahead { .. } => Self::new("cursor_ahead", Exit::Failed, message)
+                .hint("go on from the newest message, or start again without --since"),
+            ChannelError::Expired { .. } => Self::new("cursor_expired", Exit::Failed, message)
+                .hint("start again without --since; `switchboard thread ID` shows what the journal has"),
+            ChannelError::Field { .. } | ChannelError::Malformed(_) => {
+                Self::new("bad_field", Exit::Usage, message)
+            }
+            ChannelError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            ChannelError::File(_) => Self::new("file", Exit::Failed, message),
+            ChannelError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
 impl From<RouterError> for Failure {
     fn from(error: RouterError) -> Self {
         let message = chain(&error);
@@ -168,6 +203,25 @@ impl From<WrapperError> for Failure {
                 Self::new("not_trusted", Exit::NotAllowed, message)
             }
             _ => Self::new("wrapper", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<NatsError> for Failure {
+    fn from(error: NatsError) -> Self {
+        let message = chain(&error);
+        match error {
+            NatsError::Hub(error) => error.into(),
+            NatsError::File(_) => Self::new("file", Exit::Failed, message),
+            NatsError::Credentials { .. } => Self::new("bad_credentials", Exit::NotAllowed, message)
+                .hint("correct the path in the section `nats` of your settings, or the file"),
+            NatsError::ForeignStream { .. } | NatsError::NameTaken { .. } => {
+                Self::new("nats", Exit::Failed, message)
+            }
+            NatsError::Unreachable { .. } | NatsError::Server { .. } | NatsError::Lost => {
+                Self::temporary("nats", message)
+                    .hint("what is for other hubs waits; `switchboard doctor` says more")
+            }
         }
     }
 }

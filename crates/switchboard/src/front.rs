@@ -1,7 +1,8 @@
 //! What a client of MCP meets: the workspace's own tools and the suites, as one server.
 //!
-//! A call of a suite comes in by either of two ways. Over stdio it passes by as it was written ([`Passed`]);
-//! otherwise `rmcp` has read it into its types, and the result is read into them again.
+//! A call comes in by either of two ways. Over stdio it goes past `rmcp` ([`Passed`]): to a suite as it was written,
+//! to a tool of ours because reading it into all the types that it could be takes longer than most tools do.
+//! Otherwise `rmcp` has read it into its types, and the result of a suite is read into them again.
 
 mod convert;
 mod host;
@@ -18,13 +19,14 @@ use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams,
     GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ResourceUpdatedNotificationParam, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    NumberOrString, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ResourceUpdatedNotificationParam, ServerConfig, ServerResult, SubscribeRequestParams, SubscriptionFilter,
+    Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_mcp::{PassedCall, Passing};
 use tokio::sync::broadcast::error::RecvError;
@@ -43,7 +45,7 @@ const OURS: &str = "switchboard://";
 
 /// The handler of one MCP session.
 pub(crate) struct Front {
-    workspace: ToolServer,
+    workspace: Arc<ToolServer>,
     suites: Suites,
     /// Calls that wait for what a client without a session is to answer. Shared by all sessions.
     paused: Paused,
@@ -61,9 +63,10 @@ struct Session {
     watched: Mutex<BTreeSet<String>>,
 }
 
-/// The calls of a session that pass by as they were written.
+/// The calls of a session that go past `rmcp`.
 #[derive(Clone)]
 pub(crate) struct Passed {
+    workspace: Arc<ToolServer>,
     suites: Suites,
     session: Arc<Session>,
 }
@@ -80,12 +83,13 @@ impl Front {
 
     fn with(workspace: ToolServer, suites: Suites, paused: Paused) -> Self {
         let ended = CancellationToken::new().drop_guard();
-        Self { workspace, suites, paused, session: Arc::default(), ended }
+        Self { workspace: Arc::new(workspace), suites, paused, session: Arc::default(), ended }
     }
 
     /// The way past `rmcp`, for the same session.
     pub(crate) fn passed(&self) -> Passed {
-        Passed { suites: self.suites.clone(), session: self.session.clone() }
+        let (workspace, suites) = (self.workspace.clone(), self.suites.clone());
+        Passed { workspace, suites, session: self.session.clone() }
     }
 
     fn caller(context: &RequestContext<RoleServer>) -> Caller {
@@ -215,10 +219,16 @@ fn updated(params: &RawValue) -> Option<ResourceUpdatedNotificationParam> {
 
 impl Passing for Passed {
     fn takes(&self, tool: &str) -> bool {
-        self.suites.takes(tool)
+        // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
+        self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
 
     async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
+            let answer = self.call_ours(call, peer.clone()).await;
+            return answer.map_err(|error| raw(&error));
+        }
         let host = self.session.peer.get().map(|peer| Arc::new(PeerHost::session(peer)) as _);
         let caller = Caller {
             host,
@@ -229,6 +239,31 @@ impl Passing for Passed {
         };
         let result = self.suites.call(&call.tool, call.arguments.as_deref(), &caller).await;
         result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+}
+
+/// What a field of a call holds, which has to be an object.
+fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> Result<T, ErrorData> {
+    let wrong = |error| ErrorData::invalid_params(format!("'{field}' is no object: {error}"), None);
+    serde_json::from_str(raw.get()).map_err(wrong)
+}
+
+impl Passed {
+    async fn call_ours(&self, call: PassedCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
+        let mut request = CallToolRequestParams::new(call.tool);
+        if let Some(arguments) = &call.arguments {
+            request.arguments = Some(object("arguments", arguments)?);
+        }
+        // Its number is what only `rmcp` would need, to tell it off; that is done by the token.
+        let mut context = RequestContext::new(NumberOrString::Number(0), peer);
+        context.ct = call.cancelled;
+        if let Some(meta) = &call.meta {
+            context.meta = object("_meta", meta)?;
+        }
+        let mut result = ServerResult::from(self.workspace.call_tool(request, context).await?);
+        // Only sessions come here, and theirs are the older revisions.
+        result.strip_result_type_for_legacy_peer();
+        to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 }
 

@@ -9,6 +9,7 @@
  *   FAULT_ERRNO    a number
  *   FAULT_WHILE    a path: nothing is counted or done unless it exists
  *   FAULT_LOG      a path: every counted call is written there as a line
+ *   FAULT_DEAF     file events cannot be had: every instance that a user may have is taken
  *
  * An open counts when it makes a file. Only calls on files and folders count: pipes, sockets and event descriptors are left alone, so a
  * program can always say what happened to it.
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -210,3 +212,11 @@ int open(const char *path, int flags, ...) OPENING(open, AT_FDCWD, path)
 int open64(const char *path, int flags, ...) OPENING(open64, AT_FDCWD, path)
 int openat(int dir, const char *path, int flags, ...) OPENING(openat, dir, dir, path)
 int openat64(int dir, const char *path, int flags, ...) OPENING(openat64, dir, dir, path)
+
+int inotify_init1(int flags) {
+  if (getenv("FAULT_DEAF")) {
+    errno = EMFILE;
+    return -1;
+  }
+  return REAL(inotify_init1)(flags);
+}

@@ -96,4 +96,9 @@ impl Shim {
     pub fn arm_while<'c>(&self, command: &'c mut Command, fault: Fault, flag: &Path) -> &'c mut Command {
         self.arm(command, fault).env("FAULT_WHILE", flag)
     }
+
+    /// Sets a program up to get no file events, as where a user has used up all that the system gives out.
+    pub fn deafen<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("LD_PRELOAD", &self.library).env("FAULT_DEAF", "1")
+    }
 }

@@ -13,6 +13,7 @@ pub mod fault;
 pub mod files;
 pub mod http;
 pub mod mcp;
+pub mod nats;
 pub mod model;
 pub mod poll;
 pub mod process;

@@ -74,6 +74,11 @@ impl Serve {
         Ok(Self { child, port, token: token.trim().to_owned() })
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
     /// A connection on which an agent speaks.
     pub(crate) async fn connect(&self, agent: &str) -> anyhow::Result<Connection> {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;

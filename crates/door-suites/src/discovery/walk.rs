@@ -25,6 +25,8 @@ pub(super) struct Pattern {
 enum Part {
     /// Exactly this name.
     Name(String),
+    /// Every name but those that begin with a dot.
+    Each,
     /// Names that match.
     Match(GlobMatcher, bool),
     /// Any number of folders.
@@ -42,6 +44,8 @@ impl Pattern {
         for part in text.split('/').filter(|part| !part.is_empty() && *part != ".") {
             parts.push(match part {
                 "**" => Part::Any,
+                // The usual one, and not worth a regular expression, whose code would be in memory from then on.
+                "*" => Part::Each,
                 _ if part.contains(['*', '?', '[', '{', '\\']) => {
                     let glob = GlobBuilder::new(part).literal_separator(true).build();
                     let glob = glob.map_err(|error| format!("is '{shown}': {error}"))?;
@@ -85,12 +89,10 @@ impl Walk<'_> {
         }
         match part {
             Part::Name(name) => self.enter(dir, relative, name, rest, true),
+            Part::Each => self.enter_all(dir, relative, rest, |name| !name.starts_with('.')),
             Part::Match(glob, dots) => {
-                for name in self.names(dir) {
-                    if glob.is_match(&name) && (*dots || !name.starts_with('.')) {
-                        self.enter(dir, relative, &name, rest, false);
-                    }
-                }
+                let is_meant = |name: &str| glob.is_match(name) && (*dots || !name.starts_with('.'));
+                self.enter_all(dir, relative, rest, is_meant);
             }
             Part::Any => {
                 self.go(dir, relative, rest, depth);
@@ -105,6 +107,14 @@ impl Walk<'_> {
                         self.go(&sub, &join(relative, &name), parts, depth - 1);
                     }
                 }
+            }
+        }
+    }
+
+    fn enter_all(&mut self, dir: &Dir, relative: &str, rest: &[Part], is_meant: impl Fn(&str) -> bool) {
+        for name in self.names(dir) {
+            if is_meant(&name) {
+                self.enter(dir, relative, &name, rest, false);
             }
         }
     }

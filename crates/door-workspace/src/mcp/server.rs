@@ -93,6 +93,11 @@ impl ToolServer {
         matches!(self.session.claims().take(&agent, self.session.claims().new_session()), Ok(Err(_)))
     }
 
+    /// Whether a tool of this name is offered.
+    pub fn has_tool(&self, name: &str) -> bool {
+        tools::find(self.config.profile, name).is_some()
+    }
+
     /// The agent that a request is made for.
     pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.session.agent(&Caller::of(context))

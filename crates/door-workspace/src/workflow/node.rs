@@ -76,11 +76,7 @@ pub(crate) struct Completed<'a> {
 impl Node {
     /// Reads a node out of the state; none where the agent has no record.
     pub(crate) fn of(state: &Map<String, Value>, target: &Target) -> Option<Self> {
-        let fields = match target {
-            Target::Session => state.get("session").and_then(Value::as_object),
-            Target::Agent(name) => state::record(state, name),
-        };
-        fields.map(|fields| Self { target: target.clone(), fields: fields.clone() })
+        fields_of(state, target).map(|fields| Self { target: target.clone(), fields: fields.clone() })
     }
 
     /// Puts the node back into the state it came from.
@@ -95,14 +91,16 @@ impl Node {
 
     /// The node an agent is under: its own where it has an active workflow, else the session's.
     pub(crate) fn governing(state: &Map<String, Value>, agent: Option<&Name>) -> Option<Self> {
-        let own = agent.and_then(|name| Self::of(state, &Target::Agent(name.clone())));
-        let session = || Self::of(state, &Target::Session);
-        own.filter(|node| node.active().is_some()).or_else(session).filter(|node| node.active().is_some())
+        // Asked at every call, and mostly there is none: only what is active is worth a copy.
+        let is_active = |target: &Target| fields_of(state, target).and_then(active_in).is_some();
+        let own = agent.map(|name| Target::Agent(name.clone())).filter(is_active);
+        let target = own.or_else(|| Some(Target::Session).filter(is_active))?;
+        Self::of(state, &target)
     }
 
     /// The workflow that is active.
     pub(crate) fn active(&self) -> Option<&str> {
-        self.fields.get("activeWorkflow").and_then(Value::as_str).filter(|name| !name.is_empty())
+        active_in(&self.fields)
     }
 
     /// How many of its phases are done.
@@ -227,4 +225,17 @@ fn push(list: &mut Value, entry: Value, limit: usize) {
     let over = entries.len().saturating_sub(limit);
     entries.drain(..over);
     *list = Value::Array(entries);
+}
+
+/// What the state says of a target, where it has a record.
+fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s Map<String, Value>> {
+    match target {
+        Target::Session => state.get("session").and_then(Value::as_object),
+        Target::Agent(name) => state::record(state, name),
+    }
+}
+
+/// The workflow that is active.
+fn active_in(fields: &Map<String, Value>) -> Option<&str> {
+    fields.get("activeWorkflow").and_then(Value::as_str).filter(|name| !name.is_empty())
 }

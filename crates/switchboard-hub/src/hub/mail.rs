@@ -1,8 +1,10 @@
 //! Reading mail and history, and what is done to mail after it was delivered.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use rusqlite::Connection;
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId, Receipt};
 
 use super::Hub;
 use crate::error::HubError;
@@ -31,6 +33,39 @@ impl Hub {
     ) -> Result<Vec<(String, MessageId)>, HubError> {
         let id = id.to_owned();
         self.read(move |db| reads::by_native(db, door, &id)).await
+    }
+
+    /// All ids that a protocol uses within a scope.
+    pub async fn natives(&self, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
+        let scope = scope.to_owned();
+        self.read(move |db| reads::natives(db, door, &scope)).await
+    }
+
+    /// What a message is called within a scope of a protocol it came in or went out by.
+    pub async fn native_in(
+        &self,
+        door: Door,
+        scope: &str,
+        id: MessageId,
+    ) -> Result<Option<String>, HubError> {
+        let scope = scope.to_owned();
+        self.read(move |db| reads::native_in(db, door, &scope, id)).await
+    }
+
+    /// The messages that a door took in, before a moment, and that have no name in its protocol yet.
+    pub async fn unnamed(&self, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+        self.read(move |db| reads::unnamed(db, door, before)).await
+    }
+
+    /// Notes what a protocol that a message went out by calls it, so that answers to that id find it. False
+    /// where the id is in use, be it for this message.
+    ///
+    /// Does not wait for the disk: a power failure may take it, and what the door wrote tells it again.
+    pub async fn name_again(&self, id: MessageId, native: NativeId) -> Result<bool, HubError> {
+        let naming = self.inner.writer.queue_repeatable(move |tx| submit::name_again(tx, id, &native));
+        let answer = naming.await?.result().await;
+        self.note_damage(&answer);
+        answer
     }
 
     /// A page of an agent's mailbox.

@@ -106,7 +106,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, HubError> {
     let mut connection = Connection::open_with_flags(path, flags)?;
     wait_for_others(&mut connection, true)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    // The writer waits for the disk itself, after the commit: see `store::finish`.
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Checked on every page read, so that damage is noticed as damage.
     connection.pragma_update(None, "cell_size_check", true)?;

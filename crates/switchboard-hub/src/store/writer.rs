@@ -1,4 +1,4 @@
-//! The one writer: many submitters share one transaction and one fsync.
+//! The one writer: many submitters share one transaction, and many transactions one wait for the disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
+use crate::store::finish::{Batch, Finisher};
 use crate::store::open::open_for_writing;
 use crate::store::recover;
 use crate::store::rows::Inserts;
@@ -24,8 +25,9 @@ use crate::store::rows::Inserts;
 /// anything yet, so nothing is lost, and memory stays bounded.
 const QUEUE: usize = 1024;
 
-/// Most jobs in one transaction, so that the first of them is not kept waiting by the last.
-const BATCH: usize = 256;
+/// Most jobs in one transaction. Few enough that under load one batch is on its way to the disk while the
+/// next is worked at, many enough to share what a transaction costs.
+const BATCH: usize = 32;
 
 /// A handle on the writer thread.
 #[derive(Debug, Clone)]
@@ -40,7 +42,7 @@ enum Command {
 }
 
 /// Work for the writer: run inside the transaction, told how that ended.
-trait Job: Send {
+pub(crate) trait Job: Send {
     /// Whether the submitter is told "on disk" and must be able to rely on it.
     fn must_last(&self) -> bool;
     fn run(&mut self, tx: &mut Work<'_>);
@@ -149,7 +151,7 @@ pub(crate) struct After {
     pub(crate) events: Vec<HubEvent>,
     pub(crate) handoffs: Vec<Ready>,
     /// Whether anything was written at all.
-    changed: bool,
+    pub(crate) changed: bool,
 }
 
 /// The directory as of one version; another process may have written a later one.
@@ -181,6 +183,13 @@ pub(crate) struct Setup {
     pub(crate) bell: Bell,
 }
 
+impl Setup {
+    /// What SQLite calls its log, in the same folder.
+    pub(crate) fn log_name(&self) -> String {
+        format!("{}-wal", self.path.file_name().unwrap_or_default().to_string_lossy())
+    }
+}
+
 impl Writer {
     /// Starts the writer thread on an open database; it ends at [`Writer::stop`].
     pub(crate) fn start(
@@ -188,9 +197,11 @@ impl Writer {
         setup: Setup,
     ) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let setup = Arc::new(setup);
+        let finisher = Finisher::start(setup.clone())?;
         let thread = thread::Builder::new()
             .name("switchboard-writer".into())
-            .spawn(move || run(connection, queue, &setup))?;
+            .spawn(move || run(connection, queue, &setup, finisher))?;
         Ok((Self { jobs }, thread))
     }
 
@@ -299,10 +310,8 @@ fn savepoint<T>(
     result
 }
 
-fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup) {
+fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup, finisher: Finisher) {
     let mut directory = CachedDirectory::default();
-    // Whether the connection waits for the disk at a commit, once that was set.
-    let mut waits = None;
     let mut stopping = false;
     while !stopping && let Some(Command::Run(first)) = queue.blocking_recv() {
         let mut jobs = vec![first];
@@ -313,52 +322,56 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
                 Err(_) => break,
             }
         }
-        let done = transaction(&connection, &mut waits, &mut directory, &mut jobs, setup);
-        let (changed, failure) = match done {
-            Ok(after) => (after.happen(setup), None),
+        match transaction(&connection, &mut directory, &mut jobs, setup) {
+            Ok(after) => {
+                let must_last = jobs.iter().any(|job| job.must_last());
+                finisher.finish(Batch { jobs, after, must_last }, !queue.is_empty());
+            }
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
                 if is_suspicious(&error) {
                     recover::suspect(&setup.folder);
                 }
-                (directory, waits) = (CachedDirectory::default(), None);
-                // Lets go of the lock; SQLite may have done so itself.
-                if !connection.is_autocommit() {
-                    let _ = connection.execute_batch("ROLLBACK");
+                for job in jobs {
+                    job.finish(Some(error.clone().into()));
                 }
-                // After a failed write or fsync the old connection's idea of the file is not to be trusted.
-                match open_for_writing(&setup.path) {
-                    Ok(fresh) => connection = fresh,
-                    Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
-                }
-                (false, Some(error))
+                open_again(&mut connection, &mut directory, setup, &finisher);
             }
-        };
-        // The submitters before other processes: what they send next comes in while the bell rings.
-        for job in jobs {
-            job.finish(failure.clone().map(HubError::from));
         }
-        if changed {
-            setup.bell.ring();
+        if finisher.has_failed() {
+            open_again(&mut connection, &mut directory, setup, &finisher);
         }
     }
+    finisher.end();
 }
 
-/// Runs the jobs in one transaction; what they leave to be done is returned once it is on disk.
+/// After a failed write or fsync the old connection's idea of the file is not to be trusted.
+fn open_again(
+    connection: &mut Connection,
+    directory: &mut CachedDirectory,
+    setup: &Setup,
+    finisher: &Finisher,
+) {
+    *directory = CachedDirectory::default();
+    // Lets go of the lock; SQLite may have done so itself.
+    if !connection.is_autocommit() {
+        let _ = connection.execute_batch("ROLLBACK");
+    }
+    match open_for_writing(&setup.path) {
+        Ok(fresh) => *connection = fresh,
+        Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
+    }
+    finisher.forget_log();
+}
+
+/// Runs the jobs in one transaction; what they leave to be done is returned once it is committed.
 fn transaction(
     connection: &Connection,
-    waits: &mut Option<bool>,
     directory: &mut CachedDirectory,
     jobs: &mut [Box<dyn Job>],
     setup: &Setup,
 ) -> Result<After, Arc<rusqlite::Error>> {
     let changes = connection.total_changes();
-    // FULL waits for the disk at the commit, NORMAL leaves that to the next one that does.
-    let must_last = jobs.iter().any(|job| job.must_last());
-    if *waits != Some(must_last) {
-        connection.pragma_update(None, "synchronous", if must_last { "FULL" } else { "NORMAL" })?;
-        *waits = Some(must_last);
-    }
     // Where this fails on the way, `run` rolls back.
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     directory.refresh(connection)?;
@@ -391,14 +404,13 @@ fn transaction(
 }
 
 impl After {
-    /// Tells this process; says whether the others have to be told.
-    fn happen(self, setup: &Setup) -> bool {
+    /// Tells this process.
+    pub(crate) fn happen(self, setup: &Setup) {
         for event in self.events {
             setup.events.send(event);
         }
         for ready in self.handoffs {
             ready.send();
         }
-        self.changed
     }
 }

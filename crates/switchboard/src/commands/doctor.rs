@@ -4,18 +4,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Args;
+use door_channels::{ChannelError, Channels};
+use door_nats::LinkState;
 use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde::Serialize;
 use switchboard_core::Door;
+use switchboard_hub::platform::{self, Filesystem};
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
 
 use crate::commands::inbox::count;
 use crate::commands::suite::typed;
 use crate::config;
-use crate::context::Context;
-use crate::failure::{Exit, Failure};
+use crate::context::{Context, channel_config};
+use crate::failure::{Exit, Failure, chain};
+
+/// From this many files on it takes time to list a channel.
+const LONG: usize = 10_000;
 
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
@@ -134,6 +140,8 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     }
     checks.extend(journal(&workspace, fix).await?);
     checks.extend(files(&workspace, fix).await?);
+    checks.extend(channels(&settings, &workspace).await?);
+    checks.extend(nats(&settings, &workspace).await?);
     if let Ok(places) = context.places() {
         checks.extend(servers(&settings, &places));
     }
@@ -169,6 +177,57 @@ fn servers(settings: &config::Settings, places: &Places) -> Vec<Check> {
         checks.push(Check::new("servers", Status::Ok, format!("{described}, all trusted")));
     }
     checks
+}
+
+/// The shared folder of the channels: nothing is said where there are none.
+async fn channels(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let config = channel_config(settings, workspace);
+    let root = config.root.clone();
+    let channels = match Channels::open(config, workspace.hub().clone()).await {
+        Ok(channels) => channels,
+        Err(error @ ChannelError::Root { .. }) => {
+            return Ok(vec![
+                Check::new("channels", Status::Fail, chain(&error))
+                    .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ]);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut checks = Vec::new();
+    for (file, reason) in channels.problems().await? {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))
+                .hint("mend it where it is, or take it out of the channel"),
+        );
+    }
+    for altered in channels.altered().await? {
+        checks.push(
+            Check::new("channels", Status::Fail, altered.to_string())
+                .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
+        );
+    }
+    let list = channels.list().await?;
+    if checks.is_empty() && !list.is_empty() {
+        let messages = list.iter().map(|channel| channel.messages + channel.archived).sum();
+        let found = format!("{}, {}", count(list.len(), "channel"), count(messages, "message"));
+        checks.push(Check::new("channels", Status::Ok, format!("{found}; files and journal agree")));
+    }
+    if let Some(long) = list.iter().find(|channel| channel.messages > LONG) {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} has {} files", long.channel, long.messages))
+                .hint(format!(
+                    "`switchboard channel archive {}` moves the old ones",
+                    typed(long.channel.as_str())
+                )),
+        );
+    }
+    if !list.is_empty() && platform::filesystem(&root) == Filesystem::Network {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} lies on a network mount", root.display()))
+                .hint("it works, but posts of other machines are noticed every two seconds only"),
+        );
+    }
+    Ok(checks)
 }
 
 async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
@@ -289,6 +348,56 @@ fn make_private(workspace: &Workspace, path: &str) {
     if plain && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)) {
         tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
     }
+}
+
+/// Whether the link with other hubs works, where there is to be one. Asked of the server and not of the file that the
+/// link writes: that one may be of yesterday.
+async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let Some(config) = &settings.nats else { return Ok(Vec::new()) };
+    let servers = config.shown();
+    let mut checks = vec![match door_nats::probe(config).await {
+        Ok(server) if server.jetstream => {
+            Check::new("nats", Status::Ok, format!("{servers} answers, version {}", server.version))
+        }
+        Ok(server) => Check::new(
+            "nats",
+            Status::Fail,
+            format!("{servers} answers, version {}, but keeps no messages", server.version),
+        )
+        .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
+        Err(error) => {
+            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", chain(&error)))
+                .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
+        }
+    }];
+    let status = door_nats::Status::read(workspace.hub()).await?;
+    if workspace.hub().service_holder("serve")?.is_none() {
+        checks.push(
+            Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
+                .hint("`switchboard serve` keeps it up"),
+        );
+    } else if let Some(status) = status {
+        let hubs = status.hubs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        checks.push(match status.state {
+            LinkState::Linked => {
+                let known = if hubs.is_empty() {
+                    "no other hub was heard yet".to_owned()
+                } else {
+                    format!("heard of {hubs}")
+                };
+                Check::new(
+                    "nats",
+                    Status::Ok,
+                    format!("linked as '{}' since {}; {known}", status.hub, status.since),
+                )
+            }
+            LinkState::Away => {
+                let reason = status.error.unwrap_or_else(|| "no reason is known".to_owned());
+                Check::new("nats", Status::Warn, format!("not linked since {}: {reason}", status.since))
+            }
+        });
+    }
+    Ok(checks)
 }
 
 /// Mail and secrets in a repository are read by everyone who clones it.

@@ -75,8 +75,8 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let kind = kind(&args)?;
     let metadata = metadata(args.metadata.as_deref())?;
     let body = body(&args)?;
-    let open = if args.wait { context.open_running().await? } else { context.open_door().await? };
-    let workspace = &open.workspace;
+    let mut open = if args.wait { context.open_running().await? } else { context.open_door().await? };
+    let workspace = &open.workspace.clone();
     if !args.allow_unregistered {
         to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
     }
@@ -95,6 +95,9 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         ..Letter::new(from.clone(), to, kind, body)
     };
     let accepted = workspace.send(letter).await.map_err(unknown_to_files)?;
+    if accepted.deliveries.iter().any(|delivery| delivery.route.door() == Door::Channels) {
+        open.deliver_to_channels(&context).await?;
+    }
     // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
     let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
     drop(settled);
@@ -201,6 +204,9 @@ async fn print_receipt(
         return Ok(());
     }
     printer.line(format_args!("{}", door_workspace::native_of(&stored.message)));
+    if receipt.deliveries.iter().any(|delivery| delivery.route.door() == Door::Nats) {
+        door_nats::hear_others(workspace.hub()).await?;
+    }
     for delivery in &receipt.deliveries {
         let presence = workspace.hub().presence(&delivery.agent).awareness;
         let awake = match presence {

@@ -4,6 +4,7 @@ use clap::Args;
 use door_suites::Suites;
 use door_workspace::{ToolConfig, ToolServer, Workspace};
 use serde_json::json;
+use switchboard_hub::Hub;
 use switchboard_hub::files::Dir;
 use switchboard_mcp::{Listener, PortChoice, ServerInfo, Token, read_token, serve_http, write_token};
 use tokio::task::JoinHandle;
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::mcp::stop_at_signals;
 use crate::commands::router::Running;
 use crate::config::Settings;
-use crate::context::Context;
+use crate::context::{Context, channel_config, run_channels};
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::telemetry;
@@ -49,6 +50,9 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
+    let channels = channel_config(&settings, &workspace);
+    let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
+    let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
@@ -56,7 +60,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     if let Some(workers) = &workers {
         workers.close().await;
     }
-    let _ = terminals.await;
+    let _ = tokio::join!(terminals, channels, link);
     listening.finish().await;
     suites.close().await;
     workspace.close().await;
@@ -64,6 +68,14 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     drop(workers);
     drop(service);
     Ok(result?)
+}
+
+/// Keeps the hub linked with others, where it is to be, for as long as `shutdown` does not end it.
+async fn link(config: Option<door_nats::Config>, hub: Hub, shutdown: CancellationToken) {
+    let Some(config) = config else { return };
+    if let Err(error) = door_nats::run(config, hub, shutdown).await {
+        tracing::warn!(error = %error, "no longer linked with other hubs");
+    }
 }
 
 fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo) {

@@ -1,7 +1,11 @@
 //! The file as written: everything optional, names as people type them.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use serde_json::Value;
+
+use super::nats::{self, NatsSection};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -12,6 +16,42 @@ pub(super) struct ConfigFile {
     pub(super) terminals: Option<TerminalsSection>,
     pub(super) tools: Option<ToolsSection>,
     pub(super) http: Option<HttpSection>,
+    pub(super) channels: Option<ChannelsSection>,
+    pub(super) nats: Option<NatsSection>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChannelsSection {
+    pub(super) root: Option<PathBuf>,
+    pub(super) detection: Option<String>,
+    pub(super) rescan_ms: Option<u64>,
+    pub(super) heartbeat_ms: Option<u64>,
+    pub(super) watchers: Option<Vec<WatcherSection>>,
+}
+
+/// A watcher. Keys that nobody knows are errors here: a program is run by what it says.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct WatcherSection {
+    pub(super) agent: String,
+    pub(super) channel: String,
+    pub(super) preset: Option<String>,
+    pub(super) command: Option<Vec<String>>,
+    pub(super) prompt_as_argument: Option<bool>,
+    pub(super) role: Option<PathBuf>,
+    pub(super) memory: Option<PathBuf>,
+    pub(super) context: Option<usize>,
+    pub(super) folder: Option<PathBuf>,
+    pub(super) env: Option<Vec<String>>,
+    pub(super) timeout_seconds: Option<u64>,
+    pub(super) starts_with: Option<bool>,
+    pub(super) silent: Option<bool>,
+    pub(super) retries: Option<u32>,
+    pub(super) max_age_hours: Option<u32>,
+    pub(super) backlog: Option<usize>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -78,7 +118,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 7] = [
+const KNOWN: [(&str, &[&str]); 10] = [
     (
         "",
         &[
@@ -91,8 +131,13 @@ const KNOWN: [(&str, &[&str]); 7] = [
             "suites",
             "timeouts",
             "introspection",
+            "nats",
+            "channels",
         ],
     ),
+    ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
+    ("nats", nats::KEYS),
+    ("nats.tls", nats::TLS_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),
@@ -123,8 +168,12 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
 }
 
 /// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 2] =
-    [("terminals", &["executeFromFiles", "tmux", "bridge"]), ("http", &["allowedHosts", "allowedOrigins"])];
+const USER_ONLY: [(&str, &[&str]); 4] = [
+    ("terminals", &["executeFromFiles", "tmux", "bridge"]),
+    ("http", &["allowedHosts", "allowedOrigins"]),
+    ("channels", &["root", "watchers"]),
+    ("nats", nats::USER_KEYS),
+];
 
 /// Takes out what only the user may set; returns the paths of what was there.
 pub(super) fn take_what_only_the_user_may_set(file: &mut Value) -> Vec<String> {

@@ -8,11 +8,13 @@
 )]
 
 mod architecture;
+mod channels;
 mod child;
 mod cli;
 mod crash;
 mod disk_full;
 mod mcp;
+mod nats;
 mod router;
 mod storm;
 mod suite_config;

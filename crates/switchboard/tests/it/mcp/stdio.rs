@@ -143,3 +143,15 @@ fn mcp_writes_nothing_but_the_protocol_to_stdout() {
     let log = process.errors();
     assert!(log.contains("TRACE") && log.contains("DEBUG"), "there was something to log: {log}");
 }
+
+#[test]
+fn mcp_results_have_the_shape_of_the_sessions_revision() {
+    let sandbox = workspace();
+    let mut client = stdio(&sandbox, None);
+    client.ok("register_chat_agent", json!({ "name": "codex" }));
+    let result = client.ask("tools/call", json!({ "name": "check_inbox", "arguments": {} })).unwrap();
+    assert!(result["content"].is_array() && result.get("resultType").is_none(), "{result}");
+    let error = client.ask("tools/call", json!({ "name": "check_inbox", "arguments": [1] })).unwrap_err();
+    assert_eq!(error["code"], -32602, "{error}");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("arguments")), "{error}");
+}

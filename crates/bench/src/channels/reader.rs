@@ -1,0 +1,112 @@
+//! The baselines' readers, each a process of its own that answers with a byte for each message file that appears, and
+//! the program that watchers start.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use switchboard_hub::process::Spawn;
+
+/// Said once, when everything after it will be noticed.
+pub(crate) const READY: u8 = b'r';
+
+/// Said for each message.
+pub(crate) const MAIL: u8 = b'm';
+
+/// How the protocol's own watchers look.
+const CYCLE: Duration = Duration::from_secs(2);
+
+/// What a reader waits by, and what it does then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// By events of the folder.
+    Inotify,
+    /// The same, and a program is started for each message.
+    InotifyProgram,
+    /// By listing it every two seconds.
+    Polling,
+}
+
+impl By {
+    /// As the command line has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Inotify => "inotify",
+            Self::InotifyProgram => "inotify-program",
+            Self::Polling => "polling",
+        }
+    }
+}
+
+/// Waits for message files in a folder, for ever. Whoever started this ends it.
+pub(crate) async fn run(folder: &Path, by: By) -> anyhow::Result<()> {
+    match by {
+        By::Polling => poll(folder).await,
+        By::Inotify => inotify(folder, |_| say(MAIL)),
+        By::InotifyProgram => inotify(folder, |folder| {
+            let program = std::env::current_exe()?;
+            let spawn =
+                Spawn::new(program).args(["channel-program".as_ref(), "--dir".as_ref(), folder.as_os_str()]);
+            // It ends by itself; this only has to begin it.
+            std::mem::forget(spawn.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
+            Ok(())
+        }),
+    }
+}
+
+/// What a watcher's program does here: it says that it runs, by the pipe in its folder, and answers.
+pub(crate) fn program(folder: &Path) -> anyhow::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(pipe(folder))?.write_all(&[MAIL])?;
+    Ok(writeln!(std::io::stdout(), "done")?)
+}
+
+/// Where programs say that they run.
+pub(crate) fn pipe(folder: &Path) -> PathBuf {
+    folder.join("pipe")
+}
+
+async fn poll(folder: &Path) -> anyhow::Result<()> {
+    let names = || -> std::io::Result<HashSet<_>> {
+        std::fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    };
+    let mut seen = names()?;
+    say(READY)?;
+    loop {
+        tokio::time::sleep(CYCLE).await;
+        for name in names()? {
+            if name.as_encoded_bytes().starts_with(b"msg-") && seen.insert(name) {
+                say(MAIL)?;
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn inotify(folder: &Path, mut hear: impl FnMut(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+    let events = init(CreateFlags::CLOEXEC)?;
+    add_watch(&events, folder, WatchFlags::CREATE | WatchFlags::MOVED_TO)?;
+    say(READY)?;
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let mut events = Reader::new(events, &mut buffer);
+    loop {
+        let event = events.next()?;
+        if event.file_name().is_some_and(|name| name.to_bytes().starts_with(b"msg-")) {
+            hear(folder)?;
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn inotify(_: &Path, _: impl FnMut(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    anyhow::bail!("the baseline waits by inotify, which only Linux has")
+}
+
+fn say(byte: u8) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&[byte])?;
+    Ok(stdout.flush()?)
+}

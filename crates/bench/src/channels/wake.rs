@@ -1,0 +1,238 @@
+//! How soon a post wakes whoever waits for it, from the call of `post` on: the shipped `switchboard channel tail`, and
+//! the shipped `switchboard watch`, whose program has to run.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use door_channels::{Channels, Config, Post};
+use door_workspace::{Tree, Workspace};
+use switchboard_core::{AgentId, Name};
+use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_hub::process::{Child, Spawn};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::unix::pipe;
+use tokio::process::ChildStdout;
+use tokio::time::timeout;
+
+use super::reader::{self, By, MAIL, READY};
+use super::{BENCH, Extent};
+use crate::figure::{Figure, Target};
+use crate::place::Place;
+use crate::program::shipped;
+use crate::progress::say;
+use crate::stats::{median, millis, percentile};
+
+/// Longer than any wake that is not a fault.
+const TOO_LONG: Duration = Duration::from_secs(20);
+
+/// How often a wake may take as long as bare inotify does.
+const BAR: f64 = 5.0;
+
+const CHANNEL: &str = "general";
+
+pub(super) async fn run(place: &Place, extent: Extent) -> anyhow::Result<()> {
+    Place::settle();
+    let posting = Posting::make(&place.fresh()?).await?;
+    let (bare, tail) = readers(place, &posting, extent.wakes).await?;
+    let (started, program) = programs(place, &posting, extent.wakes).await?;
+    let looked = polling(place, extent.looks).await?;
+    posting.workspace.close().await;
+    let wakes = extent.wakes;
+    let wake = || Figure::new(BENCH, "wake_p50", median(&tail), "ms", wakes);
+    wake().beside("inotify", median(&bare)).print_against(Target::AtMost(BAR))?;
+    wake().beside("polling_2_s", median(&looked)).print()?;
+    Figure::new(BENCH, "wake_p99", percentile(&tail, 0.99), "ms", wakes)
+        .beside("inotify", percentile(&bare, 0.99))
+        .print()?;
+    Figure::new(BENCH, "watcher_runs_p50", median(&program), "ms", wakes)
+        .beside("inotify_and_program", median(&started))
+        .print_against(Target::AtMost(BAR))
+}
+
+/// A workspace with a channel, to post into.
+struct Posting {
+    folder: PathBuf,
+    workspace: Workspace,
+    channels: Channels,
+}
+
+impl Posting {
+    async fn make(folder: &Path) -> anyhow::Result<Self> {
+        Tree::make(folder)?;
+        let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| {}).await?;
+        let root = workspace.tree().root().path().to_owned();
+        let channels = Channels::open(Config::new(root), workspace.hub().clone()).await?;
+        let posting = Self { folder: folder.to_owned(), workspace, channels };
+        // The first one makes the channel.
+        posting.post("all").await?;
+        Ok(posting)
+    }
+
+    async fn post(&self, to: &str) -> anyhow::Result<()> {
+        // A person may ask as often as they like; an agent is not answered any more after some within a minute.
+        let post = Post::new(AgentId::human(), Name::parse(CHANNEL)?, "x".repeat(256));
+        self.channels.post(Post { to: to.to_owned(), ..post }).await?;
+        Ok(())
+    }
+
+    /// Starts the shipped program in the workspace.
+    fn start(&self, args: &[&str]) -> anyhow::Result<(Child, BufReader<ChildStdout>)> {
+        let mut child = Spawn::new(shipped()?)
+            .args(args)
+            .cwd(&self.folder)
+            .env("HOME", &self.folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let output = BufReader::new(child.take_stdout().context("no stdout")?);
+        Ok((child, output))
+    }
+}
+
+/// The baseline: a folder, and a process that waits for files in it.
+struct Bare {
+    folder: Folder,
+    _child: Child,
+    output: ChildStdout,
+}
+
+/// A folder with how many files were written to it.
+struct Folder {
+    dir: Dir,
+    written: usize,
+}
+
+impl Bare {
+    async fn start(folder: &Path, by: By) -> anyhow::Result<Self> {
+        let mut child = Spawn::new(std::env::current_exe()?)
+            .args([
+                "channel-reader".as_ref(),
+                "--by".as_ref(),
+                by.name().as_ref(),
+                "--dir".as_ref(),
+                folder.as_os_str(),
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let mut output = child.take_stdout().context("no stdout")?;
+        expect(&mut output, READY).await?;
+        let folder = Folder { dir: Dir::open_root(folder)?, written: 0 };
+        Ok(Self { folder, _child: child, output })
+    }
+}
+
+impl Folder {
+    /// Writes a file of the size of a post, on disk before it is seen.
+    async fn write(&mut self) -> anyhow::Result<()> {
+        self.written += 1;
+        let (dir, name) = (self.dir.clone(), format!("msg-20260111-163315-codex-{:04x}.json", self.written));
+        let made = tokio::task::spawn_blocking(move || {
+            dir.create_new(&name, "x".repeat(512).as_bytes(), Durability::Synced)
+        });
+        ensure!(made.await?? == Created::Created, "the name was taken");
+        Ok(())
+    }
+}
+
+async fn expect(output: &mut (impl tokio::io::AsyncRead + Unpin), expected: u8) -> anyhow::Result<()> {
+    let said = timeout(TOO_LONG, output.read_u8()).await.context("the reader sleeps on")??;
+    ensure!(said == expected, "the reader said {said} instead of {expected}");
+    Ok(())
+}
+
+/// How long it takes from the begin of one thing until another has happened. The first goes on meanwhile.
+async fn time(
+    act: impl Future<Output = anyhow::Result<()>>,
+    until: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<Duration> {
+    let began = Instant::now();
+    let woke = async {
+        until.await?;
+        anyhow::Ok(began.elapsed())
+    };
+    let (acted, woke) = tokio::join!(act, woke);
+    acted?;
+    woke
+}
+
+/// Uneven, so that no timer of either side stays in step; long enough for both to fall idle.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(120..160))).await;
+}
+
+/// Waking by inotify and by `channel tail`, in turn.
+async fn readers(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let mut bare = Bare::start(&place.fresh()?, By::Inotify).await?;
+    let (tail, mut lines) = posting.start(&["channel", "tail", "--channel", CHANNEL, "--json"])?;
+    let mut line = String::new();
+    timeout(TOO_LONG, lines.read_line(&mut line)).await.context("`channel tail` shows nothing")??;
+    let (mut least, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..wakes {
+        pause().await;
+        least.push(time(bare.folder.write(), expect(&mut bare.output, MAIL)).await?);
+        pause().await;
+        line.clear();
+        let shown = async {
+            timeout(TOO_LONG, lines.read_line(&mut line)).await.context("`channel tail` sleeps on")??;
+            Ok(())
+        };
+        ours.push(time(posting.post("all"), shown).await?);
+    }
+    drop(tail);
+    say!("woke a reader {wakes} times");
+    Ok((millis(&least), millis(&ours)))
+}
+
+/// Programs that are started by a reader on inotify and by `switchboard watch`, in turn.
+async fn programs(place: &Place, posting: &Posting, wakes: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let folder = place.fresh()?;
+    let (theirs, ours) = (reader::pipe(&folder), reader::pipe(&posting.folder));
+    for pipe in [&theirs, &ours] {
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0)?;
+    }
+    // Open for writing as well, or reading would end with each program.
+    let open = |path: &Path| pipe::OpenOptions::new().read_write(true).open_receiver(path);
+    let (mut started, mut ran) = (open(&theirs)?, open(&ours)?);
+    let mut bare = Bare::start(&folder, By::InotifyProgram).await?;
+    let exe = std::env::current_exe()?;
+    let (exe, dir) =
+        (exe.to_str().context("a strange path")?, posting.folder.to_str().context("a strange path")?);
+    let (watch, mut lines) = posting.start(&[
+        "watch",
+        "--agent",
+        "qc-1",
+        "--channel",
+        CHANNEL,
+        "--",
+        exe,
+        "channel-program",
+        "--dir",
+        dir,
+    ])?;
+    timeout(TOO_LONG, lines.read_line(&mut String::new())).await.context("`watch` says nothing")??;
+    let (mut least, mut mine) = (Vec::new(), Vec::new());
+    for _ in 0..wakes {
+        pause().await;
+        least.push(time(bare.folder.write(), expect(&mut started, MAIL)).await?);
+        pause().await;
+        mine.push(time(posting.post("qc-1"), expect(&mut ran, MAIL)).await?);
+    }
+    drop(watch);
+    say!("had a program run {wakes} times");
+    Ok((millis(&least), millis(&mine)))
+}
+
+/// Waking by a look every two seconds.
+async fn polling(place: &Place, looks: usize) -> anyhow::Result<Vec<f64>> {
+    let mut bare = Bare::start(&place.fresh()?, By::Polling).await?;
+    let mut times = Vec::new();
+    for _ in 0..looks {
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..2000))).await;
+        times.push(time(bare.folder.write(), expect(&mut bare.output, MAIL)).await?);
+    }
+    say!("waited for a look {looks} times");
+    Ok(millis(&times))
+}

@@ -1,0 +1,286 @@
+//! The channels, as the command line and the watchers use them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use switchboard_core::{AgentId, Kind, MessageId, Name};
+use switchboard_hub::{Accepted, Hub};
+
+use crate::config::Config;
+use crate::error::ChannelError;
+use crate::intake::Known;
+use crate::names::{current_id, file_name, in_file_name, is_agent_id, is_deprecated};
+use crate::poster::Poster;
+use crate::translate::{native_id, sign, to_own_draft};
+use crate::tree::{Tree, blocking};
+use crate::wire::{ChannelMessage, Content, iso};
+
+/// The channels of one shared folder, with the hub behind them. Clones are handles on the same.
+#[derive(Clone)]
+pub struct Channels {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hub: Hub,
+    tree: Tree,
+    config: Config,
+    poster: Poster,
+    known: Mutex<HashMap<Name, Known>>,
+    sweeping: tokio::sync::Mutex<()>,
+    /// Files that were found to be altered and have been told of, by channel and id.
+    told: Mutex<HashSet<(Name, String)>>,
+}
+
+/// A message that somebody of this hub puts into a channel.
+#[derive(Debug, Clone)]
+pub struct Post {
+    /// Who writes.
+    pub from: AgentId,
+    /// Where.
+    pub channel: Name,
+    /// An agent, or `all`.
+    pub to: String,
+    /// What for: `chat`, `task_assign` …; any word passes.
+    pub kind: String,
+    /// The text.
+    pub text: String,
+    /// A block of code, if any.
+    pub code: Option<String>,
+    /// References to files.
+    pub artifacts: Vec<String>,
+    /// The message of the channel that it answers.
+    pub in_reply_to: Option<String>,
+    /// Whatever else it carries.
+    pub metadata: Map<String, Value>,
+}
+
+/// A message that is in its channel and in the journal.
+#[derive(Debug)]
+pub struct Posted {
+    /// The message as its file has it.
+    pub message: ChannelMessage,
+    /// Its file.
+    pub path: PathBuf,
+    /// What the hub made of it.
+    pub accepted: Accepted,
+}
+
+impl Post {
+    /// A plain post to everyone in a channel.
+    pub fn new(from: AgentId, channel: Name, text: impl Into<String>) -> Self {
+        Self {
+            from,
+            channel,
+            to: "all".to_owned(),
+            kind: "chat".to_owned(),
+            text: text.into(),
+            code: None,
+            artifacts: Vec::new(),
+            in_reply_to: None,
+            metadata: Map::new(),
+        }
+    }
+
+    /// The message, but for the id and the time that it gets when it is written.
+    pub(crate) fn into_message(self) -> ChannelMessage {
+        let mut metadata = self.metadata;
+        metadata.entry("mode").or_insert_with(|| "chat".into());
+        if let Some(parent) = self.in_reply_to {
+            metadata.insert("in_reply_to".into(), parent.into());
+        }
+        ChannelMessage {
+            id: String::new(),
+            timestamp: String::new(),
+            session_id: self.channel.to_string(),
+            from: self.from.to_string(),
+            to: current_id(&self.to).to_owned(),
+            kind: self.kind,
+            content: Content {
+                text: self.text,
+                code: self.code,
+                artifacts: self.artifacts.into_iter().map(Value::String).collect(),
+                extra: Map::new(),
+            },
+            metadata: Some(metadata),
+            extra: Map::new(),
+        }
+    }
+}
+
+impl Channels {
+    /// Opens the channels below `config.root`, which must exist.
+    pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
+        let root = config.root.clone();
+        let tree = blocking(move || Tree::open(&root)).await?;
+        let inner = Inner {
+            hub,
+            tree,
+            config,
+            poster: Poster::default(),
+            known: Mutex::default(),
+            sweeping: tokio::sync::Mutex::default(),
+            told: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The hub behind them.
+    pub fn hub(&self) -> &Hub {
+        &self.inner.hub
+    }
+
+    /// The shared folder.
+    pub fn tree(&self) -> &Tree {
+        &self.inner.tree
+    }
+
+    /// The door's settings.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    pub(crate) fn poster(&self) -> &Poster {
+        &self.inner.poster
+    }
+
+    pub(crate) fn known(&self) -> &Mutex<HashMap<Name, Known>> {
+        &self.inner.known
+    }
+
+    pub(crate) fn sweeping(&self) -> &tokio::sync::Mutex<()> {
+        &self.inner.sweeping
+    }
+
+    pub(crate) fn told(&self) -> &Mutex<HashSet<(Name, String)>> {
+        &self.inner.told
+    }
+
+    /// Makes the agents of the configured watchers known as readers of their channels. From then on what is said
+    /// to them waits for them.
+    pub async fn enlist_watchers(&self) -> Result<(), ChannelError> {
+        for watcher in &self.config().watchers {
+            self.join(&watcher.agent.clone().into(), &watcher.channel).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts a message into its channel. It is in the journal and its file is on disk when this returns.
+    ///
+    /// The journal comes first; the file says which of its messages it is. Should this process die between the
+    /// two, `Channels::repair` writes the file.
+    pub async fn post(&self, post: Post) -> Result<Posted, ChannelError> {
+        let mut post = self.checked(post).await?;
+        let channel = post.channel.clone();
+        let parent = match &post.in_reply_to {
+            Some(id) => Some(self.find(&channel, id).await?),
+            None => None,
+        };
+        self.join(&post.from, &channel).await?;
+        // As the journal will spell it: the file has to be told for its own.
+        post.from = self.hub().directory().await?.canonical(&post.from);
+        let agent = in_file_name(&post.from);
+        let mut message = post.into_message();
+        let (id, now) = (self.hub().next_id(), self.hub().now());
+        message.timestamp = iso(now);
+        let accepted = self.hub().submit(to_own_draft(message.clone(), &channel, id, parent)?).await?;
+        sign(&mut message, id, Some(accepted.seq));
+        let (this, place) = (self.clone(), channel.clone());
+        let (message, path) = blocking(move || {
+            let dir = this.tree().make_channel(&place)?;
+            this.poster().post(&dir, &place, &agent, now, &mut message)?;
+            let path = dir.path().join(file_name(&message.id));
+            Ok((message, path))
+        })
+        .await?;
+        self.named(&channel, id, &message.id).await?;
+        Ok(Posted { message, path, accepted })
+    }
+
+    /// Notes what a channel calls a message, so that answers find it and its file is not taken for a new one.
+    pub(crate) async fn named(
+        &self,
+        channel: &Name,
+        id: MessageId,
+        native: &str,
+    ) -> Result<(), ChannelError> {
+        self.note_known(channel, native);
+        self.hub().name_again(id, native_id(channel, native)).await?;
+        Ok(())
+    }
+
+    /// Checks what can be checked before anything is written: a file in a channel stays there.
+    async fn checked(&self, mut post: Post) -> Result<Post, ChannelError> {
+        let field = |field, problem: String| ChannelError::Field { field, problem };
+        let name = post.from.to_string();
+        if is_deprecated(&name) {
+            tracing::warn!("the agent id '{name}' is deprecated; posting as '{}'", current_id(&name));
+            post.from = current_id(&name).parse().map_err(|_| field("agent", "is no name".into()))?;
+        }
+        if post.from.realm.is_some() || !is_agent_id(&post.from.to_string()) {
+            let problem = format!(
+                "is '{}', but an agent id of a channel is a letter, then letters, digits, '_' and '-'",
+                post.from
+            );
+            return Err(field("agent", problem));
+        }
+        if let Err(error) = Kind::parse(&post.kind) {
+            return Err(field("type", format!("is refused: {error}")));
+        }
+        if post.text.is_empty() && post.code.is_none() {
+            return Err(field("text", "is empty; say something with --text".into()));
+        }
+        let limit = self.hub().config().body_limit;
+        if post.text.len() > limit {
+            let problem = format!(
+                "has {} bytes and the limit is {limit}; put the content into a file and name it with --artifact",
+                post.text.len()
+            );
+            return Err(field("text", problem));
+        }
+        let to = crate::translate::recipient(&post.clone().into_message(), &post.channel)?;
+        // Within a channel anyone can be named; what lies behind another door has to be known.
+        if let switchboard_core::Address::Agent(agent) = &to
+            && agent.realm.is_none()
+        {
+            return Ok(post);
+        }
+        let directory = self.hub().directory().await?;
+        match switchboard_core::resolve(&to, &post.from, &directory) {
+            Err(switchboard_core::ResolveError::EmptyGroup {
+                group: switchboard_core::GroupId::Channel(_),
+            })
+            | Ok(_) => Ok(post),
+            Err(error) => Err(switchboard_hub::HubError::from(error).into()),
+        }
+    }
+
+    /// The message that a channel calls by this id, or that any protocol does.
+    pub async fn find(&self, channel: &Name, id: &str) -> Result<MessageId, ChannelError> {
+        if let Some(id) = self.known_message(channel, id).await? {
+            return Ok(id);
+        }
+        // It may have been dropped a moment ago.
+        self.sweep_channel(channel).await?;
+        let found = self.known_message(channel, id).await?;
+        found.ok_or_else(|| ChannelError::UnknownMessage { id: id.to_owned(), channel: channel.clone() })
+    }
+
+    pub(crate) async fn known_message(
+        &self,
+        channel: &Name,
+        id: &str,
+    ) -> Result<Option<MessageId>, ChannelError> {
+        if let Ok(id) = id.parse::<MessageId>()
+            && self.hub().message(id).await?.is_some()
+        {
+            return Ok(Some(id));
+        }
+        let named = self.hub().by_native(None, id).await?;
+        let here = named.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
+        Ok(here.or(named.first()).map(|(_, id)| *id))
+    }
+}

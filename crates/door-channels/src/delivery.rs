@@ -1,0 +1,137 @@
+//! The way out: messages of the hub as files of a channel.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use switchboard_core::{Door, Message, MessageId, Name, Outcome, Route};
+use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_hub::{Handoff, Outbound};
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+use crate::names::PER_SECOND;
+use crate::translate::{is_file_of, name_of, to_file};
+use crate::tree::blocking;
+use crate::wire::ChannelMessage;
+
+/// Most deliveries taken in one go.
+const BATCH: usize = 64;
+
+/// No post takes as long from the journal to its file.
+const POSTING: SignedDuration = SignedDuration::from_mins(1);
+
+/// Delivers what the hub hands over, until it shuts down.
+pub async fn run_deliveries(channels: &Channels, mut outbound: Outbound) {
+    loop {
+        let handoffs = outbound.next(BATCH).await;
+        if handoffs.is_empty() {
+            return;
+        }
+        deliver(channels, handoffs).await;
+    }
+}
+
+async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
+    // A message to a channel is one file, however many read it.
+    let mut written: HashMap<(MessageId, Name), Outcome> = HashMap::new();
+    let mut reports = Vec::with_capacity(handoffs.len());
+    for handoff in handoffs {
+        let outcome = match &handoff.delivery.route {
+            Route::Channel { channel } => {
+                let key = (handoff.message.id, channel.clone());
+                if !written.contains_key(&key) {
+                    let outcome = match channels.put(&handoff.message, handoff.seq, channel).await {
+                        Ok(()) => Outcome::Delivered,
+                        Err(error) => Outcome::Unreachable { reason: describe(&error) },
+                    };
+                    written.insert(key.clone(), outcome);
+                }
+                written[&key].clone()
+            }
+            other => Outcome::Refused { reason: format!("the channels door has no way '{other}'") },
+        };
+        reports.push((handoff, outcome));
+    }
+    for answer in Handoff::report_all(reports).await {
+        if let Err(error) = answer {
+            tracing::warn!(error = %error, "a delivery could not be noted");
+        }
+    }
+}
+
+impl Channels {
+    /// Writes the file of a message of the journal into a channel, unless it is there.
+    pub(crate) async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
+        if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+            return Ok(());
+        }
+        let reply_to = match message.in_reply_to {
+            Some(parent) => self.name_in(channel, parent).await?,
+            None => None,
+        };
+        let (this, place, copy) = (self.clone(), channel.clone(), message.clone());
+        let native = blocking(move || {
+            let dir = this.tree().make_channel(&place)?;
+            let file = |tries| to_file(&copy, seq, &place, reply_to.clone(), tries);
+            place_file(&dir, &copy, file, this.config().file_limit)
+        })
+        .await?;
+        self.named(channel, message.id, &native).await
+    }
+
+    /// Writes the files of posts whose process died between the journal and the file; returns how many.
+    ///
+    /// To be called after a look at all channels: a file that is there has been told from a missing one then.
+    pub(crate) async fn repair(&self) -> Result<usize, ChannelError> {
+        let before = self.hub().now().saturating_sub(POSTING).unwrap_or(Timestamp::UNIX_EPOCH);
+        let mut repaired = 0;
+        for id in self.hub().unnamed(Door::Channels, before).await? {
+            let Some(stored) = self.hub().message(id).await? else { continue };
+            if let Some(Route::Channel { channel }) = &stored.message.origin.route {
+                self.put(&stored.message, stored.seq, channel).await?;
+                repaired += 1;
+            }
+        }
+        Ok(repaired)
+    }
+
+    /// What a channel calls a message, where it has it.
+    async fn name_in(&self, channel: &Name, id: MessageId) -> Result<Option<String>, ChannelError> {
+        if let Some(stored) = self.hub().message(id).await? {
+            let native = stored.message.origin.native;
+            if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
+                return Ok(Some(native.id));
+            }
+        }
+        let named = self.hub().native_in(Door::Channels, channel.as_str(), id).await?;
+        // A reader of files can do nothing with an id of the hub, but `thread` can.
+        Ok(Some(named.unwrap_or_else(|| id.to_string())))
+    }
+}
+
+/// Writes the file under the first of its names that is free, or finds it under one of them.
+fn place_file(
+    dir: &Dir,
+    message: &Message,
+    file: impl Fn(u32) -> ChannelMessage,
+    limit: u64,
+) -> Result<String, ChannelError> {
+    for tries in 0..PER_SECOND {
+        let file = file(tries);
+        let name = name_of(&file);
+        if dir.create_new(&name, &file.to_bytes(), Durability::Synced)? == Created::Created {
+            return Ok(file.id);
+        }
+        let there = dir.read(&name, limit).ok().flatten();
+        let there = there.and_then(|there| ChannelMessage::parse(&there.bytes).ok());
+        if there.is_some_and(|there| is_file_of(&there, message)) {
+            return Ok(file.id);
+        }
+    }
+    let problem = "has no free name left in its second".to_owned();
+    Err(ChannelError::Field { field: "message", problem })
+}
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

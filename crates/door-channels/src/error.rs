@@ -1,0 +1,89 @@
+//! What can go wrong at the channels door.
+
+use std::path::PathBuf;
+
+use switchboard_core::Name;
+use switchboard_hub::HubError;
+use switchboard_hub::files::FileError;
+
+use crate::wire::Malformed;
+
+/// Why the channels door did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The folder that holds the channels is not there.
+    #[error("the channels folder {} cannot be used", .path.display())]
+    Root {
+        /// Where it should be.
+        path: PathBuf,
+        /// What the system said.
+        source: FileError,
+    },
+    /// There is no channel of that name.
+    #[error("there is no channel '{channel}'")]
+    UnknownChannel {
+        /// The name as given.
+        channel: Name,
+        /// Channels that look like it, best first.
+        near: Vec<String>,
+    },
+    /// Something that was given does not do.
+    #[error("'{field}' {problem}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What is wrong with it, and what would do.
+        problem: String,
+    },
+    /// A message that is answered is not in the channel.
+    #[error("no message '{id}' is in the channel '{channel}'")]
+    UnknownMessage {
+        /// The id as given.
+        id: String,
+        /// Where it was looked for.
+        channel: Name,
+    },
+    /// A place in a channel that it has not come to.
+    #[error("'{id}' is ahead of the channel '{channel}', whose newest message is {newest}")]
+    Ahead {
+        /// The id as given.
+        id: String,
+        /// Where it was looked for.
+        channel: Name,
+        /// What the channel ends with now.
+        newest: String,
+    },
+    /// A place in a channel that is gone: the message was there once.
+    #[error("'{id}' is no longer in the channel '{channel}', whose oldest message is {oldest}")]
+    Expired {
+        /// The id as given.
+        id: String,
+        /// Where it was looked for.
+        channel: Name,
+        /// What the channel begins with now.
+        oldest: String,
+    },
+    /// A file is not what the protocol says.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// The hub said no.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The runtime is shutting down.
+    #[error("the program is shutting down")]
+    Closed,
+}
+
+/// An error with its cause, in one line.
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

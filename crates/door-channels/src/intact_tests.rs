@@ -1,0 +1,85 @@
+use serde_json::Value;
+
+use super::*;
+use crate::channels::Post;
+use crate::test_channels::{TestChannels, agent, file, name, write_carelessly};
+
+/// Rewrites a message file of `general` in place.
+fn edit(test: &TestChannels, id: &str, change: impl FnOnce(&mut Value)) {
+    let path = test.path(&format!("channels/general/{id}.json"));
+    let mut message: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut message);
+    write_carelessly(&path, message.to_string());
+}
+
+#[tokio::test]
+async fn c13_files_as_posted_and_as_dropped_are_what_was_accepted() {
+    let test = TestChannels::new(&["claude"]).await;
+    let mut rich = file("msg-1", "claude-1", "all", "dropped");
+    rich["content"] =
+        serde_json::json!({ "text": "dropped", "code": "x", "artifacts": [{ "path": "a" }], "lang": "rs" });
+    rich["priority"] = "high".into();
+    rich["id"] = "its-own-idea".into();
+    write_carelessly(&test.path("channels/general/msg-1.json"), rich.to_string());
+    test.drop_file(&file("msg-2", "qc-1", "codex", "to one"));
+    test.channels.sweep().await.unwrap();
+    let post = Post {
+        code: Some("fn f() {}".into()),
+        artifacts: vec!["src".into()],
+        ..Post::new(agent("codex"), name("general"), "posted")
+    };
+    test.channels.post(post).await.unwrap();
+    assert_eq!(test.channels.altered().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn c13_an_edit_and_a_removal_are_told_and_the_journal_keeps_what_was_accepted() {
+    let test = TestChannels::new(&[]).await;
+    let edited = test.post("codex", "all", "pay 10").await.id;
+    let deleted = test.post("codex", "all", "a promise").await.id;
+    let forged = test.post("codex", "qc-1", "yes").await.id;
+    test.post("codex", "all", "untouched").await;
+    edit(&test, &edited, |message| message["content"]["text"] = "pay 10000".into());
+    edit(&test, &forged, |message| message["from"] = "supervisor".into());
+    std::fs::remove_file(test.path(&format!("channels/general/{deleted}.json"))).unwrap();
+    let told: HashSet<String> =
+        test.channels.altered().await.unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        HashSet::from([
+            format!("channels/general/{edited}.json was edited after it was posted"),
+            format!("channels/general/{forged}.json was edited after it was posted"),
+            format!("channels/general/{deleted}.json was deleted after it was posted"),
+        ])
+    );
+    assert_eq!(test.stored(&edited).await.message.body, "pay 10");
+    assert_eq!(test.stored(&deleted).await.message.body, "a promise");
+    assert!(
+        std::fs::read_to_string(test.path(&format!("channels/general/{edited}.json")))
+            .unwrap()
+            .contains("10000")
+    );
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 0, "an edited file is no new message");
+}
+
+#[tokio::test]
+async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once() {
+    let test = TestChannels::new(&[]).await;
+    let edited = test.post("codex", "all", "one").await.id;
+    let deleted = test.post("codex", "all", "two").await.id;
+    test.channels.sweep().await.unwrap();
+    let told = || test.channels.told().lock().iter().map(|(_, id)| id.clone()).collect::<HashSet<_>>();
+    let channels = test.channels.tree().channels().unwrap();
+    let path = test.path(&format!("channels/general/{edited}.json"));
+    test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();
+    assert_eq!(told(), HashSet::new(), "touched is not changed");
+    edit(&test, &edited, |message| message["content"]["text"] = "else".into());
+    test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();
+    assert_eq!(told(), HashSet::from([edited.clone()]));
+    std::fs::remove_file(test.path(&format!("channels/general/{deleted}.json"))).unwrap();
+    test.channels.sweep().await.unwrap();
+    assert_eq!(told(), HashSet::from([edited.clone(), deleted.clone()]));
+    edit(&test, &edited, |message| message["content"]["text"] = "one".into());
+    test.channels.check_touched(&channels, vec![path]).await.unwrap();
+    assert_eq!(told(), HashSet::from([deleted]));
+}

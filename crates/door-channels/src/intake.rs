@@ -1,0 +1,382 @@
+//! The way in: message files that others put into channels.
+//!
+//! Events are hints, the listing is the truth. Which files have been taken in is known by their names in the
+//! journal, never by the last name seen: a slow writer, a skewed clock or a network mount can bring a file
+//! with an earlier name at any time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use jiff::Timestamp;
+use switchboard_core::{AgentId, Door, MessageId, Name, Route};
+use switchboard_hub::files::{Dir, FileStamp};
+use switchboard_hub::{Draft, HubError, Registration};
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+use crate::looked::Looked;
+use crate::names::{file_name, is_deprecated, second_of};
+use crate::reading::message_ids;
+use crate::translate::{derived_id, hub_id, is_file_of, native_id, sender, to_draft, written_at};
+use crate::tree::blocking;
+use crate::wire::{ChannelMessage, Malformed, When};
+
+/// Under this topic the hub remembers files that could not be taken in.
+const PROBLEM: &str = "problem";
+
+/// Most files read in one go: what is read is in memory until the journal has it.
+const BATCH: usize = 256;
+
+/// What this process knows of one channel.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// The messages that the journal has.
+    ids: HashSet<String>,
+    /// Files that could not be taken in, as they were then.
+    problems: HashMap<String, FileStamp>,
+    /// The message files of the last listing, sorted.
+    present: Vec<String>,
+    /// Those of them that are still to be taken in, in order. A burst of any size is held as names alone.
+    pending: VecDeque<String>,
+    /// The folder as of the last listing, and as of the last that left nothing open.
+    listed: Option<Looked>,
+    looked: Option<Looked>,
+}
+
+/// What a sweep did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Messages taken in.
+    pub taken: usize,
+    /// Files that may still be being written; look again soon.
+    pub settling: usize,
+}
+
+/// A file that is new, and what is in it.
+struct NewFile {
+    id: String,
+    stamp: FileStamp,
+    content: Result<ChannelMessage, String>,
+    /// Whether it may still be being written.
+    is_young: bool,
+}
+
+/// What a look at a channel found.
+#[derive(Default)]
+struct Look {
+    files: Vec<NewFile>,
+    /// Message files that were there at the last look.
+    gone: Vec<String>,
+    /// Whether there is more to be taken in.
+    more: bool,
+}
+
+impl Channels {
+    /// Looks at all channels that changed since they were last looked at.
+    pub async fn sweep(&self) -> Result<Swept, ChannelError> {
+        let tree = self.tree().clone();
+        let channels = blocking(move || Ok(tree.channel_names()?)).await?;
+        let mut swept = Swept::default();
+        for channel in channels {
+            match self.sweep_channel(&channel).await {
+                Ok(one) => {
+                    swept.taken += one.taken;
+                    swept.settling += one.settling;
+                }
+                // One channel in trouble does not keep the others waiting.
+                Err(ChannelError::File(error)) => {
+                    tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Looks at one channel, if it changed since it was last looked at.
+    pub async fn sweep_channel(&self, channel: &Name) -> Result<Swept, ChannelError> {
+        if !self.known().lock().contains_key(channel) {
+            let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
+            self.known().lock().entry(channel.clone()).or_insert(Known { ids, ..Known::default() });
+        }
+        // One at a time: what one look has taken up, another must not count as done.
+        let _turn = self.sweeping().lock().await;
+        let mut swept = Swept::default();
+        loop {
+            let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
+            let Some(look) = blocking(move || this.look(&place, now)).await? else { return Ok(swept) };
+            let took = self.take_in(channel, look.files).await?;
+            swept.taken += took.taken;
+            swept.settling += took.settling;
+            self.tell_of_gone(channel, look.gone).await?;
+            if !look.more {
+                if let Some(known) = self.known().lock().get_mut(channel) {
+                    // Only a look that left nothing open counts as complete.
+                    let listed = known.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
+                    known.looked = listed;
+                }
+                return Ok(swept);
+            }
+        }
+    }
+
+    /// The next files that are new in a channel; nothing where it has not changed.
+    fn look(&self, channel: &Name, now: Timestamp) -> Result<Option<Look>, ChannelError> {
+        let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
+        let mut look = Look::default();
+        let has_pending = self.known().lock().get(channel).is_some_and(|known| !known.pending.is_empty());
+        if !has_pending {
+            match self.list_new(channel, &dir, now)? {
+                Some(gone) => look.gone = gone,
+                None => return Ok(None),
+            }
+        }
+        let batch: Vec<String> = {
+            let mut known = self.known().lock();
+            let Some(known) = known.get_mut(channel) else { return Ok(None) };
+            let batch = known.pending.len().min(BATCH);
+            let batch = known.pending.drain(..batch).collect();
+            look.more = !known.pending.is_empty();
+            batch
+        };
+        let settle = jiff::SignedDuration::try_from(self.config().settle).unwrap_or_default();
+        for id in batch {
+            let name = file_name(&id);
+            let Some(stamp) = dir.stat(&name)? else { continue };
+            let content = match dir.read(&name, self.config().file_limit) {
+                Ok(Some(read)) => ChannelMessage::parse(&read.bytes).map_err(|error| error.to_string()),
+                Ok(None) => continue,
+                Err(error) => Err(describe(&error)),
+            };
+            let age = now.as_nanosecond() - stamp.mtime_ns;
+            let is_young = stamp.is_regular && age.abs() < settle.as_nanos();
+            look.files.push(NewFile { id, stamp, content, is_young });
+        }
+        Ok(Some(look))
+    }
+
+    /// Lists a channel and puts what is new into its queue; returns what is gone, or nothing where the channel has
+    /// not changed. No file is looked at but those that are new or had a problem.
+    fn list_new(
+        &self,
+        channel: &Name,
+        dir: &Dir,
+        now: Timestamp,
+    ) -> Result<Option<Vec<String>>, ChannelError> {
+        let looked = Looked::at(dir, now, self.config())?;
+        let (problems, is_unchanged) = match self.known().lock().get(channel) {
+            Some(known) => (known.problems.clone(), looked.is_as_before(known.looked.as_ref())),
+            None => return Ok(None),
+        };
+        let mut mended = HashSet::new();
+        for (id, stamp) in &problems {
+            if dir.stat(&file_name(id))?.as_ref() != Some(stamp) {
+                mended.insert(id.as_str());
+            }
+        }
+        if is_unchanged && mended.is_empty() {
+            return Ok(None);
+        }
+        let present = message_ids(dir)?;
+        let is_new = |known: &Known, id: &String| {
+            !known.ids.contains(id) && (mended.contains(id.as_str()) || !problems.contains_key(id))
+        };
+        let mut new: Vec<String> = match self.known().lock().get(channel) {
+            Some(known) => present.iter().filter(|id| is_new(known, id)).cloned().collect(),
+            None => return Ok(None),
+        };
+        if new.len() > BATCH {
+            sort_by_time(dir, &mut new, self.config().file_limit);
+        }
+        let mut known = self.known().lock();
+        let Some(known) = known.get_mut(channel) else { return Ok(None) };
+        known.pending = new.into();
+        known.listed = Some(looked);
+        let before = std::mem::replace(&mut known.present, present);
+        let is_gone = |id: &String| known.present.binary_search(id).is_err();
+        Ok(Some(before.into_iter().filter(is_gone).collect()))
+    }
+
+    /// Takes in what is new, in the order of the channel.
+    async fn take_in(&self, channel: &Name, files: Vec<NewFile>) -> Result<Swept, ChannelError> {
+        let mut swept = Swept::default();
+        let mut good: Vec<(NewFile, ChannelMessage)> = Vec::new();
+        for mut file in files {
+            match std::mem::replace(&mut file.content, Err(String::new())) {
+                Ok(message) => good.push((file, message)),
+                Err(_) if file.is_young => swept.settling += 1,
+                Err(reason) => self.report(channel, &file, &reason).await?,
+            }
+        }
+        good.sort_by(|(_, one), (_, other)| one.order().cmp(&other.order()));
+        let mut ids_here: HashMap<String, MessageId> = HashMap::new();
+        let (mut drafted, mut drafts) = (Vec::new(), Vec::new());
+        for (file, message) in good {
+            if self.is_own(channel, &file.id, &message).await? {
+                continue;
+            }
+            if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
+                tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
+            }
+            let drafted_message = self.draft(channel, &file.id, message, &mut ids_here).await?;
+            match drafted_message {
+                Ok((draft, other_id)) => {
+                    drafted.push((file, draft.id, other_id));
+                    drafts.push(draft);
+                }
+                Err(error) => self.report(channel, &file, &error.to_string()).await?,
+            }
+        }
+        for ((file, id, other_id), answer) in drafted.into_iter().zip(self.hub().submit_all(drafts).await) {
+            match answer {
+                Ok(accepted) => {
+                    if let Some(stop) = accepted.stopped {
+                        tracing::warn!(%channel, message = %file.id, reason = %stop, "goes no further");
+                    }
+                    if let Some(other) = other_id {
+                        self.hub().name_again(id, native_id(channel, &other)).await?;
+                    }
+                    swept.taken += usize::from(!accepted.duplicate);
+                    if self.note_known(channel, &file.id) {
+                        self.mended(channel, &file.id).await?;
+                    }
+                }
+                Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
+                    return Err(error.into());
+                }
+                Err(error) => self.report(channel, &file, &error.to_string()).await?,
+            }
+        }
+        Ok(swept)
+    }
+
+    /// A new file as a draft, with the id that it gives itself where its name has another.
+    async fn draft(
+        &self,
+        channel: &Name,
+        native: &str,
+        message: ChannelMessage,
+        ids_here: &mut HashMap<String, MessageId>,
+    ) -> Result<Result<(Draft, Option<String>), Malformed>, ChannelError> {
+        let (from, at) = match sender(&message).and_then(|from| Ok((from, written_at(&message)?))) {
+            Ok(known) => known,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.join(&from, channel).await?;
+        let reply_to = match message.in_reply_to() {
+            Some(parent) => match ids_here.get(parent) {
+                Some(id) => Some(*id),
+                None => self.known_message(channel, parent).await?,
+            },
+            None => None,
+        };
+        let id = derived_id(channel, native, at);
+        let other_id = Some(message.id.clone()).filter(|other| other != native);
+        ids_here.insert(native.to_owned(), id);
+        ids_here.extend(other_id.clone().map(|other| (other, id)));
+        // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
+        // the hub came, or before its database was lost.
+        let is_history = self.hub().now().duration_since(at) > self.config().history;
+        let restored = is_history.then(Vec::new);
+        let drafted = to_draft(message, channel, native, reply_to);
+        Ok(drafted.map(|draft| (Draft { restored, ..draft }, other_id)))
+    }
+
+    /// Whether a file is one that a hub process wrote for a message of the journal. Its id is noted, which the
+    /// writer may have died before.
+    async fn is_own(
+        &self,
+        channel: &Name,
+        native: &str,
+        file: &ChannelMessage,
+    ) -> Result<bool, ChannelError> {
+        let Some(id) = hub_id(file) else { return Ok(false) };
+        let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
+        if !is_file_of(file, &stored.message) {
+            return Ok(false);
+        }
+        self.named(channel, id, native).await?;
+        Ok(true)
+    }
+
+    /// Whoever writes in a channel reads it: answers reach them there.
+    pub(crate) async fn join(&self, agent: &AgentId, channel: &Name) -> Result<(), ChannelError> {
+        if agent.is_human() || agent.realm.is_some() {
+            return Ok(());
+        }
+        let route = Route::Channel { channel: channel.clone() };
+        let directory = self.hub().directory().await?;
+        if directory.agent(agent).is_some_and(|known| known.routes.contains(&route)) {
+            return Ok(());
+        }
+        // An agent that is known without a route has its mailbox; a further way must not take that from it.
+        let mailbox = directory.agent(agent).filter(|known| known.routes.is_empty());
+        let mut routes: Vec<Route> =
+            mailbox.map(|known| Route::Mailbox { agent: known.id.name.clone() }).into_iter().collect();
+        routes.push(route);
+        let new = Registration { name: agent.name.clone(), role: None, team: None, routes };
+        match self.hub().register(new).await {
+            // The hub's own name is nobody's; its messages are taken in all the same.
+            Ok(_) | Err(HubError::ReservedName { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the journal has a message of this channel, as far as the last look at it tells.
+    pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
+        self.known().lock().get(channel).is_some_and(|known| known.ids.contains(native))
+    }
+
+    /// Notes that the journal has a message; says whether its file had a problem before.
+    pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
+        let mut known = self.known().lock();
+        // A channel that was never looked at is read from the journal when it is.
+        known.get_mut(channel).is_some_and(|known| {
+            known.ids.insert(native.to_owned());
+            known.problems.remove(native).is_some()
+        })
+    }
+
+    /// Reports a file once for each of its states, and leaves it where it is.
+    async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
+        let place = format!("channels/{channel}/{}.json", file.id);
+        tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
+        let known = |known: &mut Known| known.problems.insert(file.id.clone(), file.stamp);
+        self.known().lock().get_mut(channel).map(known);
+        Ok(self.hub().note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
+    }
+
+    /// Forgets what was the matter with a file that has been taken in.
+    async fn mended(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
+        let place = format!("channels/{channel}/{native}.json");
+        Ok(self.hub().note(Door::Channels, PROBLEM, place, None).await?)
+    }
+
+    /// The files that could not be taken in, with the reason for each, as far as they are still there.
+    pub async fn problems(&self) -> Result<Vec<(String, String)>, ChannelError> {
+        let noted = self.hub().notes(Door::Channels, PROBLEM).await?;
+        let tree = self.tree().clone();
+        blocking(move || {
+            let is_there = |place: &str| {
+                let (channel, file) = place.strip_prefix("channels/")?.split_once('/')?;
+                let dir = tree.channel(&Name::parse(channel).ok()?).ok()??;
+                dir.stat(file).ok().flatten()
+            };
+            Ok(noted.into_iter().filter(|(place, _)| is_there(place).is_some()).collect())
+        })
+        .await
+    }
+}
+
+/// Puts new files into the order in which they were written, where there are too many to be read at once: within a
+/// second, names that somebody drew by lot say nothing about it. Of each file only its time is kept.
+fn sort_by_time(dir: &Dir, ids: &mut [String], limit: u64) {
+    ids.sort_by_cached_key(|id| {
+        let read = dir.read(&file_name(id), limit).ok().flatten();
+        let when = read.and_then(|read| serde_json::from_slice::<When>(&read.bytes).ok());
+        (when.and_then(|when| when.timestamp.parse().ok()).or_else(|| second_of(id)), id.clone())
+    });
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

@@ -1,0 +1,209 @@
+use switchboard_core::DeliveryState;
+
+use super::*;
+use crate::channels::Post;
+use crate::test_channels::{TestChannels, agent, file, name, write_carelessly};
+
+#[tokio::test]
+async fn what_others_drop_is_taken_in_once_and_in_order() {
+    let test = TestChannels::new(&["claude"]).await;
+    for (id, at) in [
+        ("msg-20260111-163316-b-0001", 16),
+        ("msg-20260111-163315-z-0001", 15),
+        ("msg-20260111-163317-a-0001", 17),
+    ] {
+        let mut message = file(id, "codex", "all", id);
+        message["timestamp"] = format!("2026-01-11T16:33:{at}Z").into();
+        test.drop_file(&message);
+    }
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 3);
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    let another = test.another(|_| ()).await;
+    assert_eq!(another.sweep().await.unwrap().taken, 0, "another process finds nothing new");
+    let page = test.channels.hub().journal(0, 10).await.unwrap();
+    let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.as_str()).collect();
+    assert_eq!(
+        bodies,
+        ["msg-20260111-163315-z-0001", "msg-20260111-163316-b-0001", "msg-20260111-163317-a-0001"]
+    );
+    assert!(!page.items[0].message.origin.verified);
+}
+
+#[tokio::test]
+async fn c2_a_post_from_a_skewed_clock_is_seen_although_its_name_is_early() {
+    let test = TestChannels::new(&[]).await;
+    test.post("codex", "all", "now").await;
+    test.channels.sweep().await.unwrap();
+    test.drop_file(&file("msg-20200101-000000-late-0001", "late", "all", "from the past"));
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.stored("msg-20200101-000000-late-0001").await.message.body, "from the past");
+}
+
+#[tokio::test]
+async fn a_message_to_an_agent_of_another_door_reaches_its_mailbox_and_readers_have_it_in_place() {
+    let test = TestChannels::new(&["claude"]).await;
+    test.drop_file(&file("msg-1", "codex", "claude", "for claude"));
+    test.drop_file(&file("msg-2", "qc-1", "codex", "for codex"));
+    test.drop_file(&file("msg-3", "qc-1", "newcomer", "for whom nobody knows"));
+    test.channels.sweep().await.unwrap();
+    let route = async |native: &str| {
+        let id = test.stored(native).await.message.id;
+        let delivery = test.deliveries(id).await.remove(0);
+        (delivery.agent.to_string(), delivery.route.to_string(), delivery.state)
+    };
+    assert_eq!(route("msg-1").await, ("claude".into(), "mailbox:claude".into(), DeliveryState::Queued));
+    assert_eq!(route("msg-2").await, ("codex".into(), "channel:general".into(), DeliveryState::Delivered));
+    assert_eq!(route("msg-3").await, ("newcomer".into(), "channel:general".into(), DeliveryState::Delivered));
+    let directory = test.channels.hub().directory().await.unwrap();
+    assert!(directory.agent(&agent("codex")).is_some() && directory.agent(&agent("newcomer")).is_none());
+}
+
+#[tokio::test]
+async fn answers_join_the_conversation_in_files_as_in_posts() {
+    let test = TestChannels::new(&[]).await;
+    let question = test.post("human", "all", "why?").await;
+    let mut reply = file("msg-20260111-163316-codex-0001", "codex", "all", "because");
+    reply["metadata"]["in_reply_to"] = question.id.clone().into();
+    test.drop_file(&reply);
+    let mut further = file("msg-20260111-163317-qc-0001", "qc", "all", "indeed");
+    further["metadata"]["in_reply_to"] = "msg-20260111-163316-codex-0001".into();
+    test.drop_file(&further);
+    test.channels.sweep().await.unwrap();
+    let question = test.stored(&question.id).await.message;
+    let (reply, further) = (
+        test.stored("msg-20260111-163316-codex-0001").await.message,
+        test.stored("msg-20260111-163317-qc-0001").await.message,
+    );
+    assert_eq!((reply.in_reply_to, reply.thread), (Some(question.id), question.id));
+    assert_eq!((further.in_reply_to, further.thread), (Some(reply.id), question.id));
+    assert!(question.origin.verified);
+}
+
+#[tokio::test]
+async fn a_post_is_one_message_however_often_its_file_is_looked_at() {
+    let test = TestChannels::new(&["claude"]).await;
+    let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
+    let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere().await);
+    assert_eq!(test.channels.sweep().await.unwrap().taken + another.sweep().await.unwrap().taken, 0);
+    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1, "for another hub it is new");
+    assert_eq!(elsewhere.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.stored(&posted.message.id).await.message.id, posted.accepted.id);
+    assert_eq!(posted.message.metadata.unwrap()["switchboard"]["seq"], posted.accepted.seq);
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_message_is_reported_once_and_left_and_taken_when_it_is_mended() {
+    let test = TestChannels::new(&[]).await;
+    let path = test.path("channels/general/msg-20260111-163315-codex-0001.json");
+    write_carelessly(&path, "{\"id\": \"msg-");
+    let swept = test.channels.sweep().await.unwrap();
+    assert_eq!((swept.taken, swept.settling), (0, 1), "it may still be being written");
+    test.clock.advance(jiff::SignedDuration::from_secs(10));
+    assert_eq!(test.channels.sweep().await.unwrap(), Swept::default());
+    let problems = test.channels.problems().await.unwrap();
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].0, "channels/general/msg-20260111-163315-codex-0001.json");
+    write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+}
+
+#[tokio::test]
+async fn one_bad_file_stops_no_other_and_a_strange_name_is_none_of_ours() {
+    let test = TestChannels::new(&[]).await;
+    test.drop_file(&file("msg-1", "../etc", "all", "bad sender"));
+    test.drop_file(&file("msg-2", "codex", "all", "good"));
+    write_carelessly(&test.path("channels/general/notes.txt"), "not a message");
+    write_carelessly(&test.path("channels/README"), "not a channel");
+    std::os::unix::fs::symlink("/etc/passwd", test.path("channels/general/msg-3.json")).unwrap();
+    test.clock.advance(jiff::SignedDuration::from_secs(10));
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(test.channels.problems().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn c7_one_post_to_a_channel_of_many_is_one_message() {
+    let test = TestChannels::new(&[]).await;
+    for reader in 0..50 {
+        test.channels.join(&agent(&format!("reader-{reader}")), &name("general")).await.unwrap();
+    }
+    let posted = test.post("codex", "all", "news").await;
+    assert_eq!(test.texts().await, ["news"]);
+    assert_eq!(test.deliveries(test.stored(&posted.id).await.message.id).await.len(), 50);
+    assert_eq!(test.channels.hub().health().await.unwrap().messages, 1);
+}
+
+#[tokio::test]
+async fn deprecated_ids_are_read_as_the_current_ones() {
+    let test = TestChannels::new(&[]).await;
+    test.drop_file(&file("msg-1", "claude-1", "codex-1", "old names"));
+    test.channels.sweep().await.unwrap();
+    let message = test.stored("msg-1").await.message;
+    assert_eq!((message.from.to_string(), message.to.to_string()), ("claude".into(), "codex".into()));
+}
+
+#[tokio::test]
+async fn what_was_said_before_the_hub_came_is_history_and_fills_nobodys_mailbox() {
+    let test = TestChannels::new(&["claude"]).await;
+    let mut old = file("msg-20200101-000000-codex-0001", "codex", "claude", "long ago");
+    old["timestamp"] = "2020-01-01T00:00:00.000Z".into();
+    test.drop_file(&old);
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    let stored = test.stored("msg-20200101-000000-codex-0001").await;
+    assert_eq!(test.deliveries(stored.message.id).await, []);
+}
+
+#[tokio::test]
+async fn what_retention_removed_from_the_journal_is_not_taken_in_again() {
+    let test = TestChannels::new(&[]).await;
+    test.drop_file(&file("msg-1", "codex", "all", "dropped"));
+    test.channels.sweep().await.unwrap();
+    test.post("codex", "all", "posted").await;
+    test.post("codex", "all", "the last stays").await;
+    let later = test.channels.hub().now() + jiff::SignedDuration::from_secs(1);
+    assert_eq!(test.channels.hub().prune(later).await.unwrap(), 2);
+    assert_eq!(test.another(|_| ()).await.sweep().await.unwrap().taken, 0);
+}
+
+#[tokio::test]
+async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept() {
+    const EACH: usize = 1000;
+    let test = TestChannels::new(&[]).await;
+    let now = test.channels.hub().now();
+    // Names drawn by lot, all within one second, as the scripts of old had them.
+    let mut numbers: Vec<usize> = (0..0x1_0000).collect();
+    fastrand::shuffle(&mut numbers);
+    for line in 0..i64::try_from(EACH).unwrap() {
+        for sender in ["amy", "bob", "zoe"] {
+            let id = format!("msg-20260111-163315-{sender}-{:04x}", numbers.pop().unwrap());
+            let mut message = file(&id, sender, "all", &format!("{line}"));
+            message["timestamp"] = crate::wire::iso(now + jiff::SignedDuration::from_millis(line)).into();
+            test.drop_file(&message);
+        }
+    }
+    test.channels.sweep_channel(&name("general")).await.unwrap();
+    let page = test.channels.hub().journal(0, 4 * EACH).await.unwrap();
+    for sender in ["amy", "bob", "zoe"] {
+        let lines: Vec<usize> = page
+            .items
+            .iter()
+            .filter(|stored| stored.message.from == agent(sender))
+            .map(|stored| stored.message.body.parse().unwrap())
+            .collect();
+        assert_eq!(lines, (0..EACH).collect::<Vec<_>>(), "the order of {sender}");
+    }
+}
+
+#[tokio::test]
+async fn a_mended_or_removed_file_is_no_problem_any_more() {
+    let test = TestChannels::new(&[]).await;
+    let path = |id: &str| test.path(&format!("channels/general/{id}.json"));
+    write_carelessly(&path("msg-1"), "{");
+    write_carelessly(&path("msg-2"), "{");
+    test.clock.advance(jiff::SignedDuration::from_secs(10));
+    test.channels.sweep().await.unwrap();
+    assert_eq!(test.channels.problems().await.unwrap().len(), 2);
+    write_carelessly(&path("msg-1"), file("msg-1", "codex", "all", "whole").to_string());
+    std::fs::remove_file(path("msg-2")).unwrap();
+    test.channels.sweep().await.unwrap();
+    assert_eq!(test.channels.problems().await.unwrap(), []);
+}

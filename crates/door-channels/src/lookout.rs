@@ -1,0 +1,241 @@
+//! How changes below a folder are noticed: by file events where they can be trusted, by looking where not.
+//!
+//! Events are hints in either case, and the listing is the truth. Where another machine, or nobody knows who, can
+//! change the folder, a change may come without an event, so the folder is looked at every two seconds as
+//! well. A probe can only show that events do *not* come: on NFS one's own changes are reported and those of
+//! others are not.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::event::ModifyKind;
+use notify::{Event, EventKind, RecursiveMode, Watcher};
+use parking_lot::Mutex;
+use switchboard_hub::files::{Created, Dir, Durability, is_temp};
+use switchboard_hub::platform::{self, Filesystem};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::config::{Config, Detection};
+use crate::names::id_of_file;
+use crate::tree::blocking;
+
+/// How long to gather events before looking again: one message of a careless writer makes several.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// After so long without an event the next one is looked at right away.
+const QUIET: Duration = Duration::from_millis(20);
+
+/// The file that is made and removed to see whether events come. It is no message, and no channel.
+const PROBE: &str = ".probe";
+
+/// By then the event of a change that this process made itself is there, also on a machine that is busy.
+const PROBE_WAIT: Duration = Duration::from_secs(1);
+
+/// Most changed files that are remembered until somebody asks for them. Of more nothing is kept: `doctor` compares
+/// all files with the journal.
+const TOUCHED: usize = 1024;
+
+/// How changes of a folder are noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// By events, with a look now and then.
+    Events,
+    /// By looking again and again, with the events that come as hints.
+    Polling(Doubt),
+}
+
+/// Why events are not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum Doubt {
+    #[error("the settings say so")]
+    Told,
+    #[error("it is on a network mount")]
+    Network,
+    #[error("its file system is not known to report every change")]
+    Unknown,
+    #[error("no watch could be set on it")]
+    NoWatch,
+    #[error("a change made there was not reported")]
+    Deaf,
+}
+
+/// What the thread that hears the events shares with whoever waits for them.
+#[derive(Default)]
+struct Heard {
+    ring: Notify,
+    probe: Notify,
+    touched: Mutex<HashSet<PathBuf>>,
+}
+
+/// Notices changes below one folder.
+pub(crate) struct Lookout {
+    heard: Arc<Heard>,
+    pace: Pace,
+    /// When to look again, whatever the events say.
+    due: Option<Instant>,
+    looked: Option<Instant>,
+    _watcher: Option<notify::RecommendedWatcher>,
+}
+
+impl Lookout {
+    /// Begins to listen. What changes from now on is noticed; what was there before is for the caller to read.
+    pub(crate) async fn open(dir: &Dir, depth: RecursiveMode, config: &Config) -> Self {
+        let heard = Arc::<Heard>::default();
+        let watcher = match config.detection {
+            Detection::Polling => None,
+            Detection::Automatic => watch(dir.path(), depth, heard.clone())
+                .inspect_err(
+                    |error| tracing::warn!(folder = %dir.path().display(), error = %error, "no file events"),
+                )
+                .ok(),
+        };
+        let mut means = means(config.detection, platform::filesystem(dir.path()), watcher.is_some());
+        if means == Means::Events && !is_reported(dir, &heard).await {
+            means = Means::Polling(Doubt::Deaf);
+        }
+        if let Means::Polling(doubt) = means {
+            tracing::info!(folder = %dir.path().display(), reason = %doubt, "looking every few seconds");
+        }
+        Self { heard, pace: Pace::of(means, config), due: None, looked: None, _watcher: watcher }
+    }
+
+    /// Returns when something may have changed, and after `most` at the latest; says whether it is time to look.
+    /// `found` says whether the last look found something: where it did, more is likely to come.
+    pub(crate) async fn next(&mut self, found: bool, most: Duration) -> bool {
+        let now = Instant::now();
+        let due = *self.due.get_or_insert_with(|| now + jittered(self.pace.after(found)));
+        let until = now.checked_add(most).map_or(due, |most| most.min(due));
+        let rung = tokio::time::timeout_at(until, self.heard.ring.notified()).await.is_ok();
+        if !rung && Instant::now() < due {
+            return false;
+        }
+        let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > QUIET);
+        if rung && !is_quiet {
+            tokio::time::sleep(GATHER).await;
+        }
+        (self.due, self.looked) = (None, Some(Instant::now()));
+        true
+    }
+
+    /// The message files that were changed in place, replaced or removed since the last call.
+    pub(crate) fn touched(&self) -> Vec<PathBuf> {
+        self.heard.touched.lock().drain().collect()
+    }
+}
+
+/// How a folder is to be watched, but for what a probe may say against it.
+fn means(detection: Detection, filesystem: Filesystem, has_watch: bool) -> Means {
+    Means::Polling(match (detection, filesystem, has_watch) {
+        (Detection::Polling, ..) => Doubt::Told,
+        (Detection::Automatic, Filesystem::Network, _) => Doubt::Network,
+        (Detection::Automatic, Filesystem::Unknown, _) => Doubt::Unknown,
+        (Detection::Automatic, Filesystem::Local, false) => Doubt::NoWatch,
+        (Detection::Automatic, Filesystem::Local, true) => return Means::Events,
+    })
+}
+
+fn watch(
+    folder: &Path,
+    depth: RecursiveMode,
+    heard: Arc<Heard>,
+) -> notify::Result<notify::RecommendedWatcher> {
+    let hear = move |event: notify::Result<Event>| match event {
+        Ok(event) if is_probe(&event) => heard.probe.notify_one(),
+        // An overflow and a fault are hints like any other.
+        Ok(event) if !is_hint(&event) => {}
+        Ok(event) => {
+            note_touched(&event, &mut heard.touched.lock());
+            heard.ring.notify_one();
+        }
+        Err(_) => heard.ring.notify_one(),
+    };
+    let settings = notify::Config::default().with_follow_symlinks(false);
+    let mut watcher = notify::RecommendedWatcher::new(hear, settings)?;
+    watcher.watch(folder, depth)?;
+    Ok(watcher)
+}
+
+/// Makes a change and waits for its event. Whether the file is one's own or another process's makes no difference:
+/// either is a change.
+async fn is_reported(dir: &Dir, heard: &Heard) -> bool {
+    let place = dir.clone();
+    let probed = blocking(move || {
+        let made = place.create_new(PROBE, b"", Durability::Later)?;
+        let removed = place.remove(PROBE)?;
+        Ok(made == Created::Created || removed)
+    });
+    match probed.await {
+        Ok(true) => tokio::time::timeout(PROBE_WAIT, heard.probe.notified()).await.is_ok(),
+        // A folder that cannot be written to says nothing about events.
+        Ok(false) | Err(_) => true,
+    }
+}
+
+fn is_probe(event: &Event) -> bool {
+    !event.paths.is_empty()
+        && event.paths.iter().all(|path| path.file_name().is_some_and(|name| name == PROBE))
+}
+
+/// Our own reading makes events too, and so do files that are still being written under another name.
+fn is_hint(event: &Event) -> bool {
+    let is_temp = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_temp);
+    let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
+    event.need_rescan() || (!event.kind.is_access() && !only_temps)
+}
+
+/// A message gets its name when it is whole, so that a change of its content comes after that. Links that
+/// come and go change the attributes alone.
+fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
+    let is_change = match event.kind {
+        EventKind::Modify(kind) => !matches!(kind, ModifyKind::Metadata(_)),
+        kind => kind.is_remove(),
+    };
+    if !is_change {
+        return;
+    }
+    let is_message = |path: &&PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| id_of_file(name).is_some())
+    };
+    for path in event.paths.iter().filter(is_message) {
+        if touched.len() < TOUCHED {
+            touched.insert(path.clone());
+        }
+    }
+}
+
+/// How long to leave it between two looks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pace {
+    least: Duration,
+    most: Duration,
+    now: Duration,
+}
+
+impl Pace {
+    fn of(means: Means, config: &Config) -> Self {
+        let (least, most) = match means {
+            // Always the same: the events do the rest.
+            Means::Events => (config.rescan, config.rescan),
+            // A quarter of the pause after something was found, then longer from look to look, up to the pause.
+            Means::Polling(_) => (config.rescan_network / 4, config.rescan_network),
+        };
+        Self { least, most, now: most }
+    }
+
+    fn after(&mut self, found: bool) -> Duration {
+        self.now = if found { self.least } else { self.now.mul_f64(1.5).min(self.most) };
+        self.now
+    }
+}
+
+/// Give or take a tenth: many that share a mount must not all look at once.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+#[cfg(test)]
+#[path = "lookout_tests.rs"]
+mod tests;

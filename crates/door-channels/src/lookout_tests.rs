@@ -1,0 +1,85 @@
+use notify::event::{CreateKind, DataChange, Flag, MetadataKind, RemoveKind, RenameMode};
+
+use super::*;
+use crate::test_channels::{soon, write_carelessly};
+
+fn config(detection: Detection) -> Config {
+    Config { detection, ..Config::new("/") }
+}
+
+#[test]
+fn c4_events_are_trusted_on_a_disk_that_can_be_watched_and_nowhere_else() {
+    use Detection::{Automatic, Polling};
+    use Filesystem::{Local, Network, Unknown};
+    assert_eq!(means(Automatic, Local, true), Means::Events);
+    for (detection, filesystem, has_watch, doubt) in [
+        (Automatic, Local, false, Doubt::NoWatch),
+        (Automatic, Network, true, Doubt::Network),
+        (Automatic, Unknown, true, Doubt::Unknown),
+        (Polling, Local, true, Doubt::Told),
+    ] {
+        assert_eq!(means(detection, filesystem, has_watch), Means::Polling(doubt));
+    }
+}
+
+#[test]
+fn c4_polling_is_quick_after_a_find_and_backs_off_to_two_seconds() {
+    let mut pace = Pace::of(Means::Polling(Doubt::Network), &config(Detection::Automatic));
+    let pauses = [true, false, false, false, false, false, true].map(|found| pace.after(found).as_millis());
+    assert_eq!(pauses, [500, 750, 1125, 1687, 2000, 2000, 500]);
+    let mut steady = Pace::of(Means::Events, &config(Detection::Automatic));
+    assert_eq!([true, false].map(|found| steady.after(found).as_secs()), [15, 15]);
+    for _ in 0..100 {
+        let pause = jittered(Duration::from_secs(2)).as_millis();
+        assert!((1800..=2200).contains(&pause), "{pause}");
+    }
+}
+
+#[tokio::test]
+async fn c4_a_probe_tells_a_folder_that_reports_changes_from_one_that_does_not() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    let heard = Arc::<Heard>::default();
+    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, heard.clone()).unwrap();
+    assert!(soon(is_reported(&dir, &heard)).await);
+    drop(watcher);
+    assert!(!soon(is_reported(&dir, &Heard::default())).await, "nobody reports to that one");
+    assert_eq!(dir.names().unwrap(), [""; 0], "the probe is gone");
+}
+
+#[test]
+fn c3_an_overflow_is_a_hint_and_reading_is_none() {
+    let event = |kind| Event::new(kind).add_path("/c/msg-1.json".into());
+    assert!(is_hint(&Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+    assert!(is_hint(&event(EventKind::Create(CreateKind::File))));
+    assert!(!is_hint(&event(EventKind::Access(notify::event::AccessKind::Any))));
+    assert!(!is_hint(&Event::new(EventKind::Create(CreateKind::File)).add_path("/c/.tmp-1".into())));
+}
+
+#[test]
+fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
+    let mut touched = HashSet::new();
+    let mut hear = |kind, path: &str| note_touched(&Event::new(kind).add_path(path.into()), &mut touched);
+    hear(EventKind::Create(CreateKind::File), "/c/msg-1.json");
+    hear(EventKind::Modify(ModifyKind::Metadata(MetadataKind::Any)), "/c/msg-2.json");
+    hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/notes.txt");
+    hear(EventKind::Modify(ModifyKind::Data(DataChange::Any)), "/c/msg-3.json");
+    hear(EventKind::Modify(ModifyKind::Name(RenameMode::To)), "/c/msg-4.json");
+    hear(EventKind::Remove(RemoveKind::File), "/c/msg-5.json");
+    assert_eq!(touched, ["/c/msg-3.json", "/c/msg-4.json", "/c/msg-5.json"].map(PathBuf::from).into());
+}
+
+#[tokio::test]
+async fn a_change_rings_and_without_events_the_clock_does() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
+    write_carelessly(&folder.path().join("msg-1.json"), "{}");
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &quick).await;
+    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &seldom).await;
+    assert!(!soon(lookout.next(false, Duration::from_millis(1))).await, "it is not time yet");
+}

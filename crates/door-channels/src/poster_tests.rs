@@ -1,0 +1,104 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::*;
+use crate::wire::Content;
+
+fn message(text: &str) -> ChannelMessage {
+    ChannelMessage {
+        id: String::new(),
+        timestamp: String::new(),
+        session_id: "general".into(),
+        from: "codex".into(),
+        to: "all".into(),
+        kind: "chat".into(),
+        content: Content { text: text.into(), ..Content::default() },
+        metadata: None,
+        extra: serde_json::Map::new(),
+    }
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn channel() -> (tempfile::TempDir, Dir, Name) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    (folder, dir, Name::parse("general").unwrap())
+}
+
+#[test]
+fn c1_two_of_one_agent_in_one_second_are_both_kept_in_order() {
+    let (_folder, dir, name) = channel();
+    let now = at("2026-01-11T16:33:15.5Z");
+    // Two processes that know nothing of each other.
+    for (poster, text) in [(Poster::default(), "one"), (Poster::default(), "two")] {
+        poster.post(&dir, &name, "codex", now, &mut message(text)).unwrap();
+    }
+    let names = dir.names().unwrap();
+    assert_eq!(names, ["msg-20260111-163315-codex-0000.json", "msg-20260111-163315-codex-0001.json"]);
+    let read = |name: &str| ChannelMessage::parse(&dir.read(name, 9999).unwrap().unwrap().bytes).unwrap();
+    assert_eq!((read(&names[0]).content.text, read(&names[1]).content.text), ("one".into(), "two".into()));
+    assert_eq!(read(&names[1]).id, "msg-20260111-163315-codex-0001");
+}
+
+#[test]
+fn a_clock_that_goes_back_does_not_take_names_or_times_back() {
+    let (_folder, dir, name) = channel();
+    let poster = Poster::default();
+    let mut last = (String::new(), String::new());
+    for now in
+        ["2026-01-11T16:33:15.9Z", "2026-01-11T16:33:15.2Z", "2026-01-11T15:00:00Z", "2026-01-11T16:33:16Z"]
+    {
+        let mut posted = message("tick");
+        poster.post(&dir, &name, "codex", at(now), &mut posted).unwrap();
+        let this = (posted.id, posted.timestamp);
+        assert!(this.0 > last.0 && this.1 >= last.1, "{this:?} after {last:?}");
+        last = this;
+    }
+}
+
+#[test]
+fn numbers_that_a_foreign_writer_took_are_skipped() {
+    let (_folder, dir, name) = channel();
+    let poster = Poster::default();
+    let now = at("2026-01-11T16:33:15Z");
+    for number in (0..40).chain([0xffff]) {
+        let taken = MessageName { second: now.as_second(), agent: "codex".into(), number };
+        dir.create_new(&file_name(&taken.id()), b"{}", Durability::Later).unwrap();
+    }
+    let mut posted = message("mine");
+    poster.post(&dir, &name, "codex", now, &mut posted).unwrap();
+    assert_eq!(posted.id, "msg-20260111-163315-codex-0028");
+    let full = Stamp { at: now, number: 0xfffe }.next(now);
+    assert_eq!(first_free(&dir, "codex", full).unwrap(), Stamp::first(at("2026-01-11T16:33:16Z")));
+}
+
+#[test]
+fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
+    const EACH: usize = 60;
+    let (_folder, dir, name) = channel();
+    let dir = Arc::new(dir);
+    let clock = switchboard_hub::clock::Clock::system();
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let (dir, name, clock) = (dir.clone(), name.clone(), clock.clone());
+            std::thread::spawn(move || {
+                let poster = Poster::default();
+                (0..EACH)
+                    .map(|number| {
+                        let mut posted = message(&format!("{thread}/{number}"));
+                        poster.post(&dir, &name, "codex", clock.now(), &mut posted).unwrap();
+                        posted.id
+                    })
+                    .collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let posted: Vec<Vec<String>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert!(posted.iter().all(|ids| ids.is_sorted()), "the order of each is the order of its names");
+    let all: BTreeSet<&String> = posted.iter().flatten().collect();
+    assert_eq!(all.len(), 4 * EACH);
+    assert_eq!(dir.names().unwrap().len(), 4 * EACH);
+}

@@ -1,0 +1,228 @@
+//! Heartbeat files: who is awake, as far as the shared folder tells ("Presence Protocol").
+//!
+//! A file is a claim, and its time is that of somebody else's clock. What counts is the reader's clock, the
+//! time at which the file was changed, and, on the host of its writer, whether the writer still runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use switchboard_core::{AgentId, Awareness, Heartbeat, Name, OFFLINE, PresenceTimeouts};
+use switchboard_hub::files::{Dir, Durability};
+use switchboard_hub::owner::Owner;
+use tokio_util::sync::CancellationToken;
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+use crate::tree::{Tree, blocking};
+use crate::wire::{PresenceFile, iso};
+
+/// Larger than any heartbeat.
+const LIMIT: u64 = 64 << 10;
+
+/// Everyone reads who is awake.
+const MODE: u32 = 0o644;
+
+/// What a heartbeat file says, judged by the reader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// Who.
+    pub agent: Name,
+    /// Whether it is awake.
+    pub awareness: Awareness,
+    /// What it does: `IDLE`, `WORKING`.
+    pub substate: Option<String>,
+    /// When it gave its last sign of life, as far as that can be believed.
+    pub since: Timestamp,
+    /// The channel it watches.
+    pub channel: Option<String>,
+    /// Its watcher's process, on its own host.
+    pub pid: Option<u32>,
+    /// What went wrong last.
+    pub error: Option<String>,
+}
+
+impl Channels {
+    /// What the heartbeat files say now, by agent. A file that is none, or that speaks for another agent than
+    /// its name says, is left out with a warning.
+    pub async fn sightings(&self) -> Result<Vec<Sighting>, ChannelError> {
+        let (tree, now) = (self.tree().clone(), self.hub().now());
+        let after = self.hub().config().presence;
+        blocking(move || {
+            let dir = tree.presence()?;
+            let names = dir.names()?;
+            let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
+            Ok(agents.filter_map(|agent| sighting(&dir, agent, now, after)).collect())
+        })
+        .await
+    }
+
+    /// Tells the hub of the signs of life in the heartbeat files.
+    pub async fn hear_presence(&self) -> Result<(), ChannelError> {
+        for sighting in self.sightings().await? {
+            let status = match sighting.awareness {
+                Awareness::Offline => OFFLINE.to_owned(),
+                _ => sighting.substate.unwrap_or_default().to_lowercase(),
+            };
+            let agent = AgentId::local(sighting.agent);
+            self.hub().hear(Heartbeat { agent, at: sighting.since, status, message: sighting.error });
+        }
+        Ok(())
+    }
+}
+
+fn sighting(dir: &Dir, agent: &str, now: Timestamp, after: PresenceTimeouts) -> Option<Sighting> {
+    let agent = Name::parse(agent).ok()?;
+    let refused = |reason: &str| {
+        tracing::warn!(%agent, reason, "a heartbeat file is not believed");
+        None
+    };
+    let read = match dir.read(&format!("{agent}.json"), LIMIT) {
+        Ok(read) => read?,
+        Err(error) => return refused(&describe(&error)),
+    };
+    let file = match PresenceFile::parse(&read.bytes) {
+        Ok(file) => file,
+        Err(error) => return refused(&error.to_string()),
+    };
+    if Name::parse(crate::names::current_id(&file.agent_id)).ok().as_ref() != Some(&agent) {
+        return refused("it speaks for another agent than its name says");
+    }
+    let changed = Timestamp::from_nanosecond(read.stamp.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
+    let since = last_sign(file.timestamp.parse().ok(), changed, now);
+    let gone =
+        file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|o| o.is_gone());
+    let awareness = awareness(&file.state, gone, since, now, after);
+    Some(Sighting {
+        agent,
+        awareness,
+        substate: file.substate,
+        since: since.unwrap_or(now),
+        channel: file.channel,
+        pid: file.watcher_pid,
+        error: file.error,
+    })
+}
+
+/// The last sign of life: the earlier of the time in the file and that of its change, since either may be too
+/// late but hardly too early. A time yet to come says nothing; none is left where both do.
+fn last_sign(written: Option<Timestamp>, changed: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    /// Clocks of machines that share a folder differ by less.
+    const SKEW: SignedDuration = SignedDuration::from_mins(2);
+    let believable = |at: &Timestamp| now.duration_since(*at) > -SKEW;
+    let written = written.filter(believable);
+    let changed = Some(changed).filter(believable);
+    match (written, changed) {
+        // A skewed writer is not asleep because its clock is behind: the change of the file tells.
+        (Some(written), Some(changed)) if changed.duration_since(written).abs() > SKEW => {
+            Some(changed.min(now))
+        }
+        (Some(written), Some(changed)) => Some(written.min(changed).min(now)),
+        (one, other) => one.or(other).map(|at| at.min(now)),
+    }
+}
+
+fn awareness(
+    state: &str,
+    is_gone: bool,
+    since: Option<Timestamp>,
+    now: Timestamp,
+    after: PresenceTimeouts,
+) -> Awareness {
+    let Some(since) = since else { return Awareness::Stale };
+    let silence = now.duration_since(since);
+    if is_gone || state.eq_ignore_ascii_case("OFFLINE") || silence >= after.offline {
+        Awareness::Offline
+    } else if silence >= after.stale {
+        Awareness::Stale
+    } else {
+        Awareness::Awake
+    }
+}
+
+/// An agent's heartbeat, given by one process: awake for as long as [`Pulse::beat`] runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Pulse {
+    agent: Name,
+    channel: String,
+    tree: Tree,
+    now: Arc<Mutex<Doing>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Doing {
+    working: usize,
+    error: Option<String>,
+}
+
+impl Pulse {
+    pub(crate) fn new(tree: Tree, agent: Name, channel: String) -> Self {
+        Self { agent, channel, tree, now: Arc::default() }
+    }
+
+    /// AWAKE/IDLE → AWAKE/WORKING.
+    pub(crate) async fn begin(&self, now: Timestamp) {
+        self.now.lock().working += 1;
+        self.write("AWAKE", now).await;
+    }
+
+    /// AWAKE/WORKING → AWAKE/IDLE, with what went wrong, if anything did.
+    pub(crate) async fn end(&self, error: Option<String>, now: Timestamp) {
+        {
+            let mut doing = self.now.lock();
+            doing.working = doing.working.saturating_sub(1);
+            doing.error = error;
+        }
+        self.write("AWAKE", now).await;
+    }
+
+    /// Gives signs of life until `shutdown`, then says goodbye.
+    pub(crate) async fn beat(
+        &self,
+        every: Duration,
+        hub: &switchboard_hub::Hub,
+        shutdown: CancellationToken,
+    ) {
+        let mut beats = tokio::time::interval(every);
+        beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                _ = beats.tick() => self.write("AWAKE", hub.now()).await,
+            }
+        }
+        self.now.lock().working = 0;
+        self.write(OFFLINE.to_uppercase().as_str(), hub.now()).await;
+    }
+
+    async fn write(&self, state: &str, now: Timestamp) {
+        let doing = self.now.lock().clone();
+        let owner = Owner::this_process();
+        let file = PresenceFile {
+            agent_id: self.agent.to_string(),
+            timestamp: iso(now),
+            state: state.to_owned(),
+            substate: Some(if doing.working > 0 { "WORKING" } else { "IDLE" }.to_owned()),
+            watcher_pid: Some(owner.pid()),
+            channel: Some(self.channel.clone()),
+            owner: Some(owner.to_string()),
+            error: doing.error,
+            extra: serde_json::Map::new(),
+        };
+        let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
+        // Nobody is awake after a power failure, so that a heartbeat need not outlast one.
+        let written = blocking(move || {
+            let bytes = file.to_bytes();
+            Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Later)?)
+        });
+        let written = written.await;
+        if let Err(error) = written {
+            tracing::warn!(agent = %self.agent, error = %describe(&error), "the heartbeat could not be written");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "presence_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+use serde_json::json;
+
+use super::*;
+use crate::test_channels::{TestChannels, agent, name, write_carelessly};
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+#[test]
+fn c11_a_time_yet_to_come_is_not_believed_and_the_change_of_the_file_is() {
+    let now = at("2026-01-11T12:00:00Z");
+    let (past, future) = (at("2026-01-11T11:59:30Z"), at("2030-01-01T00:00:00Z"));
+    assert_eq!(last_sign(Some(past), now, now), Some(past));
+    assert_eq!(last_sign(Some(future), past, now), Some(past));
+    assert_eq!(last_sign(None, past, now), Some(past));
+    assert_eq!(last_sign(Some(future), future, now), None);
+    // The writer's clock is an hour behind, or the file is an old one that was copied.
+    assert_eq!(last_sign(Some(at("2026-01-11T11:00:00Z")), past, now), Some(past));
+}
+
+#[test]
+fn c12_awake_then_stale_then_offline_at_fixed_ages() {
+    let (now, after) = (at("2026-01-11T12:00:00Z"), PresenceTimeouts::default());
+    for (state, gone, since, expected) in [
+        ("AWAKE", false, Some("11:59:59"), Awareness::Awake),
+        ("AWAKE", false, Some("11:55:01"), Awareness::Awake),
+        ("AWAKE", false, Some("11:55:00"), Awareness::Stale),
+        ("AWAKE", false, Some("11:40:00"), Awareness::Offline),
+        ("OFFLINE", false, Some("11:59:59"), Awareness::Offline),
+        ("AWAKE", true, Some("11:59:59"), Awareness::Offline),
+        ("AWAKE", false, None, Awareness::Stale),
+    ] {
+        let since = since.map(|time| at(&format!("2026-01-11T{time}Z")));
+        assert_eq!(awareness(state, gone, since, now, after), expected, "{state} {since:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_pulse_is_seen_by_others_and_its_end_is_a_goodbye() {
+    let test = TestChannels::new(&[]).await;
+    let (hub, pulse) =
+        (test.channels.hub(), Pulse::new(test.channels.tree().clone(), name("codex"), "general".into()));
+    let seen = async || test.channels.sightings().await.unwrap().remove(0);
+    pulse.begin(hub.now()).await;
+    let working = seen().await;
+    assert_eq!((working.awareness, working.substate.as_deref()), (Awareness::Awake, Some("WORKING")));
+    assert_eq!((working.pid, working.channel.as_deref()), (Some(std::process::id()), Some("general")));
+    pulse.end(Some("it broke".into()), hub.now()).await;
+    let idle = seen().await;
+    assert_eq!((idle.substate.as_deref(), idle.error.as_deref()), (Some("IDLE"), Some("it broke")));
+    test.channels.hear_presence().await.unwrap();
+    assert_eq!(hub.presence(&agent("codex")).awareness, Awareness::Awake);
+    let stop = CancellationToken::new();
+    stop.cancel();
+    pulse.beat(Duration::from_secs(1), hub, stop).await;
+    assert_eq!(seen().await.awareness, Awareness::Offline);
+}
+
+#[tokio::test]
+async fn c11_a_file_that_speaks_for_another_is_not_believed_and_neither_is_a_huge_one() {
+    let test = TestChannels::new(&[]).await;
+    let beat = json!({ "agent_id": "claude", "timestamp": "2026-01-11T16:30:00.000Z", "state": "AWAKE" });
+    write_carelessly(&test.path("signals/presence/codex.json"), beat.to_string());
+    write_carelessly(&test.path("signals/presence/huge.json"), vec![b' '; 100_000]);
+    write_carelessly(&test.path("signals/presence/claude.json"), beat.to_string());
+    let seen = test.channels.sightings().await.unwrap();
+    assert_eq!(seen.iter().map(|seen| seen.agent.as_str()).collect::<Vec<_>>(), ["claude"]);
+}
+
+#[tokio::test]
+async fn the_process_that_is_gone_is_offline_at_once() {
+    let test = TestChannels::new(&[]).await;
+    // A pid that no process has: the kernel's highest is 2^22.
+    let owner = format!("{}/4194999/1", Owner::this_process().host());
+    let beat = json!({ "agent_id": "codex", "timestamp": iso(test.channels.hub().now()), "state": "AWAKE", "owner": owner });
+    write_carelessly(&test.path("signals/presence/codex.json"), beat.to_string());
+    assert_eq!(test.channels.sightings().await.unwrap()[0].awareness, Awareness::Offline);
+}

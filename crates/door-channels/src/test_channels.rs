@@ -1,0 +1,131 @@
+//! Channels in a temporary folder, with other programs' hands on their files.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_core::{AgentId, Delivery, Door, MessageId, Name};
+use switchboard_hub::clock::Clock;
+use switchboard_hub::{Hub, HubConfig, Outbound, Registration, Stored};
+use tempfile::TempDir;
+
+use crate::channels::{Channels, Post};
+use crate::config::Config;
+use crate::wire::ChannelMessage;
+
+/// Long enough for a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// When files were written that say nothing else.
+const TIME: &str = "2026-01-11T16:33:15.123Z";
+
+/// Channels with a hub of their own.
+pub(crate) struct TestChannels {
+    pub(crate) channels: Channels,
+    pub(crate) clock: Clock,
+    pub(crate) folder: TempDir,
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+pub(crate) fn agent(text: &str) -> AgentId {
+    text.parse().unwrap()
+}
+
+/// A message file as another program writes it.
+pub(crate) fn file(id: &str, from: &str, to: &str, text: &str) -> Value {
+    json!({
+        "id": id, "timestamp": TIME, "session_id": "general", "from": from, "to": to,
+        "type": "chat", "content": { "text": text, "code": null, "artifacts": [] }, "metadata": { "mode": "chat" },
+    })
+}
+
+/// Writes as a careless program does: in place, over what is there.
+#[expect(clippy::disallowed_methods, reason = "stands for a program that takes no care")]
+pub(crate) fn write_carelessly(path: &Path, bytes: impl AsRef<[u8]>) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Waits for something, never for ever.
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.expect("it should have happened by now")
+}
+
+impl TestChannels {
+    /// New channels; these agents have mailboxes.
+    pub(crate) async fn new(agents: &[&str]) -> Self {
+        let (folder, clock) = (TempDir::new().unwrap(), Clock::by_hand(Clock::system().now()));
+        let channels = open(&folder.path().join("hub"), folder.path(), &clock, |_| ()).await;
+        for agent in agents {
+            channels.hub().register(Registration::mailbox(name(agent))).await.unwrap();
+        }
+        Self { channels, clock, folder }
+    }
+
+    /// The same folder with other settings, or as another process of the same hub has it.
+    pub(crate) async fn another(&self, configure: impl FnOnce(&mut Config)) -> Channels {
+        open(&self.folder.path().join("hub"), self.folder.path(), &self.clock, configure).await
+    }
+
+    /// The same folder as another hub has it, say on another machine.
+    pub(crate) async fn elsewhere(&self) -> Channels {
+        open(&self.folder.path().join("elsewhere"), self.folder.path(), &self.clock, |_| ()).await
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.folder.path().join("shared").join(below)
+    }
+
+    /// Drops a message file into `general`, written now unless it says otherwise.
+    pub(crate) fn drop_file(&self, message: &Value) {
+        let mut message = message.clone();
+        if message["timestamp"] == TIME {
+            message["timestamp"] = crate::wire::iso(self.channels.hub().now()).into();
+        }
+        let id = message["id"].as_str().unwrap();
+        write_carelessly(&self.path(&format!("channels/general/{id}.json")), message.to_string());
+    }
+
+    pub(crate) async fn post(&self, from: &str, to: &str, text: &str) -> ChannelMessage {
+        let post = Post { to: to.into(), ..Post::new(agent(from), name("general"), text) };
+        self.channels.post(post).await.unwrap().message
+    }
+
+    /// The message that `general` calls by this id.
+    pub(crate) async fn stored(&self, native: &str) -> Stored {
+        stored(&self.channels, native).await.unwrap_or_else(|| panic!("{native} is in the journal"))
+    }
+
+    pub(crate) async fn deliveries(&self, id: MessageId) -> Vec<Delivery> {
+        self.channels.hub().receipt(id).await.unwrap().unwrap().1.deliveries
+    }
+
+    /// All texts of `general`, in order.
+    pub(crate) async fn texts(&self) -> Vec<String> {
+        let reading = self.channels.read(&name("general"), None).await.unwrap();
+        reading.messages.into_iter().map(|message| message.content.text).collect()
+    }
+
+    pub(crate) async fn outbound(&self) -> Outbound {
+        self.channels.hub().open_door(Door::Channels).await.unwrap()
+    }
+}
+
+pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> {
+    let named = channels.hub().by_native(Some(Door::Channels), native).await.unwrap();
+    let (_, id) = named.first()?;
+    channels.hub().message(*id).await.unwrap()
+}
+
+async fn open(hub: &Path, folder: &Path, clock: &Clock, configure: impl FnOnce(&mut Config)) -> Channels {
+    let root = folder.join("shared");
+    std::fs::create_dir_all(hub).unwrap();
+    std::fs::create_dir_all(&root).unwrap();
+    let hub = Hub::open(HubConfig { clock: clock.clone(), ..HubConfig::new(hub) }).await.unwrap();
+    let mut config = Config::new(root);
+    configure(&mut config);
+    Channels::open(config, hub).await.unwrap()
+}

@@ -1,0 +1,251 @@
+//! Message files as messages of the core, and back. Pure.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use switchboard_core::{
+    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, Route,
+};
+use switchboard_hub::Draft;
+
+use crate::names::{MessageName, current_id, file_name, in_file_name};
+use crate::wire::{ChannelMessage, Content, Malformed, iso};
+
+/// Keys under which fields of a message file that the core has no word for travel in the metadata.
+mod key {
+    pub(super) const PREFIX: &str = "channels.";
+    pub(super) const CODE: &str = "channels.code";
+    pub(super) const ARTIFACTS: &str = "channels.artifacts";
+    pub(super) const CONTENT: &str = "channels.content";
+    pub(super) const EXTRA: &str = "channels.extra";
+    pub(super) const REPLY_TO: &str = "channels.in_reply_to";
+    /// In a message file: what the hub that wrote it knows of it.
+    pub(super) const OURS: &str = "switchboard";
+}
+
+/// The channel of the person: what is said to all of it is said to the person.
+const OF_THE_PERSON: &str = "human-supervisor";
+
+/// An id for a message of a channel: the same for the same file, in every hub that shares the folder.
+pub(crate) fn derived_id(channel: &Name, native: &str, at: Timestamp) -> MessageId {
+    let mut hash = Sha256::new();
+    hash.update(channel.key());
+    hash.update([0]);
+    hash.update(native);
+    let bytes: [u8; 32] = hash.finalize().into();
+    let random = bytes[..16].iter().fold(0_u128, |random, byte| (random << 8) | u128::from(*byte));
+    MessageId::from_parts(u64::try_from(at.as_millisecond()).unwrap_or(0), random)
+}
+
+/// When a message says that it was written.
+pub(crate) fn written_at(message: &ChannelMessage) -> Result<Timestamp, Malformed> {
+    message.timestamp.parse().map_err(|_| Malformed::Field {
+        field: "timestamp",
+        problem: format!("is not an ISO 8601 time with zone: '{}'", message.timestamp.escape_debug()),
+    })
+}
+
+/// Who wrote a message, under the id that is current now.
+pub(crate) fn sender(message: &ChannelMessage) -> Result<AgentId, Malformed> {
+    agent("from", &message.from)
+}
+
+fn agent(field: &'static str, text: &str) -> Result<AgentId, Malformed> {
+    current_id(text)
+        .parse()
+        .map_err(|error| Malformed::Field { field, problem: format!("is refused: {error}") })
+}
+
+/// Whom a message is for. `all` is everyone in the channel.
+pub(crate) fn recipient(message: &ChannelMessage, channel: &Name) -> Result<Address, Malformed> {
+    let address = current_id(&message.to)
+        .parse()
+        .map_err(|error| Malformed::Field { field: "to", problem: format!("is refused: {error}") })?;
+    let is_of_the_person = channel.as_str().eq_ignore_ascii_case(OF_THE_PERSON);
+    Ok(match address {
+        Address::Group(GroupId::Everyone) if is_of_the_person && !sender(message)?.is_human() => {
+            AgentId::human().into()
+        }
+        Address::Group(GroupId::Everyone) => Address::Group(GroupId::Channel(channel.clone())),
+        other => other,
+    })
+}
+
+/// A message file as a draft. `native` is the id in its file's name; `reply_to` is what `in_reply_to` stands
+/// for, where that is known.
+///
+/// Nobody vouches for the sender of a file, so the draft is not verified.
+pub(crate) fn to_draft(
+    message: ChannelMessage,
+    channel: &Name,
+    native: &str,
+    reply_to: Option<MessageId>,
+) -> Result<Draft, Malformed> {
+    let (from, to) = (sender(&message)?, recipient(&message, channel)?);
+    let kind = Kind::parse(&message.kind)
+        .map_err(|error| Malformed::Field { field: "type", problem: format!("is refused: {error}") })?;
+    let sent_at = written_at(&message)?;
+    let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
+    let mut metadata = message.metadata.unwrap_or_default();
+    // Keys of ours come from us alone.
+    metadata.retain(|key, _| !key.starts_with(key::PREFIX));
+    metadata.remove("in_reply_to");
+    metadata.remove(key::OURS);
+    let Content { text, code, artifacts, extra } = message.content;
+    let mut keep = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            metadata.insert(key.to_owned(), value);
+        }
+    };
+    keep(key::CODE, code.map(Value::String));
+    keep(key::ARTIFACTS, (!artifacts.is_empty()).then_some(Value::Array(artifacts)));
+    keep(key::CONTENT, (!extra.is_empty()).then_some(Value::Object(extra)));
+    keep(key::EXTRA, (!message.extra.is_empty()).then_some(Value::Object(message.extra)));
+    keep(key::REPLY_TO, unknown_parent.map(Value::String));
+    Ok(Draft {
+        id: derived_id(channel, native, sent_at),
+        from,
+        to,
+        kind,
+        body: text,
+        in_reply_to: reply_to,
+        sent_at,
+        expires_at: None,
+        metadata,
+        native: native_id(channel, native),
+        key: None,
+        native_is_id: false,
+        verified: false,
+        route: Some(Route::Channel { channel: channel.clone() }),
+        signed: None,
+        allow_unregistered: true,
+        restored: None,
+    })
+}
+
+/// A message that this process is about to put into a channel for its own user, as a draft: it goes by the
+/// hub's id until its file has a name.
+pub(crate) fn to_own_draft(
+    message: ChannelMessage,
+    channel: &Name,
+    id: MessageId,
+    reply_to: Option<MessageId>,
+) -> Result<Draft, Malformed> {
+    let draft = to_draft(message, channel, "", reply_to)?;
+    let native = NativeId { door: Door::Channels, scope: String::new(), id: id.to_string() };
+    Ok(Draft { id, native, native_is_id: true, verified: true, ..draft })
+}
+
+/// Writes into a message which message of the hub it is, and its place in the journal where that is known.
+pub(crate) fn sign(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>) {
+    let mut ours = json!({ "id": id.to_string() });
+    if let Some(seq) = seq {
+        ours["seq"] = seq.into();
+    }
+    message.metadata.get_or_insert_default().insert(key::OURS.to_owned(), ours);
+}
+
+/// A message of a channel as the journal's index knows it.
+pub(crate) fn native_id(channel: &Name, native: &str) -> NativeId {
+    NativeId { door: Door::Channels, scope: channel.to_string(), id: native.to_owned() }
+}
+
+/// The file of a message that the hub hands over to a channel, `tries` names after its first choice.
+///
+/// The name follows from the message, so that a repeated delivery finds its own file.
+pub(crate) fn to_file(
+    message: &Message,
+    seq: i64,
+    channel: &Name,
+    reply_to: Option<String>,
+    tries: u32,
+) -> ChannelMessage {
+    let mut metadata = message.metadata.clone();
+    let mut take = |key: &str| metadata.remove(key);
+    let (code, artifacts) = (take(key::CODE), take(key::ARTIFACTS));
+    let (content, extra, unknown_parent) = (take(key::CONTENT), take(key::EXTRA), take(key::REPLY_TO));
+    if let Some(parent) = reply_to.map(Value::String).or(unknown_parent) {
+        metadata.insert("in_reply_to".into(), parent);
+    }
+    let door = message.origin.native.door;
+    metadata.insert(
+        key::OURS.into(),
+        json!({ "id": message.id.to_string(), "seq": seq, "door": door, "verified": message.origin.verified }),
+    );
+    let object = |value: Option<Value>| match value {
+        Some(Value::Object(object)) => object,
+        _ => Map::new(),
+    };
+    // As many numbers as there are in a second, in the order of the parts of the second.
+    let part = u32::try_from(i64::from(message.sent_at.subsec_nanosecond()) * 65_536 / 1_000_000_000);
+    let name = MessageName {
+        second: message.sent_at.as_second(),
+        agent: in_file_name(&message.from),
+        number: part.unwrap_or(0).saturating_add(tries),
+    };
+    ChannelMessage {
+        id: name.id(),
+        timestamp: iso(message.sent_at),
+        session_id: channel.to_string(),
+        from: message.from.to_string(),
+        to: match &message.to {
+            Address::Agent(agent) => agent.to_string(),
+            Address::Node(node) => node.to_string(),
+            Address::Group(_) => "all".to_owned(),
+        },
+        kind: message.kind.to_string(),
+        content: Content {
+            text: message.body.clone(),
+            code: code.and_then(|code| code.as_str().map(str::to_owned)),
+            artifacts: artifacts.and_then(|list| list.as_array().cloned()).unwrap_or_default(),
+            extra: object(content),
+        },
+        metadata: Some(metadata),
+        extra: object(extra),
+    }
+}
+
+/// The message of a hub that a file says it is.
+pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
+    file.metadata.as_ref()?.get(key::OURS)?.get("id")?.as_str()?.parse().ok()
+}
+
+/// Whether a file says what a message says: a file that merely claims to be a message of ours is not.
+pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
+    hub_id(file) == Some(message.id)
+        && sender(file).as_ref() == Ok(&message.from)
+        && file.kind == message.kind.as_str()
+        && file.content.text == message.body
+}
+
+/// Whether a file still says what was accepted as this message of a channel: sender, recipient, type and content.
+///
+/// Times and what else a file carries are left out, since some of it is written after the message was accepted.
+pub(crate) fn says_the_same(
+    file: &ChannelMessage,
+    message: &Message,
+    channel: &Name,
+    directory: &Directory,
+) -> bool {
+    let accepted = to_file(message, 0, channel, None, 0);
+    let canonical = |agent: &AgentId| directory.canonical(agent);
+    let is_from = sender(file).is_ok_and(|from| canonical(&from) == canonical(&message.from));
+    // What came from elsewhere was for a group, or an agent, that the file need not be able to name.
+    let is_to = message.origin.native.door != Door::Channels
+        || match (recipient(file, channel), &message.to) {
+            (Ok(Address::Agent(to)), Address::Agent(accepted)) => canonical(&to) == canonical(accepted),
+            (Ok(to), accepted) => to == *accepted,
+            (Err(_), _) => false,
+        };
+    let is_kind = Kind::parse(&file.kind).is_ok_and(|kind| kind == message.kind);
+    is_from && is_to && is_kind && file.content == accepted.content && file.extra == accepted.extra
+}
+
+/// The name of the file of a message.
+pub(crate) fn name_of(file: &ChannelMessage) -> String {
+    file_name(&file.id)
+}
+
+#[cfg(test)]
+#[path = "translate_tests.rs"]
+mod tests;

@@ -1,0 +1,112 @@
+//! The folder that a team shares: where everything is.
+
+use std::path::Path;
+
+use switchboard_core::{Name, nearest};
+use switchboard_hub::files::{Dir, FileError};
+
+use crate::error::ChannelError;
+use crate::names::is_month;
+
+/// Where the channels are.
+pub(crate) const CHANNELS: &str = "channels";
+
+/// Where old messages of a channel are, inside its folder.
+const ARCHIVE: &str = "archive";
+
+/// The shared folder. Every path below it is made of validated names.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    root: Dir,
+}
+
+impl Tree {
+    /// Opens the folder, which must exist: a network mount that is missing must not become a folder beneath it.
+    pub fn open(root: &Path) -> Result<Self, ChannelError> {
+        match Dir::open_root(root) {
+            Ok(root) => Ok(Self { root }),
+            Err(source) => Err(ChannelError::Root { path: root.to_owned(), source }),
+        }
+    }
+
+    /// The folder itself.
+    pub fn root(&self) -> &Dir {
+        &self.root
+    }
+
+    /// The folder of all channels, made where it is missing.
+    pub(crate) fn channels(&self) -> Result<Dir, FileError> {
+        self.root.make_subdir(CHANNELS)
+    }
+
+    /// A channel's folder, where it exists.
+    pub(crate) fn channel(&self, channel: &Name) -> Result<Option<Dir>, FileError> {
+        match self.root.subdir(CHANNELS)? {
+            Some(channels) => channels.subdir(channel.as_str()),
+            None => Ok(None),
+        }
+    }
+
+    /// A channel's folder, or an error that names those like it.
+    pub(crate) fn known_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
+        if let Some(dir) = self.channel(channel)? {
+            return Ok(dir);
+        }
+        let names = self.channel_names()?;
+        let near = nearest(channel.as_str(), names.iter().map(Name::as_str));
+        Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
+    }
+
+    /// A channel's folder, made where it is missing: a channel begins with its first message.
+    pub(crate) fn make_channel(&self, channel: &Name) -> Result<Dir, FileError> {
+        self.channels()?.make_subdir(channel.as_str())
+    }
+
+    /// The channels there are, sorted. What cannot be the name of one is left out.
+    pub(crate) fn channel_names(&self) -> Result<Vec<Name>, FileError> {
+        let Some(channels) = self.root.subdir(CHANNELS)? else { return Ok(Vec::new()) };
+        let names = channels.names()?.into_iter().filter(|name| !name.starts_with('.'));
+        Ok(names.filter_map(|name| Name::parse(&name).ok()).collect())
+    }
+
+    /// The folder of heartbeat files, made where it is missing.
+    pub(crate) fn presence(&self) -> Result<Dir, FileError> {
+        self.signals()?.make_subdir("presence")
+    }
+
+    /// The folder that says which watcher is at which message, one folder per agent.
+    pub(crate) fn claims(&self, agent: &Name) -> Result<Dir, FileError> {
+        self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())
+    }
+
+    /// The folder of the watchers' logs.
+    pub(crate) fn logs(&self) -> Result<Dir, FileError> {
+        self.root.make_subdir("logs")
+    }
+
+    fn signals(&self) -> Result<Dir, FileError> {
+        self.root.make_subdir("signals")
+    }
+}
+
+/// The folder of a month in the archive of a channel, made where it is missing.
+pub(crate) fn make_archive(channel: &Dir, month: &str) -> Result<Dir, FileError> {
+    channel.make_subdir(ARCHIVE)?.make_subdir(month)
+}
+
+/// The folders of the archive of a channel, oldest first.
+pub(crate) fn archives(channel: &Dir) -> Result<Vec<Dir>, FileError> {
+    let Some(archive) = channel.subdir(ARCHIVE)? else { return Ok(Vec::new()) };
+    let months = archive.names()?.into_iter().filter(|name| is_month(name));
+    // What is called like a month and is no folder is none of ours.
+    Ok(months.filter_map(|month| archive.subdir(&month).ok().flatten()).collect())
+}
+
+/// Runs file work on a thread that may wait.
+pub(crate) async fn blocking<T, F>(work: F) -> Result<T, ChannelError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, ChannelError> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await.map_err(|_| ChannelError::Closed)?
+}

@@ -1,0 +1,205 @@
+//! Watchers: agents that answer by themselves ("Watcher Pattern").
+//!
+//! A watcher works off what the hub has delivered to its agent in its channel and the agent is not done with:
+//! the queue is in the journal, so what came while it was down is still there. `mention.rs` says what is for
+//! the agent, `prompt.rs` what the program is told, `call.rs` runs it, `answer.rs` finds the answer in its
+//! output, `claim.rs` sees to it that one message has one answer, `queue.rs` finds what waits.
+
+mod answer;
+mod breaker;
+mod call;
+mod claim;
+mod log;
+mod mention;
+mod prompt;
+mod queue;
+mod watcher;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use switchboard_core::Name;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::channels::Channels;
+use crate::presence::Pulse;
+
+pub use self::mention::is_mentioned;
+
+/// One watcher: whose it is, where it listens and what answers.
+#[derive(Debug, Clone)]
+pub struct WatcherConfig {
+    /// The agent that answers.
+    pub agent: Name,
+    /// The channel it watches.
+    pub channel: Name,
+    /// The program and its arguments. Never given to a shell.
+    pub command: Vec<String>,
+    /// How the program is told.
+    pub prompt_by: PromptBy,
+    /// What its output looks like.
+    pub format: Format,
+    /// A file that says who the agent is, what it can do and what it must not.
+    pub role: Option<PathBuf>,
+    /// A file with what the agent should remember; its first lines are part of every prompt.
+    pub memory: Option<PathBuf>,
+    /// How many recent messages of the channel it is shown.
+    pub context: usize,
+    /// The folder that the program starts in; ours without it.
+    pub folder: Option<PathBuf>,
+    /// Variables that the program gets beside the usual ones, by name or as `PREFIX_*`.
+    pub env: Vec<String>,
+    /// How long the program may take. The scripts of old killed it after five minutes.
+    pub timeout: Duration,
+    /// Whether text that begins with the agent's id counts as a mention.
+    pub starts_with: bool,
+    /// Whether a failure is only logged, as in the protocol, rather than answered with an `incident`.
+    pub silent: bool,
+    /// How often a message is tried again after a failure.
+    pub retries: u32,
+    /// Messages older than this are not answered any more.
+    pub max_age: SignedDuration,
+    /// Most messages from while it was down that are answered: the newest.
+    pub backlog: usize,
+}
+
+/// How a program is told what to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptBy {
+    /// On its stdin, which then ends.
+    Stdin,
+    /// As one argument after all others. It begins with words of ours, so no message can become a flag.
+    Argument,
+}
+
+/// What the output of a program looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// All of stdout is the answer.
+    Plain,
+    /// The events of `codex exec --json`, one a line.
+    Codex,
+    /// The object of `claude -p --output-format json`.
+    Claude,
+    /// The object of `gemini -o json`.
+    Gemini,
+}
+
+/// A program that is known, with how to call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preset {
+    /// Codex CLI.
+    Codex,
+    /// Claude Code.
+    Claude,
+    /// Gemini CLI.
+    Gemini,
+}
+
+impl Preset {
+    /// All presets, by name.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("codex", Self::Codex), ("claude", Self::Claude), ("gemini", Self::Gemini)];
+
+    /// The preset of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, preset)| preset)
+    }
+
+    /// The command line, which reads the prompt from stdin.
+    pub fn command(self) -> Vec<String> {
+        let words: &[&str] = match self {
+            Self::Codex => &["codex", "exec", "--json", "-"],
+            Self::Claude => &["claude", "-p", "--output-format", "json"],
+            Self::Gemini => &["gemini", "-o", "json"],
+        };
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    /// What its output looks like.
+    pub fn format(self) -> Format {
+        match self {
+            Self::Codex => Format::Codex,
+            Self::Claude => Format::Claude,
+            Self::Gemini => Format::Gemini,
+        }
+    }
+
+    /// The variables it needs to find its account.
+    pub fn env(self) -> Vec<String> {
+        let names: &[&str] = match self {
+            Self::Codex => &["CODEX_*", "OPENAI_*"],
+            Self::Claude => &["CLAUDE_*", "ANTHROPIC_*"],
+            Self::Gemini => &["GEMINI_*", "GOOGLE_*"],
+        };
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+}
+
+impl WatcherConfig {
+    /// A watcher that runs `command`, told on stdin, whose stdout is the answer.
+    pub fn new(agent: Name, channel: Name, command: Vec<String>) -> Self {
+        Self {
+            agent,
+            channel,
+            command,
+            prompt_by: PromptBy::Stdin,
+            format: Format::Plain,
+            role: None,
+            memory: None,
+            context: 10,
+            folder: None,
+            env: Vec::new(),
+            timeout: Duration::from_mins(5),
+            starts_with: false,
+            silent: false,
+            retries: 0,
+            max_age: SignedDuration::from_hours(24),
+            backlog: 50,
+        }
+    }
+
+    /// The same with everything that a preset says; a command that was given stays.
+    #[must_use]
+    pub fn with_preset(mut self, preset: Preset) -> Self {
+        if self.command.is_empty() {
+            self.command = preset.command();
+        }
+        self.format = preset.format();
+        self.env.extend(preset.env());
+        self
+    }
+}
+
+/// Runs all configured watchers until `shutdown`; an agent gives one heartbeat, wherever it listens.
+pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
+    let mut by_agent: BTreeMap<Name, Vec<WatcherConfig>> = BTreeMap::new();
+    for watcher in &channels.config().watchers {
+        by_agent.entry(watcher.agent.clone()).or_default().push(watcher.clone());
+    }
+    let mut tasks = JoinSet::new();
+    for (agent, watchers) in by_agent {
+        let places: Vec<&str> = watchers.iter().map(|watcher| watcher.channel.as_str()).collect();
+        let pulse = Pulse::new(channels.tree().clone(), agent, places.join(","));
+        // The heart stops after the work, so that the last thing said is goodbye.
+        let (hub, every, heart) =
+            (channels.hub().clone(), channels.config().heartbeat, CancellationToken::new());
+        let (beating, stop) = (pulse.clone(), heart.clone());
+        tasks.spawn(async move { beating.beat(every, &hub, stop).await });
+        let (channels, shutdown) = (channels.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            let mut working = JoinSet::new();
+            for watcher in watchers {
+                let watcher = watcher::Watcher::new(channels.clone(), watcher, pulse.clone());
+                let shutdown = shutdown.clone();
+                working.spawn(async move { watcher.run(shutdown).await });
+            }
+            while working.join_next().await.is_some() {}
+            heart.cancel();
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+}

@@ -1,0 +1,66 @@
+//! The answer in what a program printed.
+
+use serde_json::Value;
+
+use super::Format;
+use super::call::Failed;
+
+/// The answer, without blank lines around it.
+pub(super) fn extract(format: Format, output: &[u8]) -> Result<String, Failed> {
+    let text = std::str::from_utf8(output).map_err(|error| Failed::NotUtf8 { at: error.valid_up_to() })?;
+    let found = match format {
+        Format::Plain => Some(text.to_owned()),
+        Format::Codex => codex(text),
+        Format::Claude => object(text).and_then(|object| claude(&object)).transpose()?,
+        Format::Gemini => object(text).and_then(|object| Some(object.get("response")?.as_str()?.to_owned())),
+    };
+    match found.map(|answer| answer.trim().to_owned()) {
+        Some(answer) if !answer.is_empty() => Ok(answer),
+        _ => Err(Failed::NoAnswer),
+    }
+}
+
+/// The last message of the agent among the events: `item.completed` with an `agent_message`, or, as versions
+/// before that wrote it, `msg` of the type `agent_message`.
+fn codex(text: &str) -> Option<String> {
+    let message = |line: &str| {
+        let event: Value = serde_json::from_str(line).ok()?;
+        let of = |part: &Value, key: &str| {
+            let is_message = part.get("type")?.as_str()? == "agent_message";
+            is_message.then(|| part.get(key)?.as_str().map(str::to_owned)).flatten()
+        };
+        match event.get("item") {
+            Some(item) if event.get("type")?.as_str()? == "item.completed" => of(item, "text"),
+            _ => of(event.get("msg")?, "message"),
+        }
+    };
+    text.lines().rev().find_map(message)
+}
+
+/// The result, or what the program says went wrong.
+fn claude(object: &Value) -> Option<Result<String, Failed>> {
+    let result = object.get("result").and_then(Value::as_str);
+    if object.get("is_error").and_then(Value::as_bool) == Some(true) {
+        let said = result.or_else(|| object.get("subtype")?.as_str()).unwrap_or("no reason given");
+        return Some(Err(Failed::Said { reason: said.to_owned() }));
+    }
+    result.map(|result| Ok(result.to_owned()))
+}
+
+/// The last JSON object in a text: some programs greet before it.
+fn object(text: &str) -> Option<Value> {
+    let whole = serde_json::from_str::<Value>(text.trim()).ok();
+    let last = whole.or_else(|| {
+        let start = text.find('{')?;
+        serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>().map_while(Result::ok).last()
+    })?;
+    match last {
+        // A list of events ends with the result.
+        Value::Array(mut events) => events.pop(),
+        other => Some(other),
+    }
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;

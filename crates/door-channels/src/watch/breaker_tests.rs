@@ -1,0 +1,36 @@
+use super::*;
+
+fn minute(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_768_000_000 + minute * 60).unwrap()
+}
+
+#[test]
+fn three_failures_within_a_quarter_of_an_hour_are_a_reason_to_rest() {
+    let mut breaker = Breaker::default();
+    assert!(!breaker.failed(minute(0)));
+    assert!(!breaker.failed(minute(10)));
+    assert!(!breaker.failed(minute(16)), "the first is too long ago");
+    assert!(breaker.failed(minute(17)));
+    assert_eq!(breaker.rest(minute(20)), Some(SignedDuration::from_mins(7)));
+    assert_eq!(breaker.rest(minute(27)), None);
+    assert!(!breaker.failed(minute(28)), "counted anew");
+}
+
+#[test]
+fn what_works_is_forgiven() {
+    let mut breaker = Breaker::default();
+    breaker.failed(minute(0));
+    breaker.failed(minute(0));
+    breaker.worked();
+    assert!(!breaker.failed(minute(1)));
+}
+
+#[test]
+fn c6_one_agent_is_answered_so_often_within_a_minute_and_others_apart() {
+    let mut breaker = Breaker::default();
+    let (codex, claude) = ("codex".parse().unwrap(), "claude".parse().unwrap());
+    assert!(breaker.may_answer(&codex, 2, minute(0)) && breaker.may_answer(&codex, 2, minute(0)));
+    assert!(!breaker.may_answer(&codex, 2, minute(0)));
+    assert!(breaker.may_answer(&claude, 2, minute(0)));
+    assert!(breaker.may_answer(&codex, 2, minute(1)));
+}

@@ -1,0 +1,125 @@
+//! Running the program that answers.
+
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use switchboard_core::Name;
+use switchboard_hub::process::{Spawn, SpawnError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+use super::{PromptBy, WatcherConfig};
+
+/// Most output that is read. An answer has a few pages; the events around it may have many.
+const OUTPUT: usize = 16 << 20;
+
+/// How much of the complaints is kept: the end, where the reason stands.
+const COMPLAINTS: usize = 4 << 10;
+
+/// The longest argument that every system takes.
+const ARGUMENT: usize = 100 << 10;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error("no program is set; give one after `--`, or a preset")]
+    NoProgram,
+    #[error(transparent)]
+    Start(#[from] SpawnError),
+    #[error("the program took longer than {} s and was ended", .after.as_secs())]
+    TimedOut { after: Duration },
+    #[error("the program ended with {status}{}", said(.complaints))]
+    Exit { status: std::process::ExitStatus, complaints: String },
+    #[error("the program printed more than {limit} bytes and was ended")]
+    TooMuch { limit: usize },
+    #[error("the output is not UTF-8 text (first bad byte at {at})")]
+    NotUtf8 { at: usize },
+    #[error("the program says: {reason}")]
+    Said { reason: String },
+    #[error("the program ended well, but no answer was in its output")]
+    NoAnswer,
+    #[error("the prompt has {size} bytes and an argument at most {limit}; let the program read stdin")]
+    LongArgument { size: usize, limit: usize },
+    #[error("the program's streams broke")]
+    Streams(#[from] io::Error),
+}
+
+fn said(complaints: &str) -> String {
+    let last = complaints.lines().rev().find(|line| !line.trim().is_empty());
+    last.map(|line| format!(": {}", line.trim())).unwrap_or_default()
+}
+
+/// Runs the program to its end and returns what it printed.
+///
+/// It gets a process group of its own, which ends with it: a program that hangs leaves nothing behind.
+pub(super) async fn call(watcher: &WatcherConfig, agent: &Name, prompt: &str) -> Result<Vec<u8>, Failed> {
+    let (program, args) = watcher.command.split_first().ok_or(Failed::NoProgram)?;
+    let mut spawn = Spawn::new(program).args(args);
+    if watcher.prompt_by == PromptBy::Argument {
+        if prompt.len() > ARGUMENT {
+            return Err(Failed::LongArgument { size: prompt.len(), limit: ARGUMENT });
+        }
+        spawn = spawn.args([prompt]);
+    } else {
+        spawn = spawn.stdin(Stdio::piped());
+    }
+    if let Some(folder) = &watcher.folder {
+        spawn = spawn.cwd(folder);
+    }
+    let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
+    spawn = spawn.env_allow(&names).env("SWITCHBOARD_AGENT_NAME", agent.as_str());
+    let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+    let work = async {
+        let tell = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read its input closes it, which is its right.
+                let _ = stdin.write_all(prompt.as_bytes()).await;
+                let _ = stdin.shutdown().await;
+            }
+            Ok(())
+        };
+        let hear = async {
+            match stdout {
+                Some(stdout) => read_at_most(stdout).await,
+                None => Ok(Vec::new()),
+            }
+        };
+        let complaints = async {
+            match stderr {
+                Some(stderr) => Ok(read_end(stderr).await),
+                None => Ok(String::new()),
+            }
+        };
+        let ((), output, complaints) = tokio::try_join!(tell, hear, complaints)?;
+        let status = child.wait().await?;
+        if status.success() { Ok(output) } else { Err(Failed::Exit { status, complaints }) }
+    };
+    // Whatever ends this early drops the child, and with it its whole group.
+    tokio::time::timeout(watcher.timeout, work)
+        .await
+        .unwrap_or(Err(Failed::TimedOut { after: watcher.timeout }))
+}
+
+async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, Failed> {
+    let mut output = Vec::new();
+    let most = u64::try_from(OUTPUT).unwrap_or(u64::MAX).saturating_add(1);
+    stream.take(most).read_to_end(&mut output).await?;
+    if output.len() > OUTPUT { Err(Failed::TooMuch { limit: OUTPUT }) } else { Ok(output) }
+}
+
+/// Reads everything and keeps the end.
+async fn read_end(mut stream: impl AsyncRead + Unpin) -> String {
+    let mut kept = Vec::new();
+    let mut piece = vec![0; COMPLAINTS];
+    while let Ok(read @ 1..) = stream.read(&mut piece).await {
+        kept.extend_from_slice(&piece[..read]);
+        let extra = kept.len().saturating_sub(COMPLAINTS);
+        kept.drain(..extra);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;

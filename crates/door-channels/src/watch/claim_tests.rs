@@ -1,0 +1,96 @@
+use super::*;
+use crate::test_channels::{file, write_carelessly};
+
+const LEASE: SignedDuration = SignedDuration::from_mins(6);
+
+fn folder() -> (tempfile::TempDir, Dir) {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    (folder, dir)
+}
+
+fn noon() -> Timestamp {
+    "2026-01-11T12:00:00Z".parse().unwrap()
+}
+
+fn take(dir: &Dir, now: Timestamp) -> Taken {
+    Claim::take(dir, "general.msg-1", now, LEASE).unwrap()
+}
+
+fn ours(taken: Taken) -> Claim {
+    let Taken::Ours(claim) = taken else { panic!("{taken:?}") };
+    claim
+}
+
+fn reply() -> ChannelMessage {
+    ChannelMessage::parse(file("msg-2", "codex", "all", "42").to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn one_has_it_until_it_is_done_and_then_nobody() {
+    let (_folder, dir) = folder();
+    let claim = ours(take(&dir, noon()));
+    assert!(matches!(take(&dir, noon()), Taken::Busy));
+    claim.done().unwrap();
+    assert!(matches!(take(&dir, noon()), Taken::Done));
+}
+
+#[test]
+fn what_is_given_back_can_be_taken() {
+    let (_folder, dir) = folder();
+    ours(take(&dir, noon())).give_back().unwrap();
+    ours(take(&dir, noon()));
+}
+
+#[test]
+fn c8_whoever_takes_over_finds_the_answer_and_the_former_owner_has_lost_it() {
+    let (_folder, dir) = folder();
+    let mut late = ours(take(&dir, noon()));
+    assert!(late.answer(reply()).unwrap());
+    assert!(matches!(take(&dir, noon() + LEASE - SignedDuration::from_secs(1)), Taken::Busy));
+    let next = ours(take(&dir, noon() + LEASE));
+    assert_eq!(next.reply(), Some(&reply()));
+    assert!(!late.answer(reply()).unwrap(), "it slept for too long");
+    late.give_back().unwrap();
+    assert!(matches!(take(&dir, noon() + LEASE), Taken::Busy), "the new owner still has it");
+    assert_eq!(dir.names().unwrap(), ["general.msg-1.json"]);
+}
+
+#[test]
+fn the_claim_of_a_process_that_is_gone_is_free_at_once_and_so_is_one_that_cannot_be_read() {
+    let (folder, dir) = folder();
+    ours(take(&dir, noon()));
+    let path = folder.path().join("general.msg-1.json");
+    let mut claim: ClaimFile = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    // A pid that no process has: the kernel's highest is 2^22.
+    claim.owner = format!("{}/4194999/1", Owner::this_process().host());
+    write_carelessly(&path, pretty(&claim));
+    ours(take(&dir, noon()));
+    write_carelessly(&path, "{");
+    ours(take(&dir, noon()));
+}
+
+#[test]
+fn of_many_that_take_over_at_once_one_has_it() {
+    let (_folder, dir) = folder();
+    ours(take(&dir, noon()));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let dir = dir.clone();
+            std::thread::spawn(move || matches!(take(&dir, noon() + LEASE), Taken::Ours(_)))
+        })
+        .collect();
+    let owners = threads.into_iter().map(|thread| thread.join().unwrap()).filter(|is_ours| *is_ours).count();
+    assert_eq!(owners, 1);
+}
+
+#[test]
+fn old_claims_are_cleared_and_fresh_ones_kept() {
+    let (_folder, dir) = folder();
+    ours(take(&dir, noon())).done().unwrap();
+    let now = switchboard_hub::clock::Clock::system().now();
+    clear_old(&dir, now).unwrap();
+    assert_eq!(dir.names().unwrap().len(), 1);
+    clear_old(&dir, now + KEPT + LEASE).unwrap();
+    assert!(dir.names().unwrap().is_empty());
+}

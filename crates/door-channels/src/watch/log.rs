@@ -1,0 +1,34 @@
+//! A watcher's log: `logs/{agent}-watcher.log`.
+
+use jiff::Timestamp;
+use switchboard_core::Name;
+
+use crate::error::describe;
+use crate::tree::{Tree, blocking};
+use crate::wire::iso;
+
+/// At this size the older half is dropped.
+const LONGEST: u64 = 1 << 20;
+
+/// Adds a line. A log that cannot be written is no reason to stop.
+pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str) {
+    let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let (tree, name) = (tree.clone(), format!("{agent}-watcher.log"));
+    let line = format!("{} {line}\n", iso(now));
+    let written = blocking(move || {
+        let logs = tree.logs()?;
+        if logs.stat(&name)?.is_some_and(|log| log.len > LONGEST)
+            && let Some(log) = logs.read(&name, LONGEST * 2).ok().flatten()
+        {
+            let half = log.bytes.len() / 2;
+            let cut =
+                log.bytes[half..].iter().position(|byte| *byte == b'\n').map_or(half, |at| half + at + 1);
+            logs.replace(&name, &log.bytes[cut..], 0o600)?;
+        }
+        logs.append(&name, line.as_bytes())?;
+        Ok(())
+    });
+    if let Err(error) = written.await {
+        tracing::warn!(%agent, error = %describe(&error), "the log could not be written");
+    }
+}

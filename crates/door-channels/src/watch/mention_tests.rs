@@ -1,0 +1,64 @@
+use super::*;
+
+#[test]
+fn c5_only_the_whole_id_is_a_mention() {
+    let table = [
+        ("@claude please look", true),
+        ("please look, @claude", true),
+        ("please look (@claude).", true),
+        ("@Claude please look", true),
+        ("@codex @claude please look", true),
+        ("@claude-2 please look", false),
+        ("@claudette says", false),
+        ("claudette says", false),
+        ("claude says", false),
+        ("mail me at me@claude", false),
+        ("mail claude@claude.example", false),
+        ("first.last@claude", false),
+        ("@claude@example.org", false),
+        ("@cla\u{200d}ude", false),
+        ("@claude\u{200d}x", false),
+        ("@claudé", false),
+        ("@ claude", false),
+        ("`@claude` is how one writes it", false),
+        ("`code` @claude `code`", true),
+        ("a lone ` and @claude", true),
+        ("> @claude said that\nand I agree", false),
+        ("> quoted\n@claude what do you say?", true),
+        ("```\n@claude\n```\ndone", false),
+        ("```rust\n// @claude\n```\n@claude see above", true),
+        ("~~~\n```\n@claude\n~~~", false),
+        ("", false),
+    ];
+    for (text, expected) in table {
+        assert_eq!(is_mentioned(text, "claude"), expected, "{text:?}");
+    }
+    assert!(is_mentioned("@qc-1: ok?", "qc-1"));
+    assert!(!is_mentioned("@qc-10: ok?", "qc-1"));
+}
+
+#[test]
+fn a_text_begins_with_an_id_as_a_word() {
+    for (text, expected) in [
+        ("codex, please", true),
+        ("Codex: please", true),
+        ("  codex", true),
+        ("codexes", false),
+        ("codex-1 please", false),
+        ("dear codex", false),
+        ("", false),
+    ] {
+        assert_eq!(begins_with(text, "codex"), expected, "{text:?}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_is_too_strange(text in ".{0,200}", agent in "[a-z][a-z0-9-]{0,8}") {
+        let _ = (is_mentioned(&text, &agent), begins_with(&text, &agent));
+        let marked = format!("{text}\n@{agent}");
+        if !text.contains("```") && !text.contains("~~~") {
+            proptest::prop_assert!(is_mentioned(&marked, &agent));
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The work of one watcher ("Response Flow").
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Map, json};
+use switchboard_core::{AgentId, Door, MessageId};
+use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_hub::{HubError, Stored};
+use tokio_util::sync::CancellationToken;
+
+use super::breaker::Breaker;
+use super::call::{Failed, call};
+use super::claim::{self, Claim, Taken};
+use super::prompt::Prompt;
+use super::{WatcherConfig, answer, log};
+use crate::channels::{Channels, Post};
+use crate::error::{ChannelError, describe};
+use crate::names::{file_name, in_file_name};
+use crate::presence::Pulse;
+use crate::translate::{hub_id, sign, to_file, to_own_draft};
+use crate::tree::blocking;
+use crate::wire::ChannelMessage;
+
+/// The time that a claim is good for beyond that of the call: writing the answer down and posting it.
+const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long to wait before a message is tried again, and after trouble with files or the journal.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Largest role or memory file.
+const TEXT_LIMIT: u64 = 256 << 10;
+
+/// One watcher at work.
+pub(super) struct Watcher {
+    pub(super) channels: Channels,
+    pub(super) config: WatcherConfig,
+    pulse: Pulse,
+}
+
+/// What lasts from one message to the next.
+#[derive(Default)]
+pub(super) struct Memory {
+    breaker: Breaker,
+    /// How often each message was tried.
+    attempts: HashMap<MessageId, u32>,
+    /// Whether what came while the watcher was down has been gone through.
+    is_caught_up: bool,
+    /// The newest of the mailbox and of the journal when all was done with.
+    looked: Option<(Option<i64>, i64)>,
+    /// How far in the journal all mentions are done with, and how far that is written down.
+    pub(super) scanned: Option<(i64, i64)>,
+}
+
+/// What became of a message.
+enum Fate {
+    /// The agent is done with it.
+    Done,
+    /// It is still to be answered.
+    Later,
+    /// Its file has no name yet: its poster is about to write it.
+    Unnamed,
+}
+
+impl Watcher {
+    pub(super) fn new(channels: Channels, config: WatcherConfig, pulse: Pulse) -> Self {
+        Self { channels, config, pulse }
+    }
+
+    /// Answers until `shutdown`. A call that runs then is ended, and its message answered after the restart.
+    pub(super) async fn run(self, shutdown: CancellationToken) {
+        self.log(&format!("watching #{}", self.config.channel)).await;
+        shutdown.run_until_cancelled(Box::pin(self.watch())).await;
+        self.log("stopped").await;
+    }
+
+    async fn watch(&self) {
+        let mut changes = self.channels.hub().changes();
+        let mut memory = Memory::default();
+        loop {
+            let pause = match self.look(&mut memory).await {
+                Ok(pause) => pause,
+                Err(error) => {
+                    self.log(&format!("trouble: {}", describe(&error))).await;
+                    Some(PAUSE)
+                }
+            };
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => changes.next().await,
+            }
+        }
+    }
+
+    /// Works off what waits; returns how long to leave it at that, or nothing where all is done.
+    async fn look(&self, memory: &mut Memory) -> Result<Option<Duration>, ChannelError> {
+        let hub = self.channels.hub();
+        let agent = AgentId::from(self.config.agent.clone());
+        if !memory.is_caught_up {
+            // Answers of an earlier run may lie in the channel without being in the journal.
+            self.channels.sweep_channel(&self.config.channel).await?;
+            let (tree, name, now) = (self.channels.tree().clone(), self.config.agent.clone(), hub.now());
+            blocking(move || Ok(claim::clear_old(&tree.claims(&name)?, now)?)).await?;
+        }
+        let last = hub.newest(1).await?.items.last().map_or(0, |stored| stored.seq);
+        let latest = (hub.newest_waiting(agent.clone()).await?, last);
+        if memory.is_caught_up && memory.looked == Some(latest) {
+            return Ok(None);
+        }
+        let mut found: Vec<Stored> = self.waiting(agent).await?.into_iter().map(|mail| mail.stored).collect();
+        found.extend(self.mentions(memory, last).await?);
+        found.sort_by_key(|stored| stored.seq);
+        let mut waiting = Vec::new();
+        for stored in found {
+            match self.verdict(&stored).await? {
+                None => waiting.push(stored),
+                Some(reason) => self.acknowledge(stored.message.id, reason).await?,
+            }
+        }
+        if !memory.is_caught_up {
+            let extra = waiting.len().saturating_sub(self.config.backlog);
+            for stored in waiting.drain(..extra) {
+                self.acknowledge(stored.message.id, "left unanswered: more had come than are caught up on")
+                    .await?;
+            }
+            memory.is_caught_up = true;
+        }
+        let (mut pause, mut is_complete) = (None, true);
+        for stored in waiting {
+            if let Some(rest) = memory.breaker.rest(hub.now()) {
+                pause = Some(rest.unsigned_abs().min(Duration::from_secs(30)));
+                break;
+            }
+            match self.answer(&stored, memory).await? {
+                Fate::Done => {}
+                Fate::Later => pause = Some(PAUSE),
+                Fate::Unnamed => is_complete = false,
+            }
+        }
+        // Only what was there before the look is known to be done with.
+        memory.looked = (pause.is_none() && is_complete).then_some(latest);
+        if memory.looked.is_some() {
+            self.scanned(memory, last).await?;
+        }
+        Ok(pause)
+    }
+
+    async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
+        let agent = AgentId::from(self.config.agent.clone());
+        match self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await {
+            // It was mentioned in somebody else's mail.
+            Ok(_) | Err(HubError::NotTheRecipient { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Answers one message, once, whoever else watches.
+    async fn answer(&self, stored: &Stored, memory: &mut Memory) -> Result<Fate, ChannelError> {
+        let id = stored.message.id;
+        let lease = SignedDuration::try_from(self.config.timeout).unwrap_or(SignedDuration::MAX);
+        let lease = lease.saturating_add(GRACE);
+        let Some(request) = self.as_file(stored).await? else { return Ok(Fate::Unnamed) };
+        let (tree, name, now) =
+            (self.channels.tree().clone(), self.config.agent.clone(), self.channels.hub().now());
+        // By the name that it has for everyone who shares the folder.
+        let claimed = format!("{}.{}", self.config.channel, request.id);
+        let taken = blocking(move || Ok(Claim::take(&tree.claims(&name)?, &claimed, now, lease)?)).await?;
+        let claim = match taken {
+            Taken::Ours(claim) => claim,
+            Taken::Busy => return Ok(Fate::Later),
+            Taken::Done => {
+                self.acknowledge(id, "answered").await?;
+                return Ok(Fate::Done);
+            }
+        };
+        if let Some(reply) = claim.reply().cloned() {
+            self.log(&format!("posting the answer to {id} that an earlier run had come to")).await;
+            return self.finish(stored, claim, Some(reply), "answered").await;
+        }
+        if let Some(reply) = self.own_reply(stored).await? {
+            // The claim that had it is gone; the journal has it still.
+            self.channels.put(&reply.message, reply.seq, &self.config.channel).await?;
+            return self.finish(stored, claim, None, "answered").await;
+        }
+        let limit = self.channels.hub().config().loops.pair_per_minute;
+        let from_person = stored.message.from.is_human() && stored.message.origin.verified;
+        if !from_person && !memory.breaker.may_answer(&stored.message.from, limit, now) {
+            self.log(&format!("{id} from {} is one too many within a minute", stored.message.from)).await;
+            return self.finish(stored, claim, None, "left unanswered: too many within a minute").await;
+        }
+        self.pulse.begin(now).await;
+        self.log(&format!("answering {} from {}", request.id, request.from)).await;
+        let result = self.ask(stored, &request).await;
+        let failed = result.as_ref().err().map(|failed| describe(failed));
+        self.pulse.end(failed, self.channels.hub().now()).await;
+        match result {
+            Ok(text) => {
+                memory.breaker.worked();
+                memory.attempts.remove(&id);
+                let reply = self.reply(stored, &request, "chat", text).await?;
+                self.finish(stored, claim, Some(reply), "answered").await
+            }
+            Err(failed) => self.fail(stored, &request, claim, &failed, memory).await,
+        }
+    }
+
+    /// Tries again later, or says that there is no answer.
+    async fn fail(
+        &self,
+        stored: &Stored,
+        request: &ChannelMessage,
+        claim: Claim,
+        failed: &Failed,
+        memory: &mut Memory,
+    ) -> Result<Fate, ChannelError> {
+        let (id, reason) = (stored.message.id, describe(failed));
+        self.log(&format!("no answer to {}: {reason}", request.id)).await;
+        tracing::warn!(agent = %self.config.agent, message = %request.id, %reason, "no answer");
+        if memory.breaker.failed(self.channels.hub().now()) {
+            self.log("too many failures; the program is left alone for a while").await;
+        }
+        let attempts = memory.attempts.entry(id).or_default();
+        *attempts += 1;
+        if *attempts <= self.config.retries {
+            blocking(move || Ok(claim.give_back()?)).await?;
+            return Ok(Fate::Later);
+        }
+        memory.attempts.remove(&id);
+        let note = format!("no answer: {reason}");
+        if self.config.silent {
+            return self.finish(stored, claim, None, &note).await;
+        }
+        let text = format!("{} could not answer: {reason}", self.config.agent);
+        let reply = self.reply(stored, request, "incident", text).await?;
+        self.finish(stored, claim, Some(reply), &note).await
+    }
+
+    /// Posts the answer and marks the message as done, in that order.
+    async fn finish(
+        &self,
+        stored: &Stored,
+        claim: Claim,
+        reply: Option<ChannelMessage>,
+        note: &str,
+    ) -> Result<Fate, ChannelError> {
+        let config = &self.config;
+        let claim = match reply {
+            None => claim,
+            Some(reply) => {
+                let Some((claim, reply)) = self.write_down(claim, reply).await? else {
+                    self.log("somebody else has taken the message over").await;
+                    return Ok(Fate::Later);
+                };
+                let id = hub_id(&reply).unwrap_or_else(|| self.channels.hub().next_id());
+                let draft = to_own_draft(reply.clone(), &config.channel, id, Some(stored.message.id))?;
+                let accepted = self.channels.hub().submit(draft).await?;
+                let Some((claim, reply)) = self.put_up(claim, reply).await? else {
+                    return Ok(Fate::Later);
+                };
+                let native = reply.id.clone();
+                self.channels.named(&config.channel, id, &native).await?;
+                if let Some(stop) = accepted.stopped {
+                    self.log(&format!("{native} goes no further: {stop}")).await;
+                }
+                claim
+            }
+        };
+        self.acknowledge(stored.message.id, note).await?;
+        blocking(move || Ok(claim.done()?)).await?;
+        Ok(Fate::Done)
+    }
+
+    /// Gives the answer an id and a name and writes it into the claim; nothing where the claim was lost.
+    async fn write_down(
+        &self,
+        mut claim: Claim,
+        mut reply: ChannelMessage,
+    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+        if !reply.id.is_empty() {
+            return Ok(Some((claim, reply)));
+        }
+        if hub_id(&reply).is_none() {
+            sign(&mut reply, self.channels.hub().next_id(), None);
+        }
+        let (this, place, now) =
+            (self.channels.clone(), self.config.channel.clone(), self.channels.hub().now());
+        let agent = in_file_name(&self.config.agent.clone().into());
+        blocking(move || {
+            let dir = this.tree().make_channel(&place)?;
+            this.poster().name(&dir, &place, &agent, now, &mut reply)?;
+            Ok(claim.answer(reply.clone())?.then_some((claim, reply)))
+        })
+        .await
+    }
+
+    /// Puts the answer into the channel under the name that the claim has for it, or under another where
+    /// somebody has taken that.
+    async fn put_up(
+        &self,
+        mut claim: Claim,
+        mut reply: ChannelMessage,
+    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+        loop {
+            let (this, place) = (self.channels.clone(), self.config.channel.clone());
+            let (name, bytes) = (file_name(&reply.id), reply.to_bytes());
+            let is_there = blocking(move || {
+                let dir = this.tree().make_channel(&place)?;
+                if dir.create_new(&name, &bytes, Durability::Synced)? == Created::Created {
+                    return Ok(true);
+                }
+                let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                // The same was posted before its poster died.
+                Ok(dir.read(&name, limit).ok().flatten().is_some_and(|there| there.bytes == bytes))
+            });
+            if is_there.await? {
+                return Ok(Some((claim, reply)));
+            }
+            reply.id.clear();
+            match self.write_down(claim, reply).await? {
+                Some(again) => (claim, reply) = again,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Has the program answer.
+    async fn ask(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, Failed> {
+        let config = &self.config;
+        let recent = match self.channels.read(&config.channel, Some(config.context + 1)).await {
+            Ok(reading) => reading.messages,
+            Err(_) => Vec::new(),
+        };
+        let mut context: Vec<ChannelMessage> = recent.into_iter().filter(|m| m.id != request.id).collect();
+        let extra = context.len().saturating_sub(config.context);
+        context.drain(..extra);
+        let prompt = Prompt {
+            watcher: config,
+            role: self.text_of(config.role.as_deref()).await,
+            memory: self.text_of(config.memory.as_deref()).await,
+            context: &context,
+            request,
+            verified: stored.message.origin.verified,
+            mark: &format!("{:016x}", fastrand::u64(..)),
+        };
+        let output = call(config, &config.agent, &prompt.text()).await?;
+        answer::extract(config.format, &output)
+    }
+
+    /// The content of a file that the user named. One that cannot be read is logged and left out.
+    async fn text_of(&self, path: Option<&Path>) -> Option<String> {
+        let path = path?.to_owned();
+        let read = blocking({
+            let path = path.clone();
+            move || {
+                let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))
+                else {
+                    return Ok(None);
+                };
+                let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+                Ok(Dir::open_root(folder)?.read(name, TEXT_LIMIT)?)
+            }
+        })
+        .await;
+        match read {
+            Ok(Some(read)) => Some(String::from_utf8_lossy(&read.bytes).into_owned()),
+            Ok(None) => {
+                self.log(&format!("there is no file {}", path.display())).await;
+                None
+            }
+            Err(error) => {
+                self.log(&describe(&error)).await;
+                None
+            }
+        }
+    }
+
+    /// A message as the channel's file has it; nothing while the channel has no name for it.
+    async fn as_file(&self, stored: &Stored) -> Result<Option<ChannelMessage>, ChannelError> {
+        let channel = &self.config.channel;
+        let file = to_file(&stored.message, stored.seq, channel, None, 0);
+        let native = &stored.message.origin.native;
+        let id = if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
+            Some(native.id.clone())
+        } else {
+            self.channels.hub().native_in(Door::Channels, channel.as_str(), stored.message.id).await?
+        };
+        Ok(id.map(|id| ChannelMessage { id, ..file }))
+    }
+
+    /// The answer as a message of the channel, but for its id and time.
+    ///
+    /// It is for everyone in the channel, which wakes nobody; only an asker that does not read the channel is
+    /// named, so that the answer finds its way to wherever it reads.
+    async fn reply(
+        &self,
+        stored: &Stored,
+        request: &ChannelMessage,
+        kind: &str,
+        text: String,
+    ) -> Result<ChannelMessage, ChannelError> {
+        let (channel, asker) = (&self.config.channel, &stored.message.from);
+        let directory = self.channels.hub().directory().await?;
+        let reads_along = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
+        let to = if reads_along { "all".to_owned() } else { asker.to_string() };
+        let metadata: Map<_, _> =
+            BTreeMap::from([("mode".to_owned(), json!("watcher"))]).into_iter().collect();
+        let post = Post {
+            to,
+            kind: kind.to_owned(),
+            in_reply_to: Some(request.id.clone()),
+            metadata,
+            ..Post::new(directory.canonical(&self.config.agent.clone().into()), channel.clone(), text)
+        };
+        Ok(post.into_message())
+    }
+
+    async fn log(&self, line: &str) {
+        log::write(self.channels.tree(), &self.config.agent, self.channels.hub().now(), line).await;
+    }
+}
+
+#[cfg(test)]
+#[path = "watcher_tests.rs"]
+mod tests;

@@ -1,0 +1,240 @@
+use super::*;
+use crate::config::Config;
+use crate::run::run_channels;
+use crate::test_channels::{TestChannels, agent, name, soon, stored, write_carelessly};
+
+/// A watcher of `codex` in `general` whose program is a shell script; each run adds a line to `runs`.
+fn watcher(test: &TestChannels, script: &str) -> WatcherConfig {
+    let runs = test.folder.path().join("runs");
+    let script = format!("echo run >> {}; {script}", runs.display());
+    WatcherConfig::new(name("codex"), name("general"), ["sh", "-c", &script].map(str::to_owned).to_vec())
+}
+
+fn runs(test: &TestChannels) -> usize {
+    std::fs::read_to_string(test.folder.path().join("runs")).map_or(0, |runs| runs.lines().count())
+}
+
+/// The channels at work, with these watchers, until the test is done with them.
+struct AtWork {
+    stop: CancellationToken,
+    task: tokio::task::JoinHandle<Result<(), ChannelError>>,
+    channels: Channels,
+}
+
+async fn start(test: &TestChannels, watchers: Vec<WatcherConfig>) -> AtWork {
+    let channels = test.another(move |config: &mut Config| config.watchers = watchers).await;
+    let (stop, outbound) =
+        (CancellationToken::new(), channels.hub().open_door(Door::Channels).await.unwrap());
+    let task = tokio::spawn(run_channels(channels.clone(), outbound, stop.clone()));
+    AtWork { stop, task, channels }
+}
+
+impl AtWork {
+    async fn end(self) {
+        self.stop.cancel();
+        soon(self.task).await.unwrap().unwrap();
+    }
+}
+
+/// The answer to a message, once it is in the channel.
+async fn answer_to(test: &TestChannels, id: &str) -> ChannelMessage {
+    let mut seen = crate::reading::Reading::default();
+    let mut follower = test.channels.follow(&name("general"), &seen).await.unwrap();
+    soon(async {
+        loop {
+            seen.messages.extend(follower.next().await.unwrap().messages);
+            if let Some(answer) = seen.messages.iter().find(|message| message.in_reply_to() == Some(id)) {
+                return answer.clone();
+            }
+        }
+    })
+    .await
+}
+
+/// Waits until the agent is done with a message; returns the note.
+async fn done_with(work: &AtWork, id: &str) -> String {
+    let mut changes = work.channels.hub().changes();
+    soon(async {
+        loop {
+            if let Some(stored) = stored(&work.channels, id).await {
+                let (_, receipt) = work.channels.hub().receipt(stored.message.id).await.unwrap().unwrap();
+                let codex = receipt.deliveries.iter().find(|delivery| delivery.agent == agent("codex"));
+                if let Some(done) = codex.filter(|delivery| delivery.state.is_final()) {
+                    return done.note.clone().unwrap_or_default();
+                }
+            }
+            changes.next().await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_for_the_agent_is_answered_and_nothing_else() {
+    let test = TestChannels::new(&["claude"]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let mut asked = Vec::new();
+    for (to, text, is_answered) in [
+        ("codex", "to you", true),
+        ("all", "@codex please", true),
+        ("all", "to everyone", false),
+        ("all", "@codex-2 please", false),
+        ("all", "codex, please", false),
+        ("qc-1", "to another", false),
+    ] {
+        test.channels.join(&agent("codex"), &name("general")).await.unwrap();
+        asked.push((test.post("qc-9", to, text).await.id, is_answered, to));
+    }
+    for (id, is_answered, to) in &asked {
+        if *to != "qc-1" {
+            assert_eq!(done_with(&work, id).await, if *is_answered { "answered" } else { "read" }, "{id}");
+        }
+    }
+    let reply = answer_to(&test, &asked[0].0).await;
+    assert_eq!((reply.from.as_str(), reply.to.as_str(), reply.content.text.as_str()), ("codex", "all", "42"));
+    assert_eq!(reply.metadata.as_ref().unwrap()["mode"], "watcher");
+    assert_eq!(runs(&test), 2);
+    work.end().await;
+    let log = std::fs::read_to_string(test.path("logs/codex-watcher.log")).unwrap();
+    assert!(log.contains("answering") && log.contains("stopped"), "{log}");
+}
+
+#[tokio::test]
+async fn whoever_does_not_read_the_channel_is_answered_by_name() {
+    let test = TestChannels::new(&["claude"]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let asked = test.post("human", "codex", "what is it?").await;
+    assert_eq!(answer_to(&test, &asked.id).await.to, "human");
+    assert_eq!(done_with(&work, &asked.id).await, "answered");
+    work.end().await;
+}
+
+#[tokio::test]
+async fn what_came_while_nobody_watched_is_answered_the_newest_of_it_and_nothing_too_old() {
+    let test = TestChannels::new(&[]).await;
+    test.channels.join(&agent("codex"), &name("general")).await.unwrap();
+    let old = test.post("human", "codex", "long ago").await;
+    test.clock.advance(SignedDuration::from_hours(25));
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        ids.push(test.post("human", "codex", &format!("{number}")).await.id);
+    }
+    let work = start(&test, vec![WatcherConfig { backlog: 2, ..watcher(&test, "echo 42") }]).await;
+    assert_eq!(done_with(&work, &old.id).await, "left unanswered: too old");
+    for (number, id) in ids.iter().enumerate() {
+        let note = done_with(&work, id).await;
+        assert_eq!(note == "answered", number >= 2, "{number}: {note}");
+    }
+    assert_eq!(runs(&test), 2);
+    work.end().await;
+}
+
+#[tokio::test]
+async fn two_watchers_of_one_agent_answer_each_message_once() {
+    let test = TestChannels::new(&[]).await;
+    let (one, other) = (
+        start(&test, vec![watcher(&test, "echo 42")]).await,
+        start(&test, vec![watcher(&test, "echo 42")]).await,
+    );
+    let mut ids = Vec::new();
+    for number in 0..6 {
+        ids.push(test.post("human", "codex", &format!("{number}")).await.id);
+    }
+    for id in &ids {
+        done_with(&one, id).await;
+    }
+    one.end().await;
+    other.end().await;
+    assert_eq!(test.texts().await.iter().filter(|text| *text == "42").count(), ids.len());
+    assert_eq!(runs(&test), ids.len());
+}
+
+#[tokio::test]
+async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_not_asked_again() {
+    for posted_before in [false, true] {
+        let test = TestChannels::new(&[]).await;
+        test.channels.join(&agent("codex"), &name("general")).await.unwrap();
+        let asked = test.post("human", "codex", "what is it?").await;
+        // As a watcher leaves it that was killed between its answer and the post, or after the post.
+        let mut reply = Post {
+            to: "human".into(),
+            in_reply_to: Some(asked.id.clone()),
+            ..Post::new(agent("codex"), name("general"), "found before")
+        }
+        .into_message();
+        sign(&mut reply, test.channels.hub().next_id(), None);
+        reply.id = "msg-20260111-163316-codex-0007".into();
+        reply.timestamp = "2026-01-11T16:33:16.000Z".into();
+        let claims = test.channels.tree().claims(&name("codex")).unwrap();
+        let taken =
+            Claim::take(&claims, &format!("general.{}", asked.id), test.channels.hub().now(), GRACE).unwrap();
+        let Taken::Ours(mut claim) = taken else { panic!("{taken:?}") };
+        claim.answer(reply.clone()).unwrap();
+        if posted_before {
+            write_carelessly(
+                &test.path("channels/general/msg-20260111-163316-codex-0007.json"),
+                reply.to_bytes(),
+            );
+        }
+        test.clock.advance(GRACE);
+        let work = start(&test, vec![watcher(&test, "echo another answer")]).await;
+        assert_eq!(done_with(&work, &asked.id).await, "answered");
+        work.end().await;
+        assert_eq!(test.texts().await, ["found before", "what is it?"], "posted before: {posted_before}");
+        assert_eq!(runs(&test), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_the_sender_or_kept_silent_or_tried_again() {
+    let told = TestChannels::new(&[]).await;
+    let work = start(&told, vec![watcher(&told, "echo it broke >&2; exit 1")]).await;
+    let asked = told.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&told, &asked.id).await;
+    assert_eq!(reply.kind, "incident");
+    assert_eq!(reply.content.text, "codex could not answer: the program ended with exit status: 1: it broke");
+    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    let seen = told.channels.sightings().await.unwrap().remove(0);
+    assert_eq!(seen.substate.as_deref(), Some("IDLE"));
+    assert!(seen.error.unwrap().contains("it broke"));
+    work.end().await;
+
+    let silent = TestChannels::new(&[]).await;
+    let work = start(&silent, vec![WatcherConfig { silent: true, ..watcher(&silent, "exit 1") }]).await;
+    let asked = silent.post("human", "codex", "what is it?").await;
+    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    work.end().await;
+    assert_eq!(silent.texts().await, ["what is it?"]);
+
+    let again = TestChannels::new(&[]).await;
+    let script = format!("test $(wc -l < {}) -gt 1 && echo 42", again.folder.path().join("runs").display());
+    let work = start(&again, vec![WatcherConfig { retries: 1, ..watcher(&again, &script) }]).await;
+    let asked = again.post("human", "codex", "what is it?").await;
+    assert_eq!(answer_to(&again, &asked.id).await.content.text, "42");
+    assert_eq!(runs(&again), 2);
+    work.end().await;
+}
+
+#[tokio::test]
+async fn c6_agents_that_mention_each_other_are_stopped() {
+    let test = TestChannels::new(&[]).await;
+    let of = |agent: &str, script: &str| WatcherConfig { agent: name(agent), ..watcher(&test, script) };
+    let work = start(&test, vec![of("codex", "echo @claude you"), of("claude", "echo @codex you")]).await;
+    test.post("human", "codex", "begin").await;
+    let mut changes = work.channels.hub().changes();
+    // The hub tells the person once, when it stops the chain.
+    soon(async {
+        loop {
+            let page = work.channels.hub().newest(50).await.unwrap();
+            if page.items.iter().any(|stored| stored.message.body.starts_with("Stopped a reply")) {
+                break;
+            }
+            changes.next().await;
+        }
+    })
+    .await;
+    let before = runs(&test);
+    work.end().await;
+    assert!((3..=12).contains(&before), "{before} answers before it was stopped");
+    assert_eq!(runs(&test), before);
+}

@@ -1,0 +1,270 @@
+//! The way out: the journal, read from a cursor and published.
+//!
+//! Each message is in the stream once. While a publish may be repeated within minutes, the server recognises its id;
+//! for anything older the link looks which of its messages after the cursor the stream already has. The cursor moves
+//! only over what the server has acknowledged.
+
+use std::collections::{HashSet, VecDeque};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use futures_util::StreamExt;
+use jiff::Timestamp;
+use switchboard_core::{Address, Delivery, DeliveryState, Message, MessageId, Name, Route};
+use switchboard_hub::{HubError, Outgoing, Passage, Verdict};
+use tokio::task::JoinHandle;
+
+use crate::cursor::{CURSOR, Cursor, TOPIC};
+use crate::error::NatsError;
+use crate::link::Link;
+use crate::subject::Subjects;
+use crate::translate::to_letter;
+use crate::wire::to_bytes;
+
+/// Most messages on their way to the server without its word that it has them. Reading waits beyond that.
+const WINDOW: usize = 1024;
+
+/// Most bytes on their way, likewise.
+const WINDOW_BYTES: usize = 16 << 20;
+
+/// How many numbers of the journal are looked at in one go.
+const PAGE: usize = 512;
+
+/// After how many acknowledged messages the cursor is written down.
+const SAVE_EVERY: usize = 512;
+
+/// How many messages the look into the stream asks for in one go.
+const LOOK: usize = 256;
+
+/// Publishes what the journal has for other hubs, as it comes, until something fails.
+pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
+    let mut changes = link.hub.changes();
+    let mut publisher = Publisher::start(link).await?;
+    loop {
+        while publisher.page().await? {}
+        publisher.settle().await?;
+        changes.next().await;
+    }
+}
+
+struct Publisher<'l> {
+    link: &'l Link,
+    cursor: Cursor,
+    /// The part of the journal up to here has been looked at.
+    read: i64,
+    /// The next part, being read while this one is published.
+    ahead: Option<JoinHandle<Result<Outgoing, HubError>>>,
+    /// Messages after the cursor that the stream already has.
+    there: HashSet<MessageId>,
+    flying: VecDeque<Flight>,
+    bytes: usize,
+    /// Deliveries that are on their way and not noted to be.
+    passed: Vec<Delivery>,
+    unsaved: usize,
+}
+
+/// A message on its way to the server.
+struct Flight {
+    seq: i64,
+    bytes: usize,
+    deliveries: Vec<Delivery>,
+    /// Nothing to wait for where the stream already has it.
+    ack: Option<PublishAckFuture>,
+}
+
+impl<'l> Publisher<'l> {
+    async fn start(link: &'l Link) -> Result<Self, NatsError> {
+        let mut cursor = Cursor::load(&link.hub).await?;
+        if cursor.stream != link.stream_id() {
+            cursor = Cursor { sequence: 0, stream: link.stream_id(), ..cursor };
+        }
+        let there = already_there(link, cursor.sequence).await?;
+        Ok(Self {
+            link,
+            cursor,
+            read: cursor.journal,
+            ahead: None,
+            there,
+            flying: VecDeque::new(),
+            bytes: 0,
+            passed: Vec::new(),
+            unsaved: 0,
+        })
+    }
+
+    /// Publishes the next part of the journal; says whether there is more.
+    async fn page(&mut self) -> Result<bool, NatsError> {
+        let page = match self.ahead.take() {
+            Some(reading) => reading.await.map_err(|_| HubError::Closed)??,
+            None => self.link.hub.outgoing(self.read, PAGE).await?,
+        };
+        if page.more {
+            let (hub, after) = (self.link.hub.clone(), page.until);
+            self.ahead = Some(tokio::spawn(async move { hub.outgoing(after, PAGE).await }));
+        }
+        for passage in page.messages {
+            self.pass(passage).await?;
+        }
+        self.read = page.until;
+        Ok(page.more)
+    }
+
+    async fn pass(&mut self, passage: Passage) -> Result<(), NatsError> {
+        let Passage { stored, deliveries } = passage;
+        let message = &stored.message;
+        let subject = subject(message, &deliveries, &self.link.subjects, &self.link.me, self.link.hub.now());
+        let Some(subject) = subject else { return Ok(()) };
+        let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
+        let mut flight = Flight { seq: stored.seq, bytes: 0, deliveries, ack: None };
+        if !self.there.remove(&message.id) {
+            let payload = to_bytes(&to_letter(message, &self.link.me));
+            flight.bytes = payload.len();
+            while self.flying.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.flying.is_empty()) {
+                self.land().await?;
+            }
+            let parcel = PublishMessage::build().payload(payload.into()).message_id(message.id.to_string());
+            match self.link.context.send_publish(subject, parcel).await {
+                Ok(ack) => flight.ack = Some(ack),
+                Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
+                    return self.refuse(message.id, &flight).await;
+                }
+                Err(error) => return Err(NatsError::server("take a message")(error)),
+            }
+        }
+        self.bytes += flight.bytes;
+        self.flying.push_back(flight);
+        Ok(())
+    }
+
+    /// A message that the server is too small for stops at itself.
+    async fn refuse(&self, id: MessageId, flight: &Flight) -> Result<(), NatsError> {
+        let limit = self.link.client.server_info().max_payload;
+        let reason = format!("it has {} bytes and NATS takes {limit} at once (max_payload)", flight.bytes);
+        tracing::warn!(message = %id, reason, "not passed on to other hubs");
+        let verdict = |delivery: &Delivery| Verdict {
+            id,
+            agent: delivery.agent.clone(),
+            refused: Some(reason.clone()),
+        };
+        self.link.hub.judged(flight.deliveries.iter().map(verdict).collect()).await?;
+        Ok(())
+    }
+
+    /// Waits until the server has the first of those on their way.
+    async fn land(&mut self) -> Result<(), NatsError> {
+        let Some(flight) = self.flying.pop_front() else { return Ok(()) };
+        if let Some(ack) = flight.ack {
+            let ack = ack.await.map_err(NatsError::server("keep a message"))?;
+            // One that it had before has the sequence of then.
+            self.cursor.sequence = self.cursor.sequence.max(ack.sequence);
+        }
+        self.bytes -= flight.bytes;
+        self.cursor.journal = flight.seq;
+        self.passed.extend(flight.deliveries);
+        self.unsaved += 1;
+        if self.unsaved >= SAVE_EVERY {
+            self.save().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the server has everything, and writes that down.
+    async fn settle(&mut self) -> Result<(), NatsError> {
+        while !self.flying.is_empty() {
+            self.land().await?;
+        }
+        let skipped = self.read - self.cursor.journal;
+        self.cursor.journal = self.read;
+        // What is not for others need not be written down at once: looking at it again costs little.
+        if self.unsaved > 0 || usize::try_from(skipped).is_ok_and(|skipped| skipped >= PAGE) {
+            self.save().await?;
+        }
+        Ok(())
+    }
+
+    async fn save(&mut self) -> Result<(), NatsError> {
+        self.unsaved = 0;
+        let passed = std::mem::take(&mut self.passed);
+        self.link.hub.passed_on(TOPIC, CURSOR, self.cursor.to_string(), passed).await?;
+        Ok(())
+    }
+}
+
+/// Where a message is to be published; nothing where it is not for others, or no longer of use to them.
+fn subject(
+    message: &Message,
+    deliveries: &[Delivery],
+    subjects: &Subjects,
+    me: &Name,
+    now: Timestamp,
+) -> Option<String> {
+    if message.expires_at.is_some_and(|at| at <= now) {
+        return None;
+    }
+    match &message.to {
+        // A message that a rule against storms stopped goes nowhere, and so not to other hubs either.
+        Address::Group(_)
+            if !deliveries.is_empty() && deliveries.iter().all(|d| d.state == DeliveryState::Refused) =>
+        {
+            None
+        }
+        Address::Group(group) => subjects.group(me, group),
+        Address::Agent(_) => deliveries.iter().find_map(|delivery| match &delivery.route {
+            Route::Hub { hub } if delivery.state.is_pending() => Some(subjects.direct(me, hub)),
+            _ => None,
+        }),
+        Address::Node(_) => None,
+    }
+}
+
+fn is_elsewhere(delivery: &Delivery) -> bool {
+    matches!(delivery.route, Route::Hub { .. })
+}
+
+/// The messages of this hub that the stream has after a sequence. Few: the cursor is never far behind.
+async fn already_there(link: &Link, sequence: u64) -> Result<HashSet<MessageId>, NatsError> {
+    let mut there = HashSet::new();
+    let info = link.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
+    if info.state.last_sequence <= sequence {
+        return Ok(there);
+    }
+    for filter_subject in link.subjects.messages_of(&link.me) {
+        let config = pull::Config {
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 },
+            ack_policy: AckPolicy::None,
+            headers_only: true,
+            memory_storage: true,
+            num_replicas: 1,
+            inactive_threshold: Duration::from_secs(30),
+            filter_subject,
+            ..pull::Config::default()
+        };
+        let action = "look into the stream";
+        let consumer = link.stream.create_consumer(config).await.map_err(NatsError::server(action))?;
+        let mut left = consumer.cached_info().num_pending;
+        while left > 0 {
+            let most = usize::try_from(left).unwrap_or(LOOK).min(LOOK);
+            let batch = consumer.batch().max_messages(most).expires(link.config.timeout).messages();
+            let mut batch = batch.await.map_err(NatsError::server(action))?;
+            let before = left;
+            while let Some(message) = batch.next().await {
+                let message = message.map_err(NatsError::server(action))?;
+                left = left.saturating_sub(1);
+                let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id"));
+                there.extend(id.and_then(|id| id.as_str().parse::<MessageId>().ok()));
+            }
+            if left == before {
+                // What has expired in the meantime does not come; what is new is not ours.
+                break;
+            }
+        }
+    }
+    Ok(there)
+}
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

@@ -1,0 +1,50 @@
+//! What this hub is called among the others.
+
+use switchboard_core::{Door, Name};
+use switchboard_hub::{Hub, platform};
+
+use crate::config::Config;
+use crate::cursor::TOPIC;
+use crate::error::NatsError;
+
+/// The key under which a made-up name is kept.
+const KEY: &str = "hub";
+
+/// The name from the settings, or one that is made once: that of the machine with four digits, because a machine may
+/// have many hubs.
+pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
+    if let Some(name) = &config.hub {
+        return Ok(name.clone());
+    }
+    let notes = hub.notes(Door::Nats, TOPIC).await?;
+    let kept = notes.into_iter().find(|(key, _)| key == KEY).and_then(|(_, name)| Name::parse(&name).ok());
+    if let Some(name) = kept {
+        return Ok(name);
+    }
+    let (_, random) = hub.next_id().parts();
+    let name = made_up(&platform::host_name(), random);
+    hub.note(Door::Nats, TOPIC, KEY.to_owned(), Some(name.to_string())).await?;
+    Ok(name)
+}
+
+fn made_up(machine: &str, random: u128) -> Name {
+    let legal = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    let first = machine.split('.').next().unwrap_or_default();
+    let machine: String = first.chars().filter(legal).take(48).collect();
+    let machine = if machine.is_empty() { "hub" } else { &machine };
+    let name = format!("{machine}-{:04x}", (random >> 8) & 0xffff);
+    // Letters, digits and dashes that end in a digit are a name.
+    Name::parse(&name).unwrap_or_else(|_| Name::human())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_made_of_any_machine() {
+        assert_eq!(made_up("build-7.example.org", 0x00ab_cd00).as_str(), "build-7-abcd");
+        assert_eq!(made_up("", 0).as_str(), "hub-0000");
+        assert_eq!(made_up("büro", 0x0000_0100).as_str(), "bro-0001");
+    }
+}

@@ -1,0 +1,175 @@
+//! The way in: what other hubs published.
+//!
+//! A message of the stream is acknowledged after the journal has it and the sender's hub was told, so that nothing is
+//! lost when this process ends in between; what is brought again is recognised by its id. What cannot be used is
+//! skipped with a warning: a broken or hostile message never stops the ones behind it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::message::{Message, PublishMessage};
+use futures_util::StreamExt;
+use switchboard_core::{Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError};
+use switchboard_hub::{Accepted, HubError, Passed, Verdict};
+
+use crate::error::{NatsError, describe};
+use crate::link::Link;
+use crate::subject::token;
+use crate::translate::to_passed;
+use crate::wire::{Malformed, Parcel, ParcelKind, Reply, VERSION, to_bytes};
+
+/// Most messages taken in at once: they are in memory until the journal has them.
+const BATCH: usize = 128;
+
+/// A server that says nothing for twice as long is gone.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// Agents of this hub, and why they do not get a message; nothing where they do.
+type Outcome = (Vec<Name>, Option<String>);
+
+/// What a batch holds, sorted.
+#[derive(Default)]
+struct Batch {
+    letters: Vec<Passed>,
+    verdicts: Vec<Verdict>,
+}
+
+/// Takes in what a consumer brings, until something fails.
+pub(crate) async fn run(link: &Link, consumer: Consumer<pull::Config>) -> Result<Infallible, NatsError> {
+    let action = "bring messages";
+    let reading = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT).expires(HEARTBEAT * 6);
+    let mut messages = reading.messages().await.map_err(NatsError::server(action))?.ready_chunks(BATCH);
+    while let Some(chunk) = messages.next().await {
+        let chunk: Vec<Message> =
+            chunk.into_iter().collect::<Result<_, _>>().map_err(NatsError::server(action))?;
+        take_in(link, &chunk).await?;
+        for message in &chunk {
+            message.ack().await.map_err(NatsError::server("take an acknowledgement"))?;
+        }
+    }
+    Err(NatsError::Lost)
+}
+
+async fn take_in(link: &Link, chunk: &[Message]) -> Result<(), NatsError> {
+    let batch = sort(link, chunk).await?;
+    if !batch.verdicts.is_empty() {
+        link.hub.judged(batch.verdicts).await?;
+    }
+    let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
+    let answers = link.hub.submit_passed(batch.letters).await;
+    let mut replies = Vec::new();
+    for ((id, hub, to), answer) in told.into_iter().zip(answers) {
+        for (agents, refused) in outcome(link, id, &to, answer)? {
+            let parcel = ParcelKind::Receipt;
+            let reply = Reply { v: VERSION, parcel, hub: link.me.clone(), id, agents, refused };
+            let word = if reply.refused.is_some() { "refused" } else { "taken" };
+            // The same word of the same hub on the same message, however often it is said.
+            let key = format!("{id}.{}.{word}", token(&link.me));
+            let parcel = PublishMessage::build().payload(to_bytes(&reply).into()).message_id(key);
+            let sent = link.context.send_publish(link.subjects.receipt(&link.me, &hub), parcel).await;
+            replies.push(sent.map_err(NatsError::server("take a receipt"))?);
+        }
+    }
+    for reply in replies {
+        reply.await.map_err(NatsError::server("keep a receipt"))?;
+    }
+    Ok(())
+}
+
+/// What the messages of a batch are, as far as they can be used.
+async fn sort(link: &Link, chunk: &[Message]) -> Result<Batch, NatsError> {
+    let directory = link.hub.directory().await?;
+    let is_hub = |realm: &Name| directory.residents(realm).next().is_some();
+    let own = token(&link.me);
+    let mut batch = Batch::default();
+    for message in chunk {
+        let writer = link.subjects.writer(&message.subject).unwrap_or_default();
+        if writer == own {
+            continue;
+        }
+        let parcel = Parcel::parse(&message.payload).and_then(|parcel| {
+            // The subject is what a server checks; what is inside must not claim more.
+            if token(parcel.hub()) == writer {
+                return Ok(parcel);
+            }
+            let problem = "names another hub than its subject".to_owned();
+            Err(Malformed::Field { field: "hub", problem })
+        });
+        let sorted = parcel.and_then(|parcel| match parcel {
+            Parcel::Letter(letter) => {
+                let passed = to_passed(*letter, &link.me, is_hub)?;
+                batch.letters.push(passed);
+                Ok(())
+            }
+            Parcel::Reply(reply) => {
+                batch.verdicts.extend(verdicts(reply));
+                Ok(())
+            }
+        });
+        if let Err(error) = sorted {
+            tracing::warn!(subject = %message.subject, reason = %error, "a message from another hub was skipped");
+        }
+    }
+    Ok(batch)
+}
+
+fn verdicts(reply: Reply) -> impl Iterator<Item = Verdict> {
+    let Reply { hub, id, agents, refused, .. } = reply;
+    agents.into_iter().map(move |name| Verdict {
+        id,
+        agent: AgentId { name, realm: Some(hub.clone()) },
+        refused: refused.clone(),
+    })
+}
+
+fn origin(draft: &switchboard_hub::Draft) -> (MessageId, Name, Address) {
+    let hub = match &draft.route {
+        Some(switchboard_core::Route::Hub { hub }) => hub.clone(),
+        _ => Name::human(),
+    };
+    (draft.id, hub, draft.to.clone())
+}
+
+/// Whom a message reached here and whom not, and why. An error where it has to be brought again.
+fn outcome(
+    link: &Link,
+    id: MessageId,
+    to: &Address,
+    answer: Result<Accepted, HubError>,
+) -> Result<Vec<Outcome>, NatsError> {
+    let refused = |reason: String| match to {
+        Address::Agent(agent) => vec![(vec![agent.name.clone()], Some(format!("hub {}: {reason}", link.me)))],
+        _ => Vec::new(),
+    };
+    match answer {
+        Ok(accepted) => Ok(by_outcome(&accepted.deliveries)),
+        // A group that nobody here belongs to is the concern of other hubs.
+        Err(HubError::Unresolved(ResolveError::EmptyGroup { .. } | ResolveError::UnknownTeam { .. })) => {
+            Ok(Vec::new())
+        }
+        Err(
+            error @ (HubError::Unresolved(_)
+            | HubError::BodyTooLarge { .. }
+            | HubError::MetadataTooLarge { .. }),
+        ) => {
+            tracing::warn!(message = %id, reason = %error, "a message from another hub was refused");
+            Ok(refused(error.to_string()))
+        }
+        Err(error @ (HubError::Conflict { .. } | HubError::DamagedMessage { .. })) => {
+            tracing::warn!(message = %id, reason = %describe(&error), "a message from another hub was skipped");
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The agents who have it or will, and those who will not, by reason.
+fn by_outcome(deliveries: &[Delivery]) -> Vec<Outcome> {
+    let is_refused = |d: &&Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
+    let names = |d: Vec<&Delivery>| d.into_iter().map(|d| d.agent.name.clone()).collect::<Vec<_>>();
+    let (refused, taken): (Vec<_>, Vec<_>) = deliveries.iter().partition(is_refused);
+    let reason = refused.first().map(|d| d.note.clone().unwrap_or_else(|| d.state.to_string()));
+    let told = [(names(taken), None), (names(refused), reason)];
+    told.into_iter().filter(|(names, _)| !names.is_empty()).collect()
+}

@@ -1,0 +1,149 @@
+//! The link at work: one session after the other, until it is told to stop.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::Client;
+use jiff::SignedDuration;
+use parking_lot::Mutex;
+use switchboard_core::Name;
+use switchboard_hub::{Hub, HubError};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::connection::connect;
+use crate::cursor::Cursor;
+use crate::error::{NatsError, describe};
+use crate::identity::identity;
+use crate::link::Link;
+use crate::status::Board;
+use crate::{delivery, intake, presence};
+
+/// The pause after a first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause: whoever starts the server should not have to wait for us.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A session that lasted this long was none that failed.
+const LASTED: Duration = Duration::from_secs(10);
+
+/// How often to give up what nobody will answer any more.
+const HOUSEKEEPING: Duration = Duration::from_mins(10);
+
+/// Keeps this hub linked with the others until `shutdown`. NATS being away is no error: it is tried again, and
+/// everything for other hubs waits in the journal.
+pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Result<(), NatsError> {
+    let me = identity(&hub, &config).await?;
+    // What is written from now on is for the others, also while no server has been reached yet.
+    Cursor::load(&hub).await?;
+    let board = Board::new(&hub, me.clone(), config.shown());
+    let run = hub.next_id().to_string();
+    let runner = Runner { config: Arc::new(config), hub, me, board, run, link: Mutex::default() };
+    let work = async {
+        tokio::select! {
+            () = runner.board.keep() => Ok(()),
+            result = runner.keep_linked() => result.map(|never| match never {}),
+        }
+    };
+    let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
+    let link = runner.link.lock().take();
+    if let Some(link) = link {
+        presence::say_goodbye(&link).await;
+    }
+    runner.board.away(runner.hub.now(), "the hub was stopped");
+    runner.board.write().await;
+    match result {
+        Err(NatsError::Hub(HubError::Closed)) => Ok(()),
+        result => result,
+    }
+}
+
+struct Runner {
+    config: Arc<Config>,
+    hub: Hub,
+    me: Name,
+    board: Board,
+    /// Names this run, in the order of their beginnings.
+    run: String,
+    /// The current session, for a last word.
+    link: Mutex<Option<Link>>,
+}
+
+impl Runner {
+    async fn keep_linked(&self) -> Result<Infallible, NatsError> {
+        let (up, mut is_up) = watch::channel(false);
+        let mut failures = 0;
+        let client = loop {
+            match connect(&self.config, &up).await {
+                Ok(client) => break client,
+                Err(error) => self.wait_after(&error, &mut failures).await,
+            }
+        };
+        loop {
+            // The client connects again by itself, to any server of the cluster that it has heard of.
+            if is_up.wait_for(|up| *up).await.is_err() {
+                return Err(NatsError::Lost);
+            }
+            let began = Instant::now();
+            let Err(error) = Box::pin(self.session(client.clone(), &mut is_up)).await;
+            self.link.lock().take();
+            if let NatsError::Hub(HubError::Closed) = error {
+                return Err(error);
+            }
+            if began.elapsed() > LASTED {
+                failures = 0;
+            }
+            self.wait_after(&error, &mut failures).await;
+        }
+    }
+
+    /// Works until something fails. Then everything begins anew from what is written down, as after a crash.
+    async fn session(
+        &self,
+        client: Client,
+        is_up: &mut watch::Receiver<bool>,
+    ) -> Result<Infallible, NatsError> {
+        let opening =
+            Link::open(self.config.clone(), self.hub.clone(), self.me.clone(), self.board.clone(), client);
+        let link = opening.await?;
+        let (direct, groups) = (link.direct().await?, link.groups().await?);
+        *self.link.lock() = Some(link.clone());
+        self.board.linked(self.hub.now());
+        tracing::info!(hub = %self.me, servers = self.config.shown(), "linked with other hubs");
+        tokio::select! {
+            result = delivery::run(&link) => result,
+            result = intake::run(&link, direct) => result,
+            result = intake::run(&link, groups) => result,
+            result = presence::tell(&link, &self.run) => result,
+            result = presence::hear(&link, &self.run) => result,
+            result = self.keep_house() => result,
+            _ = is_up.wait_for(|up| !*up) => Err(NatsError::Lost),
+        }
+    }
+
+    /// Gives up what its hub can no longer find in the stream.
+    async fn keep_house(&self) -> Result<Infallible, NatsError> {
+        let retention = SignedDuration::try_from(self.config.retention).unwrap_or(SignedDuration::MAX);
+        loop {
+            if let Ok(before) = self.hub.now().checked_sub(retention) {
+                while !self.hub.give_up(before, "its hub did not answer").await?.is_empty() {}
+            }
+            tokio::time::sleep(HOUSEKEEPING).await;
+        }
+    }
+
+    async fn wait_after(&self, error: &NatsError, failures: &mut u32) {
+        let reason = describe(error);
+        if self.board.away(self.hub.now(), &reason) {
+            tracing::warn!(reason, "not linked with other hubs; what is for them waits");
+        }
+        // Six doublings are beyond the longest pause.
+        let pause = FIRST_PAUSE * 2_u32.pow((*failures).min(6));
+        *failures = failures.saturating_add(1);
+        tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+    }
+}

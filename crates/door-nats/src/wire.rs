@@ -1,0 +1,177 @@
+//! What hubs tell each other: JSON, one object per message of the stream and per entry of a bucket.
+//!
+//! Agents are written in full, `name@hub`, so that they mean the same to every reader. Keys that a reader does not
+//! know are left alone; another version is not read at all.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name};
+
+/// The version of all of this.
+pub(crate) const VERSION: u32 = 1;
+
+/// Most agents that a hub tells of: a thousand take 150 kB, and a server takes a megabyte at once.
+pub(crate) const MOST_AGENTS: usize = 4096;
+
+/// What stands in every message of the stream.
+#[derive(Debug, Deserialize)]
+struct Head {
+    v: u32,
+    #[serde(rename = "type")]
+    kind: ParcelKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ParcelKind {
+    Message,
+    Receipt,
+}
+
+/// A message of the stream.
+#[derive(Debug)]
+pub(crate) enum Parcel {
+    Letter(Box<Letter<'static>>),
+    Reply(Reply),
+}
+
+/// A message from one hub to another, or to all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Letter<'a> {
+    pub(crate) v: u32,
+    #[serde(rename = "type")]
+    pub(crate) parcel: ParcelKind,
+    /// The hub that wrote it.
+    pub(crate) hub: Cow<'a, Name>,
+    pub(crate) id: MessageId,
+    pub(crate) from: AgentId,
+    pub(crate) to: Address,
+    pub(crate) kind: Cow<'a, Kind>,
+    pub(crate) body: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) in_reply_to: Option<MessageId>,
+    pub(crate) thread: MessageId,
+    pub(crate) sent_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) metadata: Cow<'a, Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) via: Vec<Hop>,
+    /// The protocol by which it came into the hub that wrote it.
+    pub(crate) door: Door,
+    /// Whether that hub knows that `from` wrote it.
+    pub(crate) verified: bool,
+    /// The bytes that were signed, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signed: Option<String>,
+}
+
+/// What became of a message in the hub that it was written to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) v: u32,
+    #[serde(rename = "type")]
+    pub(crate) parcel: ParcelKind,
+    pub(crate) hub: Name,
+    pub(crate) id: MessageId,
+    /// The agents there that it was for.
+    pub(crate) agents: Vec<Name>,
+    /// Why it was not taken; nothing where it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
+}
+
+/// Who lives on a hub.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Roster {
+    pub(crate) v: u32,
+    pub(crate) hub: Name,
+    /// Each read by itself: one that cannot be read costs no other.
+    pub(crate) agents: Vec<Value>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RosterAgent {
+    pub(crate) name: Name,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) role: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) team: Option<Name>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) channels: Vec<Name>,
+}
+
+/// Who of a hub gave a sign of life, and how long ago.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Awake {
+    pub(crate) v: u32,
+    pub(crate) hub: Name,
+    /// Made anew at every start, so that two hubs of one name notice each other.
+    pub(crate) run: String,
+    pub(crate) agents: Vec<Value>,
+}
+
+/// One of them. A length and no time, because clocks differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AwakeAgent {
+    pub(crate) name: Name,
+    pub(crate) status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    pub(crate) silent_ms: u64,
+}
+
+/// Why bytes of the stream are nothing that can be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Malformed {
+    #[error("it is not what hubs write: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("it has version {0}, and only {VERSION} is known; update switchboard")]
+    Version(u32),
+    #[error("its field '{field}' {problem}")]
+    Field { field: &'static str, problem: String },
+}
+
+impl Parcel {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let head: Head = serde_json::from_slice(bytes)?;
+        is_known(head.v)?;
+        Ok(match head.kind {
+            ParcelKind::Message => Self::Letter(Box::new(serde_json::from_slice(bytes)?)),
+            ParcelKind::Receipt => Self::Reply(serde_json::from_slice(bytes)?),
+        })
+    }
+
+    /// The hub that says it wrote this.
+    pub(crate) fn hub(&self) -> &Name {
+        match self {
+            Self::Letter(letter) => &letter.hub,
+            Self::Reply(reply) => &reply.hub,
+        }
+    }
+}
+
+/// Refuses another version.
+pub(crate) fn is_known(version: u32) -> Result<(), Malformed> {
+    if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
+}
+
+/// What can be read of a list, as far as it is looked at.
+pub(crate) fn readable<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<T> {
+    list.into_iter().take(MOST_AGENTS).filter_map(|one| serde_json::from_value(one).ok()).collect()
+}
+
+/// The bytes of a value of ours.
+pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
+    // Maps have text keys and numbers are finite, so there is nothing that JSON cannot hold.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

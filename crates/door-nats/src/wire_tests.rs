@@ -1,0 +1,36 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn what_is_no_parcel_is_told_and_nothing_more() {
+    let refused =
+        |value: Value| Parcel::parse(value.to_string().as_bytes()).expect_err("refused").to_string();
+    assert!(Parcel::parse(b"\xff\xfe").is_err());
+    assert!(Parcel::parse(b"").is_err());
+    assert!(refused(json!([1, 2])).contains("not what hubs write"));
+    assert!(refused(json!({"v": 2, "type": "message"})).contains("version 2"));
+    assert!(refused(json!({"v": 1, "type": "command"})).contains("unknown variant"));
+    assert!(refused(json!({"v": 1, "type": "receipt", "hub": "../x"})).contains("not allowed in a name"));
+}
+
+#[test]
+fn a_receipt_is_small_and_comes_back_as_it_went() {
+    let id = MessageId::from_parts(1, 2);
+    let agents = vec![Name::parse("qc-1").unwrap()];
+    let hub = Name::parse("office").unwrap();
+    let reply = Reply { v: VERSION, parcel: ParcelKind::Receipt, hub, id, agents, refused: None };
+    let text = String::from_utf8(to_bytes(&reply)).unwrap();
+    let expected = format!(r#"{{"v":1,"type":"receipt","hub":"office","id":"{id}","agents":["qc-1"]}}"#);
+    assert_eq!(text, expected);
+    let Ok(Parcel::Reply(back)) = Parcel::parse(text.as_bytes()) else { panic!("a receipt") };
+    assert_eq!(back, reply);
+}
+
+#[test]
+fn one_unreadable_agent_costs_no_other() {
+    let list = vec![json!({"name": "a/b"}), json!({"name": "qc-1", "channels": ["general"]}), json!(7)];
+    let read: Vec<RosterAgent> = readable(list);
+    assert_eq!(read.len(), 1);
+    assert_eq!(read[0].channels, [Name::parse("general").unwrap()]);
+}

@@ -1,0 +1,51 @@
+//! What a link to other hubs asks of this one.
+
+use jiff::Timestamp;
+use switchboard_core::{Delivery, Name};
+
+use super::Hub;
+use crate::directory::{self, Resident};
+use crate::error::HubError;
+use crate::link::{self, Outgoing, Verdict};
+
+impl Hub {
+    /// The messages after a cursor that concern other hubs. Looks at `limit` numbers of the journal at most.
+    pub async fn outgoing(&self, after: i64, limit: usize) -> Result<Outgoing, HubError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.read(move |db| link::outgoing(db, after, limit)).await
+    }
+
+    /// Notes under a topic how far the journal has been passed on, and that these deliveries are on their way.
+    ///
+    /// Does not wait for the disk: forgotten in a power failure, it is found out again.
+    pub async fn passed_on(
+        &self,
+        topic: &'static str,
+        key: &'static str,
+        cursor: String,
+        deliveries: Vec<Delivery>,
+    ) -> Result<(), HubError> {
+        let writer = &self.inner.writer;
+        let noted = writer.queue_repeatable(move |tx| link::passed_on(tx, topic, key, &cursor, deliveries));
+        let answer = noted.await?.result().await;
+        self.note_damage(&answer);
+        answer
+    }
+
+    /// Notes what other hubs said of messages that were passed on; returns the deliveries for which it is news.
+    pub async fn judged(&self, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
+        self.write(move |tx| link::judged(tx, verdicts)).await
+    }
+
+    /// Ends deliveries to other hubs that have waited since before a moment; returns those that it ended.
+    pub async fn give_up(&self, before: Timestamp, reason: &'static str) -> Result<Vec<Delivery>, HubError> {
+        /// One transaction holds up everybody else.
+        const MOST: usize = 256;
+        self.write(move |tx| link::give_up(tx, before, reason, MOST)).await
+    }
+
+    /// Makes these the known agents of another hub, and no others; says whether that changed anything.
+    pub async fn put_residents(&self, hub: Name, residents: Vec<Resident>) -> Result<bool, HubError> {
+        self.write(move |tx| directory::put_residents(tx, &hub, &residents)).await
+    }
+}

@@ -1,0 +1,162 @@
+//! What a link to other hubs stands on: the part of the journal that concerns them, and how far it got.
+//!
+//! The journal is the queue: a link reads it from a cursor, and its deliveries wait in no door. They are moved
+//! on by what is known of them: passed on, then taken or refused by the other hub.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId};
+
+use crate::error::HubError;
+use crate::events::HubEvent;
+use crate::maintenance;
+use crate::outbox::put_state;
+use crate::reads;
+use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
+use crate::store::writer::Work;
+
+/// Most bytes of text in one part, so that long messages do not add up; the message that exceeds it is the last.
+const BYTES: usize = 4 << 20;
+
+/// A part of the journal, as far as it concerns other hubs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The messages, in order.
+    pub messages: Vec<Passage>,
+    /// How far the journal has been looked at: the next cursor.
+    pub until: i64,
+    /// Whether there is more after that.
+    pub more: bool,
+}
+
+/// A message for other hubs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// The message.
+    pub stored: Stored,
+    /// All of its deliveries, also those within this hub.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What another hub says of a message that was passed on to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The message.
+    pub id: MessageId,
+    /// For whom.
+    pub agent: AgentId,
+    /// Why it was refused; `None` where it was taken.
+    pub refused: Option<String>,
+}
+
+/// The messages after a cursor that were written in this hub to a group, or to an agent of another hub.
+/// Looks at `limit` numbers of the journal at most.
+pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoing, HubError> {
+    let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
+    let until = newest.min(after.saturating_add(limit)).max(after);
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.seq > ?1 AND m.seq <= ?2 AND m.door <> 'nats' \
+         AND (m.recipient = 'all' OR m.recipient LIKE '#%' OR m.recipient LIKE 'team:%' \
+         OR EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} AND d.id < (m.seq + 1) * {SPREAD} \
+         AND d.door = 'nats')) ORDER BY m.seq"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([after, until])?;
+    let (mut messages, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        match Stored::read(row) {
+            Ok(stored) => {
+                bytes += stored.message.body.len();
+                let deliveries = reads::deliveries(db, stored.seq, stored.message.id)?;
+                let seq = stored.seq;
+                messages.push(Passage { stored, deliveries });
+                if bytes > BYTES {
+                    return Ok(Outgoing { messages, until: seq, more: true });
+                }
+            }
+            Err(HubError::DamagedMessage { id }) => {
+                tracing::warn!(%id, "a damaged message is not passed on; `switchboard doctor` says more");
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Outgoing { messages, until, more: until < newest })
+}
+
+/// Notes how far the journal has been passed on, and that these deliveries are on their way.
+pub(crate) fn passed_on(
+    tx: &mut Work<'_>,
+    topic: &str,
+    key: &str,
+    cursor: &str,
+    deliveries: Vec<Delivery>,
+) -> Result<(), HubError> {
+    for mut delivery in deliveries {
+        let moved = tx
+            .db
+            .prepare_cached(
+                "UPDATE deliveries SET state = 1, attempts = attempts + 1, \
+                 in_flight_at = coalesce(in_flight_at, ?2) WHERE id = ?1 AND state = 0",
+            )?
+            .execute(params![delivery.id.0, tx.now.as_microsecond()])?;
+        if moved > 0 {
+            delivery.state = DeliveryState::InFlight;
+            delivery.milestones.in_flight.get_or_insert(tx.now);
+            tx.after.events.push(HubEvent::Delivery(Box::new(delivery)));
+        }
+    }
+    maintenance::note(tx, Door::Nats, topic, key, Some(cursor))
+}
+
+/// Notes what other hubs said; returns the deliveries for which that is news.
+pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
+    let mut moved = Vec::new();
+    for Verdict { id, agent, refused } in verdicts {
+        let seq: Option<i64> = tx
+            .db
+            .prepare_cached("SELECT seq FROM messages WHERE id = ?1")?
+            .query_row([id.as_bytes()], |row| row.get(0))
+            .optional()?;
+        let Some(seq) = seq else { continue };
+        for mut delivery in reads::deliveries(tx.db, seq, id)? {
+            let is_meant = delivery.agent == agent && delivery.route.door() == Door::Nats;
+            if !is_meant || !delivery.state.is_pending() {
+                continue;
+            }
+            let state = if refused.is_some() { DeliveryState::Refused } else { DeliveryState::Delivered };
+            put_state(tx, &mut delivery, state, refused.clone())?;
+            moved.push(delivery);
+        }
+    }
+    Ok(moved)
+}
+
+/// Ends deliveries to other hubs that have waited since before a moment, at most `most` of them.
+pub(crate) fn give_up(
+    tx: &mut Work<'_>,
+    before: Timestamp,
+    reason: &str,
+    most: usize,
+) -> Result<Vec<Delivery>, HubError> {
+    let sql = format!(
+        "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
+         WHERE d.door = 'nats' AND d.state IN (0, 1, 6) AND d.queued_at < ?1 LIMIT ?2"
+    );
+    let mut overdue = Vec::new();
+    {
+        let mut statement = tx.db.prepare_cached(&sql)?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut rows = statement.query(params![before.as_microsecond(), most])?;
+        while let Some(row) = rows.next()? {
+            overdue.push(rows::delivery(row, 1, MessageId::from_bytes(row.get(0)?))?);
+        }
+    }
+    for delivery in &mut overdue {
+        put_state(tx, delivery, DeliveryState::Expired, Some(reason.to_owned()))?;
+    }
+    Ok(overdue)
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

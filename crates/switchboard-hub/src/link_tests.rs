@@ -1,0 +1,112 @@
+use switchboard_core::{Hop, NativeId, Route};
+
+use super::*;
+use crate::directory::Resident;
+use crate::test_hub::{TestHub, agent_id, name, seconds};
+use crate::{Draft, Passed};
+
+/// A hub with `claude` and `codex`, linked with `office`, where `qc-1` is.
+async fn linked() -> TestHub {
+    let hub = TestHub::with(&["claude", "codex"]).await;
+    let resident = Resident { name: name("qc-1"), role: None, team: None, channels: vec![] };
+    hub.hub.put_residents(name("office"), vec![resident]).await.expect("noted");
+    hub
+}
+
+/// What `office` passes on.
+fn passed(hub: &TestHub, from: &str, to: &str) -> Passed {
+    let draft = hub.draft(from, to, "from afar");
+    let native = NativeId { door: Door::Nats, scope: "office".into(), id: draft.id.to_string() };
+    let route = Some(Route::Hub { hub: name("office") });
+    let thread = draft.id;
+    Passed { draft: Draft { native, native_is_id: true, route, ..draft }, thread, via: vec![] }
+}
+
+#[tokio::test]
+async fn only_what_was_written_here_and_concerns_others_goes_out() {
+    let hub = linked().await;
+    hub.send("claude", "codex", "of ours").await;
+    let direct = hub.send("claude", "qc-1", "direct").await;
+    let all = hub.send("claude", "all", "to all").await;
+    hub.hub.submit_passed(vec![passed(&hub, "qc-1@office", "all")]).await.remove(0).expect("taken");
+
+    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let ids: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
+    assert_eq!((ids, page.until, page.more), (vec![direct.id, all.id], 4, false));
+    assert_eq!(page.messages[0].deliveries, direct.deliveries);
+    let page = hub.hub.outgoing(0, 1).await.expect("read");
+    assert_eq!((page.messages.len(), page.until, page.more), (0, 1, true));
+    let page = hub.hub.outgoing(9, 100).await.expect("read");
+    assert_eq!((page.messages.len(), page.until, page.more), (0, 9, false));
+}
+
+#[tokio::test]
+async fn what_came_from_another_hub_goes_to_no_further_one() {
+    let hub = linked().await;
+    let far = Resident { name: name("far-1"), role: None, team: None, channels: vec![] };
+    hub.hub.put_residents(name("lab"), vec![far]).await.expect("noted");
+    let answers = hub
+        .hub
+        .submit_passed(vec![passed(&hub, "qc-1@office", "all"), passed(&hub, "qc-1@office", "far-1@lab")])
+        .await;
+    let routes: Vec<_> =
+        answers[0].as_ref().expect("taken").deliveries.iter().map(|d| d.route.to_string()).collect();
+    assert_eq!(routes, ["mailbox:claude", "mailbox:codex", "mailbox:human"]);
+    assert!(answers[1].is_err(), "{:?}", answers[1]);
+}
+
+#[tokio::test]
+async fn a_message_keeps_its_conversation_also_where_the_parent_is_elsewhere() {
+    let hub = linked().await;
+    let elsewhere = hub.hub.next_id();
+    let mut one = passed(&hub, "qc-1@office", "claude");
+    one.draft.in_reply_to = Some(elsewhere);
+    one.thread = elsewhere;
+    one.via = vec![Hop::Agent(agent_id("far-1@lab"))];
+    let id = one.draft.id;
+    hub.hub.submit_passed(vec![one.clone(), one]).await.remove(0).expect("taken");
+    let message = hub.stored(id).await.message;
+    assert_eq!((message.thread, message.via), (elsewhere, vec![Hop::Agent(agent_id("far-1@lab"))]));
+    let reply = hub.reply("claude", "qc-1@office", id).await;
+    let message = hub.stored(reply.id).await.message;
+    let chain = ["far-1@lab", "qc-1@office"].map(|agent| Hop::Agent(agent_id(agent)));
+    assert_eq!((message.thread, message.via), (elsewhere, chain.to_vec()));
+}
+
+#[tokio::test]
+async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_says() {
+    let hub = linked().await;
+    let (one, two) = (hub.send("claude", "qc-1", "one").await, hub.send("claude", "qc-1", "two").await);
+    assert_eq!(hub.state(one.id).await, DeliveryState::Queued);
+    let deliveries = [&one, &two].map(|sent| sent.deliveries[0].clone()).to_vec();
+    hub.hub.passed_on("link", "cursor", "7 1".into(), deliveries).await.expect("noted");
+    assert_eq!(hub.state(one.id).await, DeliveryState::InFlight);
+    let noted = hub.hub.notes(Door::Nats, "link").await.expect("read");
+    assert_eq!(noted, [("cursor".to_owned(), "7 1".to_owned())]);
+
+    let verdict = |id, refused: Option<&str>| Verdict {
+        id,
+        agent: agent_id("qc-1@office"),
+        refused: refused.map(str::to_owned),
+    };
+    let said = vec![verdict(one.id, None), verdict(two.id, Some("gone")), verdict(hub.hub.next_id(), None)];
+    assert_eq!(hub.hub.judged(said.clone()).await.expect("noted").len(), 2);
+    assert_eq!(hub.hub.judged(said).await.expect("noted").len(), 0, "old news");
+    assert_eq!(hub.state(one.id).await, DeliveryState::Delivered);
+    let refused = &hub.deliveries(two.id).await[0];
+    assert_eq!((refused.state, refused.note.as_deref()), (DeliveryState::Refused, Some("gone")));
+}
+
+#[tokio::test]
+async fn only_what_is_meant_for_another_hub_can_be_judged_by_one_and_what_waits_too_long_is_given_up() {
+    let hub = linked().await;
+    let local = hub.send("claude", "codex", "of ours").await;
+    let verdict = Verdict { id: local.id, agent: agent_id("codex"), refused: Some("no".into()) };
+    assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 0);
+    let direct = hub.send("claude", "qc-1", "direct").await;
+    assert_eq!(hub.hub.give_up(hub.hub.now(), "too late").await.expect("noted").len(), 0);
+    let later = hub.hub.now() + seconds(1);
+    assert_eq!(hub.hub.give_up(later, "too late").await.expect("noted").len(), 1);
+    assert_eq!(hub.state(direct.id).await, DeliveryState::Expired);
+    assert_ne!(hub.state(local.id).await, DeliveryState::Expired);
+}

@@ -1,0 +1,55 @@
+//! `switchboard channel list`
+
+use clap::Args;
+use serde_json::json;
+use switchboard_hub::clock::ago;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// List the channels.
+#[derive(Debug, Args)]
+pub(crate) struct List {}
+
+pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    let channels = context.channels(&workspace).await?;
+    let directory = workspace.hub().directory().await?;
+    let list = channels.list().await?;
+    if list.is_empty() {
+        context.printer.note("No channels yet; `switchboard channel post` makes one.");
+    }
+    for summary in list {
+        let readers: Vec<String> =
+            directory.channel(&summary.channel).map(|agent| agent.id.to_string()).collect();
+        let newest = summary.newest.as_ref();
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "channel": summary.channel.as_str(),
+                "messages": summary.messages,
+                "archived": summary.archived,
+                "newest": newest.map(|message| &message.timestamp),
+                "agents": readers,
+            }));
+            continue;
+        }
+        let last = newest.map_or_else(String::new, |message| {
+            let when =
+                message.timestamp.parse().map_or_else(|_| String::new(), |at| ago(workspace.hub().now(), at));
+            format!(", newest {when} from {}", show::plain(&message.from))
+        });
+        let archived = match summary.archived {
+            0 => String::new(),
+            archived => format!(", {archived} archived"),
+        };
+        context.printer.line(format_args!(
+            "{}  {} messages{archived}{last}; {}",
+            summary.channel,
+            summary.messages,
+            if readers.is_empty() { "nobody reads it".to_owned() } else { readers.join(", ") }
+        ));
+    }
+    workspace.close().await;
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! `switchboard channel post`
+
+use std::io::{BufRead, Read};
+use std::time::Duration;
+
+use clap::Args;
+use door_channels::{Channels, Posted};
+use serde_json::json;
+use switchboard_core::{AgentId, Name};
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// How long to wait for mailboxes that the message is also for; longer only when the disk hangs.
+const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// Put a message into a channel. It is in the journal, and its file on disk, before this returns.
+#[derive(Debug, Args)]
+pub(crate) struct Post {
+    /// Who writes [default: --from, SWITCHBOARD_AGENT_NAME, or the person]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// The channel; the first message makes it
+    #[arg(long, value_name = "NAME")]
+    channel: String,
+
+    /// An agent, or all
+    #[arg(long, default_value = "all")]
+    to: String,
+
+    /// The text; `-` or nothing reads it from stdin
+    #[arg(long, allow_hyphen_values = true)]
+    text: Option<String>,
+
+    /// The message this answers
+    #[arg(long, value_name = "ID")]
+    in_reply_to: Option<String>,
+
+    /// chat, task_assign, task_result, review_vote, incident … or any other word
+    #[arg(long = "type", value_name = "TYPE", default_value = "chat")]
+    kind: String,
+
+    /// A block of code
+    #[arg(long, allow_hyphen_values = true)]
+    code: Option<String>,
+
+    /// A file it is about; can be given several times
+    #[arg(long, value_name = "PATH")]
+    artifact: Vec<String>,
+
+    /// Each line of stdin is a message of its own
+    #[arg(long, conflicts_with_all = ["text", "code", "artifact"])]
+    each_line: bool,
+}
+
+pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
+    let from = match &args.agent {
+        Some(name) => name.parse()?,
+        None => context.identity()?,
+    };
+    let channel = Name::parse(&args.channel)?;
+    let open = context.open_door().await?;
+    let channels = context.channels(&open.workspace).await?;
+    if args.each_line {
+        for line in std::io::stdin().lock().lines() {
+            let line = line.map_err(anyhow::Error::from)?;
+            if !line.is_empty() {
+                post(&context, &channels, &args, &from, &channel, line).await?;
+            }
+        }
+    } else {
+        let text = text(&args)?;
+        post(&context, &channels, &args, &from, &channel, text).await?;
+    }
+    open.workspace.note_alive(&from).await;
+    open.close().await;
+    Ok(())
+}
+
+async fn post(
+    context: &Context,
+    channels: &Channels,
+    args: &Post,
+    from: &AgentId,
+    channel: &Name,
+    text: String,
+) -> Result<(), Failure> {
+    let post = door_channels::Post {
+        to: args.to.clone(),
+        kind: args.kind.clone(),
+        code: args.code.clone(),
+        artifacts: args.artifact.clone(),
+        in_reply_to: args.in_reply_to.clone(),
+        ..door_channels::Post::new(from.clone(), channel.clone(), text)
+    };
+    let Posted { message, path, accepted } = channels.post(post).await?;
+    // Accepted is accepted: should a mailbox not answer in time, the outbox goes on trying.
+    let settled = tokio::time::timeout(ARRIVAL, channels.hub().settled(accepted.id)).await;
+    if context.printer.is_json() {
+        let receipt = match settled {
+            Ok(receipt) => receipt?.deliveries,
+            Err(_) => accepted.deliveries,
+        };
+        let deliveries: Vec<_> = receipt
+            .iter()
+            .map(|d| json!({ "agent": d.agent.to_string(), "route": d.route.to_string(), "state": d.state.as_str() }))
+            .collect();
+        context.printer.object(&json!({
+            "id": message.id,
+            "channel": channel.as_str(),
+            "file_path": path.display().to_string(),
+            "message_id": accepted.id.to_string(),
+            "seq": accepted.seq,
+            "deliveries": deliveries,
+        }));
+    } else {
+        context.printer.line(show::plain(&message.id));
+    }
+    match accepted.stopped {
+        Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
+            .hint("the message is in the channel, but wakes nobody; a person can go on in the thread")),
+        None => Ok(()),
+    }
+}
+
+fn text(args: &Post) -> Result<String, Failure> {
+    match args.text.as_deref() {
+        Some(text) if text != "-" => Ok(text.to_owned()),
+        None if args.code.is_some() => Ok(String::new()),
+        _ => {
+            let mut text = String::new();
+            std::io::stdin().lock().read_to_string(&mut text).map_err(anyhow::Error::from)?;
+            Ok(text.trim_end_matches('\n').to_owned())
+        }
+    }
+}

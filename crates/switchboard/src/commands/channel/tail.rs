@@ -1,0 +1,41 @@
+//! `switchboard channel tail`
+
+use clap::Args;
+use door_channels::{ChannelError, Reading};
+use switchboard_core::Name;
+
+use super::print;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Show the newest messages of a channel, and go on as they come.
+#[derive(Debug, Args)]
+pub(crate) struct Tail {
+    /// The channel
+    #[arg(long, value_name = "NAME")]
+    channel: String,
+
+    /// How many to begin with
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    last: usize,
+}
+
+pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
+    let channel = Name::parse(&args.channel)?;
+    let workspace = context.open().await?;
+    let channels = context.channels(&workspace).await?;
+    // All that is there now counts as shown, also what is not.
+    let seen = match channels.read(&channel, None).await {
+        Err(ChannelError::UnknownChannel { .. }) => Reading::default(),
+        read => read?,
+    };
+    let mut follower = channels.follow(&channel, &seen).await?;
+    let mut first = seen;
+    let extra = first.messages.len().saturating_sub(args.last);
+    first.messages.drain(..extra);
+    print(&context, &first, workspace.hub().now());
+    loop {
+        let reading = follower.next().await?;
+        print(&context, &reading, workspace.hub().now());
+    }
+}

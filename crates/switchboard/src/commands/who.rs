@@ -1,0 +1,146 @@
+//! `switchboard who`
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use door_channels::Sighting;
+use door_workspace::Workspace;
+use jiff::Timestamp;
+use serde_json::json;
+use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
+use switchboard_hub::clock::ago;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Show who is awake, whichever door they are behind.
+#[derive(Debug, Args)]
+pub(crate) struct Who {
+    /// Only this agent
+    agent: Option<String>,
+}
+
+/// One agent, with the last that was heard of it by any way.
+struct Row<'d> {
+    id: AgentId,
+    record: Option<&'d AgentRecord>,
+    awareness: Awareness,
+    doing: Option<String>,
+    since: Option<Timestamp>,
+    channel: Option<String>,
+    pid: Option<u32>,
+    error: Option<String>,
+}
+
+pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    let channels = context.channels(&workspace).await?;
+    let hub = workspace.hub();
+    let directory = hub.directory().await?;
+    door_nats::hear_others(hub).await?;
+    let mut sightings: BTreeMap<AgentId, Sighting> = channels
+        .sightings()
+        .await?
+        .into_iter()
+        .map(|sighting| (directory.canonical(&sighting.agent.clone().into()), sighting))
+        .collect();
+    let known = directory.agents().map(|record| (record.id.clone(), Some(record)));
+    let mut agents: BTreeMap<AgentId, Option<&AgentRecord>> = known.collect();
+    for id in sightings.keys() {
+        agents.entry(id.clone()).or_insert(None);
+    }
+    if let Some(name) = &args.agent {
+        let id: AgentId = name.parse()?;
+        let id = directory.addressee(&id).map_or(id, |record| record.id.clone());
+        if !agents.contains_key(&id) {
+            // The error that names those like it.
+            crate::commands::agents::known(&workspace, name).await?;
+        }
+        agents.retain(|agent, _| *agent == id);
+    }
+    let mut table = vec![["AGENT", "STATE", "DOING", "LAST SEEN", "CHANNEL", "PID"].map(str::to_owned)];
+    for (id, record) in agents {
+        let row = Row::new(hub.presence(&id), record, sightings.remove(&id));
+        if context.printer.is_json() {
+            print_json(&context, &workspace, &row).await?;
+        } else {
+            table.push(row.cells(hub.now()));
+        }
+    }
+    if !context.printer.is_json() {
+        print_table(&context, &table);
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+impl<'d> Row<'d> {
+    /// What was heard last counts; of a watcher it is also known where and in which process.
+    fn new(presence: Presence, record: Option<&'d AgentRecord>, sighting: Option<Sighting>) -> Self {
+        let mut row = Self {
+            id: presence.agent,
+            record,
+            awareness: presence.awareness,
+            doing: presence.status,
+            since: presence.since,
+            channel: None,
+            pid: None,
+            error: None,
+        };
+        let Some(seen) = sighting else { return row };
+        if row.since.is_none_or(|since| since <= seen.since) || row.awareness != Awareness::Awake {
+            (row.awareness, row.doing) = (seen.awareness, seen.substate.map(|word| word.to_lowercase()));
+            row.since = Some(seen.since);
+        }
+        (row.channel, row.pid, row.error) = (seen.channel, seen.pid, seen.error);
+        row
+    }
+
+    fn cells(&self, now: Timestamp) -> [String; 6] {
+        let or_dash = |text: Option<String>| show::plain(&text.unwrap_or_else(|| "-".to_owned()));
+        let doing = match (&self.doing, &self.error) {
+            (Some(doing), Some(error)) => Some(format!("{doing} ({error})")),
+            (doing, error) => doing.clone().or(error.clone()),
+        };
+        [
+            self.id.to_string(),
+            self.awareness.to_string(),
+            or_dash(doing.filter(|_| self.awareness != Awareness::Offline)),
+            or_dash(self.since.map(|at| ago(now, at))),
+            or_dash(self.channel.clone()),
+            or_dash(self.pid.map(|pid| pid.to_string())),
+        ]
+    }
+}
+
+async fn print_json(context: &Context, workspace: &Workspace, row: &Row<'_>) -> Result<(), Failure> {
+    let routes = row.record.map(|record| record.routes.as_slice()).unwrap_or_default();
+    let mut doors: Vec<&str> = routes.iter().map(Route::door).map(Door::as_str).collect();
+    doors.sort_unstable();
+    doors.dedup();
+    context.printer.object(&json!({
+        "name": row.id.to_string(),
+        "doors": doors,
+        "role": row.record.and_then(|record| record.role.as_deref()),
+        "team": row.record.and_then(|record| record.team.as_ref()).map(ToString::to_string),
+        "presence": row.awareness.as_str(),
+        "since": row.since.map(|at| at.to_string()),
+        "unread": crate::commands::agents::unread(workspace, &row.id).await?,
+        "status": row.doing,
+        "channel": row.channel,
+        "pid": row.pid,
+        "error": row.error,
+    }));
+    Ok(())
+}
+
+fn print_table(context: &Context, rows: &[[String; 6]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        context.printer.line(cells.join("  ").trim_end());
+    }
+}

@@ -1,0 +1,59 @@
+//! Channels from outside: posts by many processes, watchers that are killed, presence, other doors.
+
+mod altered;
+mod archive;
+mod config;
+mod crowd;
+mod detection;
+mod presence;
+mod verbs;
+mod watching;
+
+use serde_json::Value;
+use test_support::{Sandbox, poll};
+
+/// A program that answers, as a watcher's command: it notes each run and prints the answer.
+struct Program {
+    path: std::path::PathBuf,
+    runs: std::path::PathBuf,
+}
+
+impl Program {
+    /// A shell script; what it is asked lies in `prompt` beside it.
+    fn new(sandbox: &Sandbox, name: &str, script: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let path = sandbox.path().join(name);
+        let runs = sandbox.path().join(format!("{name}.runs"));
+        let text = format!("#!/bin/sh\necho run >> {}\n{script}\n", runs.display());
+        test_support::files::put(&path, &text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Self { path, runs }
+    }
+
+    fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    fn runs(&self) -> usize {
+        std::fs::read_to_string(&self.runs).map_or(0, |runs| runs.lines().count())
+    }
+}
+
+/// Posts to `general` and returns the id.
+fn post(sandbox: &Sandbox, agent: &str, to: &str, text: &str) -> String {
+    sandbox.ok(["channel", "post", "--agent", agent, "--channel", "general", "--to", to, "--text", text])
+}
+
+/// The messages of `general`, in order.
+fn messages(sandbox: &Sandbox) -> Vec<Value> {
+    sandbox.json(["channel", "read", "--channel", "general", "--all"])
+}
+
+/// Waits for the answer to a message.
+fn answer_to(sandbox: &Sandbox, id: &str) -> Value {
+    let answer = || messages(sandbox).into_iter().find(|message| message["metadata"]["in_reply_to"] == id);
+    poll::within(poll::PATIENCE, answer).unwrap_or_else(|| {
+        let log = std::fs::read_to_string(sandbox.file("logs/qc-1-watcher.log")).unwrap_or_default();
+        panic!("no answer to {id}; the watcher says:\n{log}")
+    })
+}

@@ -1,0 +1,61 @@
+//! Message files that are changed after they were posted, and files that are no messages.
+
+use test_support::{Sandbox, files, poll};
+
+use super::{messages, post};
+use crate::workspace;
+
+fn doctor(sandbox: &Sandbox) -> Vec<(String, String)> {
+    let ran = sandbox.run(["doctor", "--json"]);
+    let checks = ran.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    checks
+        .filter(|check| check["check"] == "channels")
+        .map(|check| (text(&check["status"]), text(&check["message"])))
+        .collect()
+}
+
+#[test]
+fn c13_an_edit_and_a_removal_are_told_by_serve_and_by_doctor() {
+    let sandbox = workspace();
+    let kept = post(&sandbox, "codex", "all", "kept");
+    let edited = post(&sandbox, "codex", "all", "pay 10");
+    let deleted = post(&sandbox, "codex", "all", "a promise");
+    let ok = ("ok".to_owned(), "1 channel, 3 messages; files and journal agree".to_owned());
+    assert_eq!(doctor(&sandbox), [ok]);
+    let serve = sandbox.serve();
+    let path = |id: &str| sandbox.file(&format!("channels/general/{id}.json"));
+    let said = |what: String| {
+        poll::until(&what, || serve.errors().contains(&what).then_some(()));
+    };
+    let first = post(&sandbox, "codex", "all", "seen");
+    std::fs::remove_file(path(&first)).unwrap();
+    said(format!("channels/general/{first}.json was deleted after it was posted"));
+    let text = std::fs::read_to_string(path(&edited)).unwrap();
+    files::put(path(&edited), text.replace("pay 10", "pay 10000"));
+    said(format!("channels/general/{edited}.json was edited after it was posted"));
+    std::fs::remove_file(path(&deleted)).unwrap();
+    said(format!("channels/general/{deleted}.json was deleted after it was posted"));
+    let told: Vec<String> =
+        doctor(&sandbox).into_iter().map(|(status, text)| format!("{status} {text}")).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told.iter().all(|line| line.starts_with("fail ")), "{told:?}");
+    let ids: Vec<_> = messages(&sandbox).iter().map(|message| message["id"].clone()).collect();
+    assert_eq!(ids, [kept.as_str(), edited.as_str()]);
+    let accepted: Vec<_> = sandbox.json(["tail", "-n", "10"]).iter().map(|m| m["body"].clone()).collect();
+    assert_eq!(accepted, ["kept", "pay 10", "a promise", "seen"]);
+}
+
+#[test]
+fn doctor_names_files_that_could_not_be_taken_in() {
+    let sandbox = workspace();
+    let path = sandbox.file("channels/general/msg-20260111-163315-codex-0001.json");
+    files::put(&path, "{");
+    let serve = sandbox.serve();
+    let told = poll::until("a problem", || doctor(&sandbox).into_iter().find(|(status, _)| status == "warn"));
+    assert!(
+        told.1.starts_with("channels/general/msg-20260111-163315-codex-0001.json was not taken in"),
+        "{told:?}"
+    );
+    drop(serve);
+}

@@ -1,0 +1,58 @@
+//! The section `channels` of the settings, under `serve`.
+
+use test_support::files;
+
+use super::{Program, answer_to, post};
+use crate::workspace;
+
+#[test]
+fn watchers_of_the_users_own_settings_run_under_serve() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let root = sandbox.path().join("shared");
+    std::fs::create_dir_all(&root).unwrap();
+    let watcher = |agent: &str| serde_json::json!({ "agent": agent, "channel": "general", "command": [program.path()] });
+    let settings =
+        serde_json::json!({ "channels": { "root": root, "watchers": [watcher("qc-1"), watcher("docs-1")] } });
+    sandbox.configure_user(&settings.to_string());
+    let mut serve = sandbox.serve();
+    for agent in ["qc-1", "docs-1"] {
+        let asked = post(&sandbox, "human", agent, "what is it?");
+        assert_eq!(answer_to(&sandbox, &asked)["from"], agent);
+    }
+    assert!(root.join("channels/general").is_dir() && root.join("signals/presence/qc-1.json").exists());
+    assert!(serve.terminate().success());
+    let beat = std::fs::read_to_string(root.join("signals/presence/docs-1.json")).unwrap();
+    assert!(beat.contains("OFFLINE"), "{beat}");
+}
+
+#[test]
+fn what_a_repository_brings_along_runs_no_program_and_chooses_no_folder() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let watcher = serde_json::json!({ "agent": "qc-1", "channel": "general", "command": [program.path()] });
+    let settings = serde_json::json!({ "channels": { "root": "/tmp", "watchers": [watcher] } });
+    files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());
+    let ran = sandbox.run(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "hi"]);
+    assert!(ran.stderr.contains("'channels.watchers' counts only in your own"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("'channels.root' counts only in your own"), "{}", ran.stderr);
+    assert!(sandbox.file("channels/general").is_dir());
+}
+
+#[test]
+fn a_bad_setting_is_named() {
+    let sandbox = workspace();
+    for (settings, named) in [
+        (r#"{"channels":{"root":"relative"}}"#, "channels.root"),
+        (r#"{"channels":{"watchers":[{"agent":"a","channel":"b"}]}}"#, "channels.watchers[0].command"),
+        (
+            r#"{"channels":{"watchers":[{"agent":"a","channel":"b","preset":"gpt"}]}}"#,
+            "codex, claude, gemini",
+        ),
+        (r#"{"channels":{"watchers":[{"agent":"a","channel":"b","comand":["x"]}]}}"#, "comand"),
+    ] {
+        sandbox.configure_user(settings);
+        let ran = sandbox.run(["channel", "list"]);
+        assert!(ran.code == Some(1) && ran.stderr.contains(named), "{settings}: {}", ran.stderr);
+    }
+}

@@ -1,0 +1,84 @@
+//! How changes are noticed where events do not tell everything.
+
+use std::path::Path;
+
+use serde_json::json;
+use test_support::fault::Shim;
+use test_support::{Running, Sandbox, files, poll, tools};
+
+use super::{Program, answer_to, post};
+use crate::workspace;
+
+/// Looks of the clock alone are an hour apart.
+const SELDOM: u64 = 3_600_000;
+
+fn drop_message(sandbox: &Sandbox, number: usize) {
+    let id = format!("msg-20260111-163315-dropper-{number:04x}");
+    let message = json!({
+        "id": id, "timestamp": "2026-01-11T16:33:15Z", "session_id": "general", "from": "dropper", "to": "all",
+        "type": "chat", "content": { "text": number.to_string() },
+    });
+    files::put(sandbox.file(&format!("channels/general/{id}.json")), message.to_string());
+}
+
+fn journaled(sandbox: &Sandbox) -> usize {
+    sandbox.json(["tail", "-n", "100000"]).len()
+}
+
+/// The system keeps 16,384 events for a program that does not read them, and drops what comes then.
+#[test]
+fn c3_storm_of_more_events_than_the_system_keeps() {
+    const FILES: usize = 6000;
+    let sandbox = workspace();
+    sandbox.configure_user(&json!({ "channels": { "rescanMs": SELDOM } }).to_string());
+    post(&sandbox, "codex", "all", "first");
+    let serve = sandbox.serve();
+    drop_message(&sandbox, FILES);
+    poll::until("the first file", || (journaled(&sandbox) == 2).then_some(()));
+    serve.signal(rustix::process::Signal::STOP);
+    // Making, writing and closing a file are three events and more.
+    for number in 0..FILES {
+        drop_message(&sandbox, number);
+    }
+    serve.signal(rustix::process::Signal::CONT);
+    poll::until("all files", || (journaled(&sandbox) == FILES + 2).then_some(()));
+    drop::<Running>(serve);
+}
+
+#[test]
+fn c3_without_a_free_watch_the_channels_are_looked_at_by_the_clock() {
+    let shim = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let Ok(shim) = shim.inspect_err(|reason| tools::skip("c3_without_a_free_watch", reason)) else { return };
+    let sandbox = workspace();
+    sandbox.configure_user(&json!({ "channels": { "rescanMs": SELDOM } }).to_string());
+    post(&sandbox, "codex", "all", "first");
+    let serve = Running::start(shim.deafen(&mut sandbox.command(["serve", "--port", "0"])));
+    assert!(serve.line().starts_with("Serving "));
+    for number in 1..=2 {
+        drop_message(&sandbox, number);
+        poll::until("a file", || (journaled(&sandbox) == number + 1).then_some(()));
+    }
+    assert!(serve.errors().contains("no file events"), "{}", serve.errors());
+}
+
+#[test]
+fn c4_polling_alone_wakes_watchers_and_readers() {
+    let sandbox = workspace();
+    sandbox
+        .configure_user(&json!({ "channels": { "detection": "polling", "rescanMs": SELDOM } }).to_string());
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    watch.line();
+    let tail = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
+    let dropped = json!({
+        "id": "msg-20260111-163315-human-0001", "timestamp": switchboard_hub::clock::Clock::system().now().to_string(), "session_id": "general",
+        "from": "docs-1", "to": "qc-1", "type": "chat", "content": { "text": "what is it?" },
+    });
+    files::put_by_rename(
+        sandbox.file("channels/general/msg-20260111-163315-human-0001.json"),
+        dropped.to_string(),
+    );
+    assert_eq!(answer_to(&sandbox, "msg-20260111-163315-human-0001")["content"]["text"], "42");
+    let text = || serde_json::from_str::<serde_json::Value>(&tail.line()).unwrap()["content"]["text"].clone();
+    assert_eq!((text(), text()), ("what is it?".into(), "42".into()));
+}

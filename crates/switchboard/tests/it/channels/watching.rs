@@ -1,0 +1,136 @@
+//! `switchboard watch`
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use insta::assert_snapshot;
+use test_support::fault::{Fault, Shim};
+use test_support::{Running, Sandbox, files, poll, tools};
+
+use super::{Program, answer_to, messages, post};
+use crate::workspace;
+
+fn watch(sandbox: &Sandbox, program: &Program) -> Running {
+    let watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    assert_eq!(watch.line(), "qc-1 watches #general. Stop with Ctrl-C.");
+    watch
+}
+
+#[test]
+fn the_person_asks_by_any_door_and_has_the_answer_in_the_mailbox() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "cat > prompt\necho the answer is 42");
+    let watch = watch(&sandbox, &program);
+    let sent = sandbox.json(["send", "qc-1", "what is it?"]);
+    assert_eq!(sent[0]["deliveries"][0]["route"], "channel:general");
+    let answer = poll::until("an answer", || sandbox.json(["inbox"]).into_iter().next());
+    assert_eq!((&answer["from"], &answer["body"]), (&"qc-1".into(), &"the answer is 42".into()));
+    assert_eq!(answer["in_reply_to"], sent[0]["id"]);
+    let prompt = std::fs::read_to_string(sandbox.path().join("prompt")).unwrap();
+    assert!(prompt.starts_with("You are qc-1") && prompt.contains("what is it?"), "{prompt}");
+    drop(watch);
+}
+
+/// Killed while its program runs, a watcher answers after the restart, once.
+#[test]
+fn c8_crash_of_a_watcher_in_the_middle_of_an_answer() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "[ -e go ] || exec sleep 600\necho 42");
+    let mut first = watch(&sandbox, &program);
+    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    poll::until("the program to run", || (program.runs() == 1).then_some(()));
+    first.kill();
+    files::put(sandbox.path().join("go"), "");
+    // Somebody else posts meanwhile, which is not lost either.
+    let missed = post(&sandbox, "human", "all", "@qc-1 and this?");
+    let second = watch(&sandbox, &program);
+    assert_eq!(answer_to(&sandbox, &asked)["content"]["text"], "42");
+    answer_to(&sandbox, &missed);
+    let answers = messages(&sandbox).iter().filter(|message| message["from"] == "qc-1").count();
+    assert_eq!((answers, program.runs()), (2, 3));
+    drop(second);
+}
+
+/// Killed at any call to the file system between the end of its program and the posted answer, a watcher has answered
+/// once after the restart.
+#[test]
+fn c8_crash_of_a_watcher_at_every_call_between_program_and_answer() {
+    const WORKERS: usize = 6;
+    let shim = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR")));
+    let Ok(shim) = shim.inspect_err(|reason| tools::skip("c8_crash_at_every_call", reason)) else { return };
+    let (next, survived) = (AtomicUsize::new(1), AtomicUsize::new(usize::MAX));
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while survived.load(Ordering::Relaxed) == usize::MAX {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if !is_killed_and_answers_once(&shim, at) {
+                        survived.fetch_min(at, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let survived = survived.into_inner();
+    println!("{survived} calls in between");
+    assert!(survived > 10, "the shim does not see the program's calls");
+}
+
+/// Whether the watcher was killed before its answer was to be read. In any case there is one in the end.
+fn is_killed_and_answers_once(shim: &Shim, at: usize) -> bool {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "[ -e over ] || touch ended\necho 42");
+    let mut command =
+        sandbox.command(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    let ended = sandbox.path().join("ended");
+    let mut first = Running::start(shim.arm_while(&mut command, Fault::Kill { at }, &ended));
+    first.line();
+    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    let answers = |id: &str| {
+        messages(&sandbox).iter().filter(|message| message["metadata"]["in_reply_to"] == id).count()
+    };
+    let is_killed = poll::until("a kill or an answer", || {
+        (!first.is_running()).then_some(true).or_else(|| (answers(&asked) > 0).then_some(false))
+    });
+    // From here on nothing is killed.
+    files::put(sandbox.path().join("over"), "");
+    std::fs::remove_file(&ended).unwrap();
+    // That a further question is answered shows that the first is done with.
+    let next = post(&sandbox, "human", "qc-1", "and now?");
+    let mut second = None;
+    poll::until("both answers", || {
+        // One that was killed in the middle of a write is gone only when the disk is done with it.
+        if second.is_none() && !first.is_running() {
+            second = Some(watch(&sandbox, &program));
+        }
+        (answers(&asked) > 0 && answers(&next) > 0).then_some(())
+    });
+    assert_eq!((answers(&asked), answers(&next)), (1, 1), "killed at call {at}");
+    is_killed
+}
+
+#[test]
+fn a_watcher_that_is_restarted_answers_nothing_again() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let mut first = watch(&sandbox, &program);
+    let asked = post(&sandbox, "human", "qc-1", "what is it?");
+    answer_to(&sandbox, &asked);
+    assert!(first.terminate().success());
+    let second = watch(&sandbox, &program);
+    let next = post(&sandbox, "human", "qc-1", "and now?");
+    answer_to(&sandbox, &next);
+    assert_eq!(program.runs(), 2);
+    drop(second);
+}
+
+#[test]
+fn without_a_program_it_says_what_is_missing() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["watch", "--agent", "qc-1", "--channel", "general"]), @"
+    exit 2
+    --- stderr
+    error: nothing is said about what answers
+    hint: give a program after `--`, or --preset codex, claude or gemini
+    ");
+}

@@ -1,0 +1,19 @@
+//! Hubs linked over a real nats-server: two processes that write to each other while things break.
+
+mod auth;
+mod basics;
+mod broken;
+mod cluster;
+mod hub;
+
+use test_support::nats::{NatsServer, Release};
+use test_support::tools;
+
+/// One server, or the test is skipped.
+fn server(test: &str, release: Release, more: &str) -> Option<NatsServer> {
+    NatsServer::start(release, more).map_err(|reason| tools::skip(test, &reason)).ok()
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}

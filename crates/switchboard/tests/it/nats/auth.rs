@@ -1,0 +1,96 @@
+//! Servers that want to know who is there, and those that encrypt.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use test_support::nats::Release;
+use test_support::process::command;
+use test_support::{files, poll, tools};
+
+use super::hub::Linked;
+use super::server;
+
+/// The pair of keys that the documentation of NATS has for an example.
+const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+
+/// Two hubs that log in, one that does so wrongly.
+fn check(url: &str, right: &Value, wrong: &Value, complaint: &str) {
+    let lab = Linked::start("lab", url, &["codex"], right.clone());
+    let _office = Linked::start("office", url, &["qc-1"], right.clone());
+    lab.wait_for("qc-1@office");
+    let attic = Linked::start("attic", url, &["x"], wrong.clone());
+    poll::until(complaint, || attic.errors().contains(complaint).then_some(()));
+    let secrets = ["wr0ng", "hunter2", SEED];
+    for shown in [lab.errors(), attic.errors(), attic.sandbox.run(["doctor"]).stdout] {
+        assert!(!secrets.iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+}
+
+#[test]
+fn a_password_is_told_to_the_server_and_to_nobody_else() {
+    let users = "authorization { users: [ { user: hub, password: hunter2 } ] }";
+    let Some(server) = server("a_password_is_told_to_the_server_and_to_nobody_else", Release::Newest, users)
+    else {
+        return;
+    };
+    let right = json!({"user": "hub", "password": "hunter2"});
+    let wrong = json!({"user": "hub", "password": "wr0ng"});
+    check(&server.url(), &right, &wrong, "authorization violation");
+}
+
+#[test]
+fn a_token_is_told_to_the_server_and_to_nobody_else() {
+    let token = "authorization { token: hunter2 }";
+    let Some(server) = server("a_token_is_told_to_the_server_and_to_nobody_else", Release::Oldest, token)
+    else {
+        return;
+    };
+    check(&server.url(), &json!({"token": "hunter2"}), &json!({"token": "wr0ng"}), "authorization violation");
+}
+
+#[test]
+fn an_nkey_signs_and_a_file_without_one_is_named() {
+    let users = format!("authorization {{ users: [ {{ nkey: {PUBLIC} }} ] }}");
+    let Some(server) = server("an_nkey_signs_and_a_file_without_one_is_named", Release::Newest, &users)
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (seed, creds) = (folder.path().join("hub.nk"), folder.path().join("hub.creds"));
+    files::put(&seed, format!("{SEED}\n"));
+    files::put(&creds, format!("-----BEGIN NOTHING-----\n{SEED}\n"));
+    let complaint = "hub.creds cannot be used: it holds no user JWT with its seed";
+    check(&server.url(), &json!({"nkey": seed}), &json!({"creds": creds}), complaint);
+}
+
+#[test]
+fn a_connection_is_encrypted_and_a_stranger_is_not_trusted() {
+    let test = "a_connection_is_encrypted_and_a_stranger_is_not_trusted";
+    let folder = tempfile::tempdir().unwrap();
+    if let Err(reason) = certify(folder.path()) {
+        return tools::skip(test, &reason);
+    }
+    let file = |name: &str| folder.path().join(name);
+    let (cert, key) = (file("server.pem"), file("server.key"));
+    let tls = format!("tls {{ cert_file: \"{}\", key_file: \"{}\" }}", cert.display(), key.display());
+    let Some(server) = server(test, Release::Newest, &tls) else { return };
+    let right = json!({"tls": {"required": true, "ca": file("ca.pem")}});
+    check(&server.url(), &right, &json!({}), "invalid peer certificate");
+}
+
+/// An authority, and a certificate of it for this machine.
+fn certify(folder: &Path) -> Result<(), String> {
+    files::put(folder.join("server.ext"), "subjectAltName = IP:127.0.0.1\nbasicConstraints = CA:FALSE\n");
+    let new = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let steps = [
+        format!("req -x509 {new} -days 2 -subj /CN=authority -keyout ca.key -out ca.pem"),
+        format!("req {new} -subj /CN=server -keyout server.key -out server.csr"),
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile server.ext -out server.pem"
+            .to_owned(),
+    ];
+    for step in steps {
+        tools::run(command("openssl").current_dir(folder).args(step.split(' ')))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! The server or a hub dies in the middle, or somebody writes nonsense: nothing is lost, nothing comes twice.
+
+use std::time::Duration;
+
+use async_nats::jetstream;
+use serde_json::json;
+use switchboard_core::Door;
+use test_support::nats::Release;
+use test_support::poll;
+
+use super::hub::{Linked, in_stream, wait_for_all, wait_for_receipts, write};
+use super::{runtime, server};
+
+#[test]
+fn the_server_is_killed_and_restarted_mid_traffic() {
+    let test = "the_server_is_killed_and_restarted_mid_traffic";
+    let Some(mut server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    lab.wait_for("qc-1@office");
+    runtime().block_on(async {
+        let (here, there) = (lab.hub().await, office.hub().await);
+        let mut ids = write(&here, "codex", "qc-1", 0..200).await;
+        server.kill();
+        ids.extend(write(&here, "codex", "qc-1", 200..400).await);
+
+        // Local mail goes on, and who writes to others is told the truth.
+        let sent = lab.send("codex", &["qc-1", "while it is down"]);
+        assert_eq!(sent["deliveries"][0]["state"], "queued");
+        lab.send("codex", &["human", "of ours"]);
+        lab.wait_for_mail("human", "of ours");
+        let doctor = lab.sandbox.run(["doctor"]);
+        assert_eq!(doctor.code, Some(0), "{doctor:?}");
+        assert!(doctor.stdout.contains("cannot be reached"), "{}", doctor.stdout);
+        assert!(doctor.stdout.contains("deliveries wait for the nats door"), "{}", doctor.stdout);
+
+        server.restart();
+        ids.extend(write(&here, "codex", "qc-1", 400..600).await);
+        let counts = wait_for_all(&there, 600).await;
+        assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+        wait_for_receipts(&here, &ids).await;
+        assert_eq!(in_stream(&server.url(), "switchboard.lab.hub.office.message").await, 601);
+        lab.wait_for_state(sent["native_id"].as_str().unwrap(), "qc-1@office", "delivered");
+    });
+}
+
+/// The server recognises what is published again for a tenth of a second only: the hub itself has to know.
+#[test]
+fn a_hub_is_killed_mid_publish_and_knows_what_it_has_published() {
+    let test = "a_hub_is_killed_mid_publish_and_knows_what_it_has_published";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    runtime().block_on(async {
+        let context = jetstream::new(async_nats::connect(server.url()).await.unwrap());
+        let short = jetstream::stream::Config {
+            name: "switchboard_messages".into(),
+            subjects: vec!["switchboard.>".into()],
+            duplicate_window: Duration::from_millis(100),
+            ..jetstream::stream::Config::default()
+        };
+        context.create_stream(short).await.unwrap();
+        let mut lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+        let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+        lab.wait_for("qc-1@office");
+        let (here, there) = (lab.hub().await, office.hub().await);
+        let mut written = 0;
+        for round in 1..=4 {
+            lab.serve.take().unwrap().kill();
+            write(&here, "codex", "all", written..written + 1500).await;
+            written += 1500;
+            lab.serve = Some(lab.sandbox.serve());
+            // In the middle of it: some are in the stream, and not all of this round.
+            let begun = written - 1500 + 100 * round;
+            let subject = "switchboard.lab.group.>";
+            while in_stream(&server.url(), subject).await < begun {
+                tokio::task::yield_now().await;
+            }
+        }
+        lab.kill_and_restart();
+        let counts = wait_for_all(&there, written).await;
+        assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+        let stored = in_stream(&server.url(), "switchboard.lab.group.>").await;
+        assert_eq!(stored, written, "each is in the stream once");
+    });
+}
+
+#[test]
+fn a_hub_that_takes_in_is_killed_and_takes_each_in_once() {
+    let test = "a_hub_that_takes_in_is_killed_and_takes_each_in_once";
+    let Some(server) = server(test, Release::Oldest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let mut office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    lab.wait_for("qc-1@office");
+    runtime().block_on(async {
+        let (here, there) = (lab.hub().await, office.hub().await);
+        let ids = write(&here, "codex", "qc-1", 0..1000).await;
+        for part in [100, 400] {
+            wait_for_all(&there, part).await;
+            office.kill_and_restart();
+        }
+        let counts = wait_for_all(&there, 1000).await;
+        assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+        wait_for_receipts(&here, &ids).await;
+    });
+}
+
+#[test]
+fn nonsense_in_the_stream_is_skipped_with_a_warning() {
+    let test = "nonsense_in_the_stream_is_skipped_with_a_warning";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    lab.wait_for("qc-1@office");
+    let letter = |from: &str, hub: &str| {
+        let id = "01900000-0000-7000-8000-000000000001";
+        json!({"v": 1, "type": "message", "hub": hub, "id": id, "from": from, "to": "all", "kind": "chat",
+            "body": "forged", "thread": id, "sent_at": "2026-01-01T00:00:00Z", "door": "workspace", "verified": true})
+        .to_string()
+    };
+    let nonsense = [
+        ("switchboard.lab.hub.office.message", "\u{0}not json".to_owned()),
+        ("switchboard.lab.hub.office.receipt", json!({"v": 1, "type": "receipt"}).to_string()),
+        ("switchboard.lab.group.all", json!({"v": 99, "type": "message"}).to_string()),
+        // In the name of another hub, of one of its agents, and of the person of the reader.
+        ("switchboard.lab.group.all", letter("codex@attic", "attic")),
+        ("switchboard.attic.group.all", letter("qc-1@office", "attic")),
+        ("switchboard.attic.group.all", letter("human", "attic")),
+        ("switchboard.attic", String::new()),
+    ];
+    runtime().block_on(async {
+        let client = async_nats::connect(server.url()).await.unwrap();
+        let context = jetstream::new(client.clone());
+        for (subject, payload) in nonsense {
+            context.publish(subject, payload.into()).await.unwrap().await.unwrap();
+        }
+        let roster = context.get_key_value("switchboard_agents").await.unwrap();
+        for (key, value) in [("attic", "x"), ("attic", r#"{"v":1,"hub":"lab","agents":[]}"#)] {
+            roster.put(key, value.into()).await.unwrap();
+        }
+    });
+    lab.send("codex", &["qc-1", "a good one"]);
+    office.wait_for_mail("qc-1", "a good one");
+    lab.send("codex", &["all", "and another"]);
+    office.wait_for_mail("qc-1", "and another");
+    let warnings = office.errors();
+    assert!(warnings.matches("a message from another hub was skipped").count() >= 6, "{warnings}");
+    assert!(warnings.contains("what a hub tells of its agents was skipped"), "{warnings}");
+    assert!(!office.sandbox.json(["tail"]).iter().any(|message| message["body"] == "forged"));
+}
+
+#[test]
+fn without_a_server_everything_local_goes_on_and_passwords_are_not_shown() {
+    let url = "nats://hub:hunter2@127.0.0.1:1";
+    let mut lab = Linked::start("lab", url, &["codex", "claude"], json!({}));
+    lab.send("codex", &["claude", "of ours"]);
+    lab.wait_for_mail("claude", "of ours");
+    poll::until("the failure to be told", || {
+        lab.errors().contains("not linked with other hubs").then_some(())
+    });
+    let doctor = lab.sandbox.run(["doctor"]);
+    assert_eq!(doctor.code, Some(0));
+    assert!(doctor.stdout.contains("NATS at nats://127.0.0.1:1 cannot be reached"), "{}", doctor.stdout);
+    let status = std::fs::read_to_string(lab.sandbox.file("hub.nats.json")).unwrap();
+    for shown in [doctor.stdout, doctor.stderr, lab.errors(), status] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+    assert_eq!(lab.serve.as_mut().unwrap().terminate().code(), Some(0));
+    runtime().block_on(async {
+        let hub = lab.hub().await;
+        assert!(!hub.notes(Door::Nats, "link").await.unwrap().is_empty(), "it knows from where to go on");
+    });
+}

@@ -1,0 +1,179 @@
+//! A linked hub as a test has it: a workspace, its `serve`, and its journal.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use serde_json::{Map, Value, json};
+use switchboard_core::{AgentId, DeliveryState, Door, Kind, MessageId, Name, NativeId};
+use switchboard_hub::{Draft, Hub, HubConfig, Stored};
+use test_support::{Running, Sandbox, poll};
+
+use crate::BINARY;
+
+/// For a cluster that elects a leader on a machine on which other things run.
+pub(super) const LONG: Duration = Duration::from_mins(2);
+
+/// A workspace whose hub is linked.
+pub(super) struct Linked {
+    pub(super) name: &'static str,
+    pub(super) sandbox: Sandbox,
+    pub(super) serve: Option<Running>,
+}
+
+impl Linked {
+    /// A hub that serves, with these agents.
+    pub(super) fn start(name: &'static str, url: &str, agents: &[&str], more: Value) -> Self {
+        let sandbox = Sandbox::with_agents(BINARY, agents);
+        let mut nats = json!({ "url": url, "hub": name, "presenceSeconds": 4 });
+        nats.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        sandbox.configure_user(&json!({ "nats": nats }).to_string());
+        let serve = Some(sandbox.serve());
+        Self { name, sandbox, serve }
+    }
+
+    /// Ends `serve` at once and starts it again.
+    pub(super) fn kill_and_restart(&mut self) {
+        self.serve.take().unwrap().kill();
+        self.serve = Some(self.sandbox.serve());
+    }
+
+    /// Waits until an address leads to somebody.
+    pub(super) fn wait_for(&self, agent: &str) {
+        poll::until(&format!("{} to hear of {agent}; {}", self.name, self.errors()), || {
+            let agents = self.sandbox.json(["agents"]);
+            agents.iter().any(|known| known["name"] == agent).then_some(())
+        });
+    }
+
+    /// What a presence listing says of an agent.
+    pub(super) fn presence(&self, agent: &str) -> Option<String> {
+        let known = self.sandbox.json(["who"]).into_iter().find(|known| known["name"] == agent)?;
+        known["presence"].as_str().map(str::to_owned)
+    }
+
+    /// Sends as an agent; the message's id.
+    pub(super) fn send(&self, from: &str, args: &[&str]) -> Value {
+        let ran = self.sandbox.run([&["--json", "--from", from, "send"], args].concat());
+        serde_json::from_str(&ran.ok()).unwrap()
+    }
+
+    /// Waits until the receipt of a message has this state for one agent.
+    pub(super) fn wait_for_state(&self, id: &str, agent: &str, state: &str) {
+        let mut last = Value::Null;
+        let found = poll::within(poll::PATIENCE, || {
+            last = self.sandbox.json(["receipt", id]).remove(0);
+            let deliveries = last["deliveries"].as_array().unwrap();
+            deliveries.iter().any(|d| d["agent"] == agent && d["state"] == state).then_some(())
+        });
+        assert!(found.is_some(), "{agent} should have {state}: {last}; {}", self.errors());
+    }
+
+    /// Waits until a message with this text waits for an agent.
+    pub(super) fn wait_for_mail(&self, agent: &str, body: &str) -> Value {
+        poll::until(&format!("'{body}' for {agent} at {}; {}", self.name, self.errors()), || {
+            let mail = self.sandbox.json(["inbox", agent]);
+            mail.into_iter().find(|message| message["body"] == body)
+        })
+    }
+
+    pub(super) fn errors(&self) -> String {
+        self.serve.as_ref().map(Running::errors).unwrap_or_default()
+    }
+
+    /// The hub, as one more process opens it.
+    pub(super) async fn hub(&self) -> Hub {
+        Hub::open(HubConfig::new(self.sandbox.file(""))).await.unwrap()
+    }
+}
+
+/// Journals many messages, with a moment between batches so that other things happen meanwhile.
+pub(super) async fn write(
+    hub: &Hub,
+    from: &str,
+    to: &str,
+    numbers: std::ops::Range<usize>,
+) -> Vec<MessageId> {
+    let mut ids = Vec::new();
+    for number in numbers {
+        let id = hub.next_id();
+        let draft = Draft {
+            id,
+            from: AgentId::local(Name::parse(from).unwrap()),
+            to: to.parse().unwrap(),
+            kind: Kind::status_update(),
+            body: format!("number {number}"),
+            in_reply_to: None,
+            sent_at: hub.now(),
+            expires_at: None,
+            metadata: Map::new(),
+            native: NativeId { door: Door::Workspace, scope: String::new(), id: id.to_string() },
+            key: None,
+            native_is_id: true,
+            verified: true,
+            route: None,
+            signed: None,
+            allow_unregistered: false,
+            restored: None,
+        };
+        hub.submit(draft).await.unwrap();
+        ids.push(id);
+    }
+    ids
+}
+
+/// How often each numbered message is in a journal.
+pub(super) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
+    let (mut counts, mut after) = (BTreeMap::new(), 0);
+    loop {
+        let page = hub.journal(after, 1000).await.unwrap();
+        after = page.items.last().map_or(after, |stored| stored.seq);
+        for Stored { message, .. } in page.items {
+            if let Some(number) = message.body.strip_prefix("number ") {
+                *counts.entry(number.parse().unwrap()).or_default() += 1;
+            }
+        }
+        if !page.more {
+            return counts;
+        }
+    }
+}
+
+/// Waits until a journal has all of so many messages, and says how often each.
+pub(super) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, usize> {
+    let all = async {
+        let mut changes = hub.changes();
+        while numbered(hub).await.len() < expected {
+            changes.next().await;
+        }
+    };
+    let arrived = tokio::time::timeout(LONG, all).await.is_ok();
+    let counts = numbered(hub).await;
+    assert!(arrived, "{} of {expected} messages arrived", counts.len());
+    counts
+}
+
+/// Waits until every one of these messages was taken by the other hub.
+pub(super) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
+    let mut changes = hub.changes();
+    for id in ids {
+        let taken = async {
+            loop {
+                let (_, receipt) = hub.receipt(*id).await.unwrap().unwrap();
+                if receipt.deliveries.iter().all(|d| d.state == DeliveryState::Delivered) {
+                    return;
+                }
+                changes.next().await;
+            }
+        };
+        assert!(tokio::time::timeout(LONG, taken).await.is_ok(), "{id} has no receipt");
+    }
+}
+
+/// How many messages the stream has for a subject.
+pub(super) async fn in_stream(url: &str, subject: &str) -> usize {
+    let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+    let stream = context.get_stream("switchboard_messages").await.unwrap();
+    let counts = stream.info_with_subjects(subject).await.unwrap();
+    counts.try_fold(0, |sum, (_, count)| std::future::ready(Ok(sum + count))).await.unwrap()
+}

