@@ -1,10 +1,13 @@
-//! Has the linker put the functions that run in every agent's session side by side.
+//! Has the linker make a program that takes little memory, for there is one in every agent's session.
 //!
-//! They are about a fifth of the program, and strewn over it they would have the system hold most of the rest in
-//! memory too. `tools/hot-functions.py` writes the list. A name on it that no longer exists costs memory, never
-//! correctness.
+//! The functions that run in all of them come side by side. They are about a fifth of the program, and strewn over it
+//! they would have the system hold most of the rest in memory too. `tools/hot-functions.py` writes the list. A name on
+//! it that no longer exists costs memory, never correctness.
+//!
+//! The list of addresses that are set at the start, a megabyte and a half, is packed where the C library can read that.
 
 use std::env;
+use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=hot-functions.txt");
@@ -19,5 +22,22 @@ fn main() {
         let list = concat!(env!("CARGO_MANIFEST_DIR"), "/hot-functions.txt");
         println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={list}");
         println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--no-warn-symbol-ordering");
+        if reads_packed_addresses() {
+            println!("cargo::rustc-link-arg-bin=switchboard=-Wl,-z,pack-relative-relocs");
+        }
     }
+}
+
+/// Whether this machine, for which the program is then made, has a C library from 2.36 on. An older one would not start it.
+fn reads_packed_addresses() -> bool {
+    if env::var_os("HOST") != env::var_os("TARGET") {
+        return false;
+    }
+    let Ok(answer) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };
+    let answer = String::from_utf8_lossy(&answer.stdout);
+    let version = answer.trim().strip_prefix("glibc ").and_then(|version| version.split_once('.'));
+    let number = |text: &str| text.parse::<u32>().ok();
+    version
+        .and_then(|(major, minor)| Some((number(major)?, number(minor)?)))
+        .is_some_and(|version| version >= (2, 36))
 }

@@ -233,3 +233,7 @@ mod agents_tests;
 #[cfg(test)]
 #[path = "worker/claude_tests.rs"]
 mod claude_tests;
+
+#[cfg(test)]
+#[path = "worker/transcript_tests.rs"]
+mod transcript_tests;
