@@ -66,6 +66,12 @@ pub fn boot_id() -> Option<String> {
     os::boot_id()
 }
 
+/// Whether this process was started so that the end of its terminal does not end it, as `nohup` does. Where the
+/// system does not tell, it may have been.
+pub fn outlives_its_terminal() -> bool {
+    os::ignored_signals().is_none_or(|ignored| ignored & 1 == 1)
+}
+
 /// The name of this machine as its kernel knows it.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
@@ -227,6 +233,12 @@ mod os {
         Timestamp::from_millisecond(booted.checked_mul(1000)?.checked_add(millis)?).ok()
     }
 
+    pub(super) fn ignored_signals() -> Option<u64> {
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+        u64::from_str_radix(ignored.trim(), 16).ok()
+    }
+
     pub(super) fn boot_id() -> Option<String> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
@@ -277,6 +289,10 @@ mod os {
     }
 
     pub(super) fn process_start_time(_pid: u32) -> Option<jiff::Timestamp> {
+        None
+    }
+
+    pub(super) fn ignored_signals() -> Option<u64> {
         None
     }
 

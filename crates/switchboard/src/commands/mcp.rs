@@ -36,16 +36,18 @@ pub(crate) async fn run(_: Mcp, context: Context) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// Ends what runs when somebody asks politely.
+/// Ends what runs when somebody asks politely, or closes the terminal that it runs in.
 pub(crate) fn stop_at_signals(shutdown: CancellationToken) -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(anyhow::Error::from)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(anyhow::Error::from)?;
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        shutdown.cancel();
-    });
+    let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
+    if !switchboard_hub::platform::outlives_its_terminal() {
+        kinds.push(SignalKind::hangup());
+    }
+    for kind in kinds {
+        let (mut signal, shutdown) = (signal(kind).map_err(anyhow::Error::from)?, shutdown.clone());
+        tokio::spawn(async move {
+            signal.recv().await;
+            shutdown.cancel();
+        });
+    }
     Ok(())
 }

@@ -85,6 +85,12 @@ fn commands_on_stdin_events_on_stdout_and_r15_the_end_of_stdin_lets_work_end() {
 
 #[test]
 fn r15_a_signal_ends_workers_and_tells_of_it() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP] {
+        ends_workers_and_tells_of_it(signal);
+    }
+}
+
+fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
     let sandbox = workspace();
     let mut router = Router::start(&sandbox, &[]);
     let program = json!(["sh", "-c", "sleep 1000 & echo $!; wait"]);
@@ -92,7 +98,7 @@ fn r15_a_signal_ends_workers_and_tells_of_it() {
     router.inject("x");
     let started = router.next_of("assistant_delta");
     let pid: i32 = started["data"]["content"].as_str().unwrap().trim().parse().unwrap();
-    router.running.signal(rustix::process::Signal::TERM);
+    router.running.signal(signal);
     let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     assert!(status.success());
     let ends: Vec<Value> = lines

@@ -1,0 +1,246 @@
+//! What becomes of an injection, and what the agent does meanwhile.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{At, NodeAt};
+use crate::wire::command::Decision;
+
+/// Data of `inject_ack` and `inject_delivered`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Injection {
+    /// As asked. Of a message that came by another door, its id there.
+    pub request_id: String,
+    /// Who asked: the client's name, or the door.
+    pub client: String,
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+}
+
+/// Data of `inject_failed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InjectFailed {
+    /// The injection.
+    #[serde(flatten)]
+    pub injection: Injection,
+    /// Why.
+    pub error: String,
+}
+
+/// Data of `assistant`, `assistant_delta` and `reasoning_delta`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Text {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// The text.
+    pub content: String,
+}
+
+/// Data of `usage`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Usage {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// What was used.
+    #[serde(flatten)]
+    pub tokens: Tokens,
+    /// What the whole job has used so far.
+    pub job_total_tokens: u64,
+}
+
+/// Tokens, as far as the agent tells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tokens {
+    /// All of them.
+    pub total_tokens: u64,
+    /// Read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Read from a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_tokens: Option<u64>,
+    /// Written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+}
+
+/// Data of `turn_complete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnComplete {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// How it ended.
+    pub status: TurnStatus,
+    /// Why, unless it was completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    /// The agent has answered.
+    Completed,
+    /// The agent could not.
+    Failed,
+    /// Somebody stopped it.
+    Interrupted,
+    /// It took too long.
+    Timeout,
+    /// The agent's process, or the router's, ended before the turn did.
+    WorkerLost,
+}
+
+impl TurnStatus {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Timeout => "timeout",
+            Self::WorkerLost => "worker_lost",
+        }
+    }
+}
+
+/// Data of `command_started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandStarted {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// The agent's id for it.
+    pub item_id: String,
+    /// The command, or the tool and its title.
+    pub command: String,
+    /// The folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+/// Data of `command_completed`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CommandCompleted {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// The agent's id for it.
+    pub item_id: String,
+    /// The command, or the tool and its title.
+    pub command: String,
+    /// The agent's word for how it ended: `completed`, `failed`, `declined` …
+    pub status: String,
+    /// Its exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    /// What it wrote, the end of it where that is long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// Data of `file_change`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileChange {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// The agent's id for it.
+    pub item_id: String,
+    /// The agent's word for how far it is: `inProgress`, `completed`, `declined` …
+    pub status: String,
+    /// The files.
+    pub changes: Vec<Change>,
+}
+
+/// One changed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// Its path.
+    pub path: String,
+    /// The agent's word for the change: `add`, `update`, `delete` …
+    pub kind: String,
+    /// The difference, where the agent tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+/// Data of `approval_required`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalRequired {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// What to answer to.
+    pub approval_id: String,
+    /// What it is about.
+    #[serde(flatten)]
+    pub ask: Ask,
+    /// When the answer will be no.
+    pub expires_at: String,
+}
+
+/// What an agent asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ask {
+    /// `command`, `file_change`, `permission` or `tool`.
+    pub kind: String,
+    /// The agent's id for what it wants to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_id: Option<String>,
+    /// In a line, for people.
+    pub title: String,
+    /// The whole command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The agent's reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The files and their differences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+    /// The arguments of a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<serde_json::Value>,
+}
+
+/// Data of `approval_resolved`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ApprovalResolved {
+    /// Of the client that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// Which one.
+    pub approval_id: String,
+    /// The answer.
+    pub decision: Decision,
+    /// Who gave it: a client, `policy`, `timeout` or `turn`, when the turn ended first.
+    pub by: String,
+}
+
+/// Data of `agent_error`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentError {
+    /// Which node.
+    #[serde(flatten)]
+    pub node: NodeAt,
+    /// In which turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injection_id: Option<String>,
+    /// What went wrong.
+    pub error: String,
+    /// Whether the agent tries again by itself.
+    #[serde(default)]
+    pub will_retry: bool,
+}
