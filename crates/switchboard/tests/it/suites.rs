@@ -20,6 +20,12 @@ fn sandbox() -> Sandbox {
     Sandbox::with_agents(BINARY, &[])
 }
 
+/// Leaves servers time to start: Node and Python take long on a machine that is busy.
+fn be_patient(sandbox: &Sandbox) {
+    let config = json!({ "timeouts": { "childSpawnMs": 60_000 } });
+    test_support::files::put(sandbox.path().join("switchboard.config.json"), config.to_string());
+}
+
 /// Adds a server to a workspace, as a person does.
 fn add(sandbox: &Sandbox, name: &str, command: &[String]) {
     let mut args = vec!["suite", "add", name, "--"];

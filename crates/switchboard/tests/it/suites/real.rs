@@ -5,7 +5,7 @@ use test_support::mcp::Client;
 use test_support::process::command;
 use test_support::{Running, tools};
 
-use super::{add, call, client, npm, pypi, sandbox};
+use super::{add, be_patient, call, client, npm, pypi, sandbox};
 
 /// Every tool of `everything`, and what it is called with.
 fn calls() -> Vec<(&'static str, Value)> {
@@ -103,6 +103,7 @@ fn suites_p13_a_server_sees_no_more_of_the_environment_than_it_was_given() {
 #[test]
 fn suites_every_official_server_works_behind_a_suite() {
     let sandbox = sandbox();
+    be_patient(&sandbox);
     let folder = sandbox.path().display().to_string();
     test_support::files::put(sandbox.path().join("notes.txt"), "from a file");
     let git = test_support::process::command("git").args(["init", "-q"]).current_dir(sandbox.path()).status();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use test_support::{Sandbox, tools};
 
-use super::{add, client, npm, pypi, sandbox};
+use super::{add, be_patient, client, npm, pypi, sandbox};
 
 /// The four servers by which suites are measured.
 fn four(sandbox: &Sandbox) -> Result<(), String> {
@@ -29,6 +29,7 @@ fn count(text: &str) -> usize {
 #[test]
 fn suites_cost_a_tenth_of_the_tokens() {
     let sandbox = sandbox();
+    be_patient(&sandbox);
     if let Err(reason) = four(&sandbox) {
         return tools::skip("suites_cost_a_tenth_of_the_tokens", &reason);
     }
