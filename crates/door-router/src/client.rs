@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 use switchboard_hub::files::Dir;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 
 use crate::error::RouterError;
 use crate::lines::{Line, Lines};
@@ -105,7 +105,7 @@ impl Client {
     /// Connects to an address, and says nothing yet.
     pub async fn to(address: &str) -> Result<Self, RouterError> {
         if let Some(path) = address.strip_prefix("unix:") {
-            let (reader, writer) = UnixStream::connect(Path::new(path)).await?.into_split();
+            let (reader, writer) = switchboard_hub::socket::connect(Path::new(path)).await?.into_split();
             return Ok(Self::on(reader, writer));
         }
         let stream = TcpStream::connect(address).await?;

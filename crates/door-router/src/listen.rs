@@ -1,10 +1,9 @@
 //! Sockets: on the machine's own network with a token, or in the file system with its permissions.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, chmod};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use switchboard_hub::socket::OwnListener;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,7 +20,7 @@ pub enum Listener {
     /// On a loopback address.
     Tcp(TcpListener),
     /// A socket in the file system, which only its owner may open.
-    Unix(UnixListener, PathBuf),
+    Unix(OwnListener),
 }
 
 impl Listener {
@@ -29,11 +28,7 @@ impl Listener {
     pub async fn bind(address: &str) -> Result<Self, RouterError> {
         let failed = |source| RouterError::Listen { address: address.to_owned(), source };
         if let Some(path) = address.strip_prefix("unix:") {
-            let path = PathBuf::from(path);
-            remove_stale(&path).await.map_err(failed)?;
-            let listener = UnixListener::bind(&path).map_err(failed)?;
-            chmod(&path, Mode::RUSR | Mode::WUSR).map_err(|error| failed(error.into()))?;
-            return Ok(Self::Unix(listener, path));
+            return Ok(Self::Unix(OwnListener::bind(path).await.map_err(failed)?));
         }
         let parsed: Result<SocketAddr, _> = address.parse();
         let parsed = parsed.map_err(|_| RouterError::Address { address: address.to_owned() })?;
@@ -47,29 +42,8 @@ impl Listener {
     pub fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => listener.local_addr().map_or_else(|_| String::new(), |at| at.to_string()),
-            Self::Unix(_, path) => format!("unix:{}", path.display()),
+            Self::Unix(listener) => format!("unix:{}", listener.path().display()),
         }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
-            let _ = rustix::fs::unlink(&*path);
-        }
-    }
-}
-
-/// Removes a socket that nobody listens on any more.
-async fn remove_stale(path: &Path) -> std::io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path)
-        .is_ok_and(|found| std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()));
-    if !is_socket {
-        return Ok(());
-    }
-    match UnixStream::connect(path).await {
-        Ok(_) => Err(std::io::Error::new(std::io::ErrorKind::AddrInUse, "another program listens there")),
-        Err(_) => Ok(rustix::fs::unlink(path)?),
     }
 }
 
@@ -128,14 +102,7 @@ async fn accept(listener: &Listener) -> std::io::Result<Connection> {
             stream.set_nodelay(true)?;
             Ok(Connection::Tcp(stream))
         }
-        Listener::Unix(listener, _) => {
-            let (stream, _) = listener.accept().await?;
-            // The permissions of the socket say the same; not every system looks at them.
-            if stream.peer_cred()?.uid() != rustix::process::getuid().as_raw() {
-                return Err(std::io::ErrorKind::PermissionDenied.into());
-            }
-            Ok(Connection::Unix(stream))
-        }
+        Listener::Unix(listener) => Ok(Connection::Unix(listener.accept().await?)),
     }
 }
 

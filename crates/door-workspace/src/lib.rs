@@ -40,7 +40,7 @@ pub use error::WorkspaceError;
 pub use ids::{file_name, from_native, native_of, to_native};
 pub use inspect::{Finding, inspect};
 pub use intake::Swept;
-pub use mcp::{Profile, ToolConfig, ToolServer, tool_names};
+pub use mcp::{Profile, ToolConfig, ToolServer, call_key, may_repeat, says_who, tool_names};
 pub use personas::Persona;
 pub use problems::Problem;
 pub use registration::{ChatRegistration, TerminalRegistration};

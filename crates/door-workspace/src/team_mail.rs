@@ -31,13 +31,15 @@ pub struct TeamLetter {
     pub in_reply_to: Option<MessageId>,
     /// Whatever else it carries.
     pub metadata: Map<String, Value>,
+    /// By what a retry is recognised, so that no member gets it twice.
+    pub key: Option<String>,
 }
 
 impl TeamLetter {
     /// A plain letter to the whole team.
     pub fn new(team: Name, from: AgentId, kind: Kind, body: impl Into<String>) -> Self {
         let (role_filter, in_reply_to, metadata) = (None, None, Map::new());
-        Self { team, from, kind, body: body.into(), role_filter, in_reply_to, metadata }
+        Self { team, from, kind, body: body.into(), role_filter, in_reply_to, metadata, key: None }
     }
 }
 
@@ -165,6 +167,7 @@ impl Workspace {
         let copy = Letter {
             in_reply_to: letter.in_reply_to,
             metadata: letter.metadata.clone(),
+            key: letter.key.as_ref().map(|key| format!("{key} {member}")),
             ..Letter::new(
                 letter.from.clone(),
                 member.clone().into(),

@@ -14,6 +14,7 @@ pub mod lock;
 pub mod owner;
 pub mod platform;
 pub mod process;
+pub mod socket;
 
 mod bell;
 mod config;

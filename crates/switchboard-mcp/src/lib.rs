@@ -10,8 +10,11 @@
 //!
 //! Calls that only pass through to a server behind us go past `rmcp`, as they were written: see `passing.rs`.
 //!
+//! A session over stdio can be answered by a server that runs already, and go on without it: see `attach.rs`.
+//!
 //! It knows nothing of mailboxes or messages of Switchboard: what the tools do is the handler's business.
 
+mod attach;
 mod caller;
 mod config;
 mod error;
@@ -25,6 +28,7 @@ mod server_info;
 mod stdio;
 mod token;
 
+pub use attach::{Alone, Attached, Habits, Hello, attach, serve_attached, serve_stdio_attached};
 pub use caller::{AGENT_HEADER, Caller, Transport};
 pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;

@@ -5,8 +5,8 @@
 //! when the parent process is gone although someone else still holds the pipe.
 
 mod lines;
-mod parent;
-mod streams;
+pub(crate) mod parent;
+pub(crate) mod streams;
 
 pub use self::streams::{input, output};
 
@@ -24,13 +24,13 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use self::lines::{Line, Lines};
+pub(crate) use self::lines::{Line, Lines};
 use crate::error::McpError;
 use crate::intake::{self, Refused};
 use crate::passing::{self, OnTheirWay, Passing, Seen};
 
 /// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
-const LINE_LIMIT: usize = 16 * 1024 * 1024;
+pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
 /// How many messages may wait for `rmcp` to take them. When they are that many, no more are read, and the
 /// client's pipe fills up.
@@ -55,7 +55,8 @@ pub async fn serve_stdio<H: ServerHandler>(
     Ok(())
 }
 
-async fn serve<H, P, R, W>(
+/// Serves whoever is at the other end of two streams.
+pub(crate) async fn serve<H, P, R, W>(
     handler: H,
     passing: P,
     input: R,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use door_suites::{Caller, Listed, Suites, SuitesEvent};
-use door_workspace::ToolServer;
+use door_workspace::{ToolConfig, ToolServer};
 use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
 use rmcp::model::SetLevelRequestParams;
@@ -79,6 +79,11 @@ impl Front {
     /// A handler for another session of the same process.
     pub(crate) fn another(&self) -> Self {
         Self::with(self.workspace.another(), self.suites.clone(), self.paused.clone())
+    }
+
+    /// A handler for another session of the same process, whose client is configured otherwise.
+    pub(crate) fn another_for(&self, config: ToolConfig) -> Self {
+        Self::with(self.workspace.another_for(config), self.suites.clone(), self.paused.clone())
     }
 
     fn with(workspace: ToolServer, suites: Suites, paused: Paused) -> Self {

@@ -61,25 +61,26 @@ impl ToolServer {
     /// A handler for the first session.
     pub fn new(workspace: Workspace, config: ToolConfig) -> Self {
         let claims = Claims::new(workspace.hub().clone());
-        let session = Session::new(claims, config.agent.clone());
-        Self {
-            workspace,
-            config: Arc::new(config),
-            session,
-            order: tokio::sync::RwLock::default(),
-            watched: Mutex::default(),
-            alive: Mutex::default(),
-        }
+        Self::with(workspace, Arc::new(config), claims)
     }
 
     /// A handler for another session of the same process.
     #[must_use]
     pub fn another(&self) -> Self {
-        let session = Session::new(self.session.claims().clone(), self.session.configured().cloned());
+        Self::with(self.workspace.clone(), self.config.clone(), self.session.claims().clone())
+    }
+
+    /// A handler for another session of the same process, whose client is configured otherwise.
+    #[must_use]
+    pub fn another_for(&self, config: ToolConfig) -> Self {
+        Self::with(self.workspace.clone(), Arc::new(config), self.session.claims().clone())
+    }
+
+    fn with(workspace: Workspace, config: Arc<ToolConfig>, claims: Claims) -> Self {
         Self {
-            workspace: self.workspace.clone(),
-            config: self.config.clone(),
-            session,
+            workspace,
+            session: Session::new(claims, config.agent.clone()),
+            config,
             order: tokio::sync::RwLock::default(),
             watched: Mutex::default(),
             alive: Mutex::default(),

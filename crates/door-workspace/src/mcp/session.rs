@@ -36,10 +36,6 @@ impl Session {
         &self.claims
     }
 
-    pub(super) fn configured(&self) -> Option<&AgentId> {
-        self.configured.as_ref()
-    }
-
     /// The agent that is known to be at the other end.
     pub(super) fn agent(&self, caller: &Caller) -> Option<AgentId> {
         let named = caller.agent.as_deref().and_then(|name| Name::parse(name).ok()).map(AgentId::local);

@@ -49,6 +49,11 @@ impl Profile {
         ("full", Self::Full),
     ];
 
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, profile)| *profile == self).map_or("full", |(name, _)| name)
+    }
+
     /// The profile of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile)
@@ -155,13 +160,26 @@ pub(super) fn find(profile: Profile, name: &str) -> Option<&'static Tool> {
 }
 
 /// Whether a tool can decide whom the session speaks for.
-pub(super) fn says_who(name: &str) -> bool {
+pub fn says_who(name: &str) -> bool {
     matches!(name, "register_chat_agent" | "register_terminal" | "set_agent_status")
 }
 
 /// Whether a tool sends and does nothing else: neither to the caller's own mail nor to any workflow.
 pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
+}
+
+/// The argument by which a tool recognises a call that it has got before.
+pub fn call_key(name: &str) -> Option<&'static str> {
+    only_sends(name).then_some("idempotencyKey")
+}
+
+/// Whether a tool can be called once more where it is not known whether it was: it only looks, recognises the call, or
+/// leaves things as they are then.
+pub fn may_repeat(name: &str) -> bool {
+    let Some(listed) = TOOLS.iter().find(|listed| listed.tool.name == name) else { return false };
+    let only_looks = listed.tool.annotations.as_ref().is_some_and(|known| known.read_only_hint == Some(true));
+    only_looks || says_who(name) || call_key(name).is_some() || name == "ack_message"
 }
 
 /// What to say of a tool that is not there.

@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(crate) enum Line {
     /// The bytes of it.
     Whole(Vec<u8>),
     /// It was longer than allowed and has been skipped up to its end.
@@ -14,14 +14,14 @@ pub(super) enum Line {
 }
 
 /// Reads lines, none of them longer than `limit` bytes. Never holds more than that.
-pub(super) struct Lines<R> {
+pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
     is_first: bool,
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    pub(super) fn new(input: R, limit: usize) -> Self {
+    pub(crate) fn new(input: R, limit: usize) -> Self {
         Self { input, limit, is_first: true }
     }
 
@@ -29,7 +29,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     ///
     /// What follows the last line end counts as a line as well: a script that pipes one message in may
     /// leave it out. Not to be cancelled: a line that was begun would be lost.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some(line) = self.next_as_it_is().await? else { return Ok(None) };
             let Line::Whole(mut bytes) = line else { return Ok(Some(line)) };

@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// children still holds the pipe. A process whose parent ends gets another one, on every Unix; there is no
 /// event for it, so this is found by looking. Only the parent itself is watched: an ancestor further up may
 /// end for good reasons, as a launcher does that starts an editor in the background.
-pub(super) async fn gone() {
+pub(crate) async fn gone() {
     let Some(parent) = getppid() else {
         // Inside a container the parent can be a process outside, which has no number here.
         return std::future::pending().await;

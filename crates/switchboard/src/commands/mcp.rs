@@ -1,39 +1,119 @@
 //! `switchboard mcp`
 
 use clap::Args;
-use door_workspace::{ToolConfig, ToolServer};
+use door_suites::Suites;
+use door_workspace::{FOLDER, ToolConfig, ToolServer};
+use switchboard_hub::socket::place;
+use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, serve_stdio_attached};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+use crate::config::Settings;
+use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
-use crate::front::Front;
+use crate::front::{Front, Passed};
+
+/// The version of this program. Another one may have other tools.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Serve MCP on stdin and stdout: what an agent's client starts. Needs no `serve`.
+///
+/// Where `serve` runs in the workspace, it answers, so that many agents share one set of servers behind suites. When it
+/// ends, the session goes on by itself.
 ///
 /// The agent is the one of --from or SWITCHBOARD_AGENT_NAME; without it, the first that the session
 /// registers.
 #[derive(Debug, Args)]
-pub(crate) struct Mcp {}
+pub(crate) struct Mcp {
+    /// Answer in this process, also where `serve` runs
+    #[arg(long)]
+    alone: bool,
+}
 
-pub(crate) async fn run(_: Mcp, context: Context) -> Result<(), Failure> {
+/// The socket on which `serve` answers the sessions of other processes.
+pub(crate) const SOCKET: &str = "mcp.sock";
+
+/// What may be said again to another server.
+const HABITS: Habits = Habits {
+    is_kept: door_workspace::says_who,
+    may_repeat: door_workspace::may_repeat,
+    key: door_workspace::call_key,
+};
+
+pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     let agent = context.named()?;
     if agent.as_ref().is_some_and(switchboard_core::AgentId::is_human) {
         return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent")
             .hint("give the agent a name of its own with SWITCHBOARD_AGENT_NAME"));
     }
     let settings = context.settings()?;
-    let open = context.open_running().await?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
-    let tools = ToolServer::new(open.workspace.clone(), ToolConfig { profile: settings.profile, agent });
-    let suites = context.suites(&settings, shutdown.clone()).await?;
-    let server = Front::new(tools, suites.clone());
-    let passed = server.passed();
-    let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
-    suites.close().await;
-    open.close().await;
-    Ok(result?)
+    let config = ToolConfig { profile: settings.profile, agent };
+    let attached = if args.alone { None } else { join(&context, &config).await? };
+    let Some(attached) = attached else {
+        let here = Here::open(&context, &settings, config, shutdown.clone()).await?;
+        let (server, passed) = here.session();
+        let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
+        here.close().await;
+        return Ok(result?);
+    };
+    let here = OnceCell::new();
+    let alone = async || {
+        let opened = Here::open(&context, &settings, config, shutdown.clone()).await?;
+        let (server, passed) = here.get_or_init(|| async { opened }).await.session();
+        Ok::<_, Failure>(Alone::start(server, passed, shutdown.clone()))
+    };
+    let result = Box::pin(serve_stdio_attached(attached, HABITS, alone, shutdown.clone())).await;
+    if let Some(here) = here.into_inner() {
+        here.close().await;
+    }
+    result
+}
+
+/// Has the `serve` of the workspace answer, where one runs that is the same program.
+async fn join(context: &Context, config: &ToolConfig) -> Result<Option<Attached>, Failure> {
+    let folder = context.workspace_folder()?.join(FOLDER);
+    let hello = Hello {
+        version: VERSION.to_owned(),
+        agent: config.agent.as_ref().map(ToString::to_string),
+        profile: config.profile.name().to_owned(),
+    };
+    Ok(attach(&place(&folder, SOCKET), &hello).await)
+}
+
+/// The workspace as this process has it open.
+struct Here {
+    open: Open,
+    suites: Suites,
+    front: Front,
+}
+
+impl Here {
+    async fn open(
+        context: &Context,
+        settings: &Settings,
+        config: ToolConfig,
+        shutdown: CancellationToken,
+    ) -> Result<Self, Failure> {
+        let open = context.open_running().await?;
+        let suites = context.suites(settings, shutdown).await?;
+        let front = Front::new(ToolServer::new(open.workspace.clone(), config), suites.clone());
+        Ok(Self { open, suites, front })
+    }
+
+    /// The handler of the one session there is.
+    fn session(&self) -> (Front, Passed) {
+        let server = self.front.another();
+        let passed = server.passed();
+        (server, passed)
+    }
+
+    async fn close(self) {
+        self.suites.close().await;
+        self.open.close().await;
+    }
 }
 
 /// Ends what runs when somebody asks politely, or closes the terminal that it runs in.

@@ -1,16 +1,21 @@
 //! `switchboard serve`
 
+use std::sync::Arc;
+
 use clap::Args;
 use door_suites::Suites;
-use door_workspace::{ToolConfig, ToolServer, Workspace};
+use door_workspace::{Profile, ToolConfig, ToolServer, Workspace};
 use serde_json::json;
 use switchboard_hub::Hub;
 use switchboard_hub::files::Dir;
-use switchboard_mcp::{Listener, PortChoice, ServerInfo, Token, read_token, serve_http, write_token};
+use switchboard_hub::socket::{OwnListener, place};
+use switchboard_mcp::{
+    Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached, serve_http, write_token,
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::mcp::stop_at_signals;
+use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
 use crate::context::{Context, channel_config, run_channels};
@@ -104,6 +109,7 @@ fn metrics() -> axum::Router {
 /// The listener at work, and the files that lead clients to it.
 struct Listening {
     server: JoinHandle<()>,
+    attached: JoinHandle<()>,
     info: ServerInfo,
     folder: Dir,
 }
@@ -130,7 +136,8 @@ impl Listening {
         let info = ServerInfo::new(listener.port(), workspace.hub().now());
         info.write(&folder)?;
         let tools = ToolServer::new(workspace.clone(), ToolConfig { profile: settings.profile, agent: None });
-        let first = std::sync::Arc::new(Front::new(tools, suites));
+        let first = Arc::new(Front::new(tools, suites));
+        let attached = Self::answer_others(&folder, first.clone(), shutdown.clone()).await;
         let factory = move || first.another();
         let serving = serve_http(listener, config, token, || json!({}), metrics(), factory, shutdown.clone());
         let server = tokio::spawn(async move {
@@ -140,12 +147,31 @@ impl Listening {
                 shutdown.cancel();
             }
         });
-        Ok(Self { server, info, folder })
+        Ok(Self { server, attached, info, folder })
+    }
+
+    /// Answers the sessions that other processes have over stdio. Where that is not possible, they go on by themselves.
+    async fn answer_others(folder: &Dir, first: Arc<Front>, shutdown: CancellationToken) -> JoinHandle<()> {
+        let listener = match OwnListener::bind(place(folder.path(), SOCKET)).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                tracing::warn!(%error, "sessions over stdio answer for themselves");
+                return tokio::spawn(async {});
+            }
+        };
+        let session = move |hello: &Hello| {
+            let agent = hello.agent.as_deref().map(str::parse).transpose().ok()?;
+            let profile = Profile::from_name(&hello.profile).filter(|_| hello.version == VERSION)?;
+            let front = first.another_for(ToolConfig { profile, agent });
+            let passed = front.passed();
+            Some((front, passed))
+        };
+        tokio::spawn(serve_attached(listener, session, shutdown))
     }
 
     /// Waits until the connections are closed and takes the signpost down.
     async fn finish(self) {
-        let _ = self.server.await;
+        let _ = tokio::join!(self.server, self.attached);
         if let Err(error) = self.info.remove(&self.folder) {
             tracing::warn!(error = %error, "server_info.json could not be removed");
         }

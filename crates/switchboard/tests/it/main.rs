@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod attach;
 mod channels;
 mod child;
 mod cli;

@@ -18,9 +18,6 @@ use crate::failure::Failure;
 /// The socket of a workspace's router.
 const SOCKET: &str = "router.sock";
 
-/// The longest path of a socket that every system takes.
-const LONGEST: usize = 100;
-
 /// How long a router waits for the one before it to be gone.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -69,10 +66,7 @@ impl Running {
 
     /// Starts the router beside `serve`; nothing where another process has it.
     pub(crate) async fn beside(workspace: &Workspace, folder: PathBuf) -> Result<Option<Self>, Failure> {
-        let mut socket = workspace.tree().root().path().join(SOCKET);
-        if socket.as_os_str().len() > LONGEST {
-            socket = std::env::temp_dir().join(format!("switchboard-{:016x}.sock", number_of(&socket)));
-        }
+        let socket = switchboard_hub::socket::place(workspace.tree().root().path(), SOCKET);
         let address = format!("unix:{}", socket.display());
         match Self::start(workspace, folder, Some(&address), Access::default()).await {
             Ok(running) => Ok(Some(running)),
@@ -121,12 +115,4 @@ async fn claim(hub: &Hub) -> Result<Service, HubError> {
             claimed => return claimed,
         }
     }
-}
-
-/// A number for a path, always the same.
-fn number_of(path: &std::path::Path) -> u64 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
-    hasher.finish()
 }

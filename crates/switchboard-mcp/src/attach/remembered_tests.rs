@@ -1,0 +1,91 @@
+use super::*;
+
+const HABITS: Habits = Habits {
+    is_kept: |tool| tool == "register",
+    may_repeat: |tool| tool != "once",
+    key: |tool| (tool == "send").then_some("key"),
+};
+
+fn said(lines: &[Vec<u8>]) -> Vec<String> {
+    lines.iter().map(|line| String::from_utf8(line.clone()).unwrap()).collect()
+}
+
+fn remembered() -> Remembered {
+    Remembered::new(HABITS).unwrap()
+}
+
+fn call(id: &str, tool: &str) -> Vec<u8> {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}}}}}"#
+    )
+    .into_bytes()
+}
+
+fn answer(id: &str) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#).into_bytes()
+}
+
+#[test]
+fn a_new_server_is_told_what_opened_the_session_and_who_it_is() {
+    let mut session = remembered();
+    let initialize = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec();
+    let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec();
+    session.asked(initialize.clone());
+    session.answered(&answer("0"));
+    session.asked(initialized.clone());
+    for (id, is_error) in [("1", "true"), (r#""two""#, "false")] {
+        session.asked(call(id, "register"));
+        let result = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"isError":{is_error}}}}}"#);
+        session.answered(result.as_bytes());
+    }
+    assert_eq!(said(&session.to_repeat()), said(&[initialize, initialized, call(r#""two""#, "register")]));
+    assert!(session.unanswered().is_empty());
+}
+
+#[test]
+fn what_is_not_answered_is_said_again_unless_that_could_do_harm() {
+    let mut session = remembered();
+    for (id, tool) in [("1", "look"), ("2", "once"), ("3", "look"), ("4", "look")] {
+        session.asked(call(id, tool));
+    }
+    session.answered(&answer("3"));
+    session
+        .asked(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#.to_vec());
+    let unanswered = session.unanswered();
+    let again: Vec<_> = unanswered.iter().filter(|(_, refusal)| refusal.is_none()).collect();
+    assert_eq!(again.len(), 1);
+    assert_eq!(again[0].0, call("1", "look"));
+    let (_, refusal) = unanswered.iter().find(|(_, refusal)| refusal.is_some()).unwrap();
+    let refusal: Value = serde_json::from_slice(refusal.as_ref().unwrap()).unwrap();
+    assert_eq!((&refusal["id"], &refusal["result"]["isError"]), (&json!(2), &json!(true)));
+    // Its answer will still come.
+    session.answered(&answer("1"));
+    assert!(session.unanswered().is_empty());
+}
+
+#[test]
+fn a_call_gets_a_key_of_its_own_unless_it_has_one() {
+    let mut session = remembered();
+    let key = |line: Vec<u8>| {
+        let line: Value = serde_json::from_slice(&line).unwrap();
+        line["params"]["arguments"]["key"].clone()
+    };
+    let first = key(session.asked(call("1", "send")));
+    let second = key(session.asked(call("2", "send")));
+    assert!(first.is_string() && first != second);
+    assert_ne!(first, key(remembered().asked(call("1", "send"))), "another session has the same");
+    let own = br#"{"id":3,"method":"tools/call","params":{"name":"send","arguments":{"key":"mine"}}}"#;
+    assert_eq!(key(session.asked(own.to_vec())), "mine");
+    let plain = call("4", "look");
+    assert_eq!(session.asked(plain.clone()), plain);
+}
+
+#[test]
+fn what_is_no_message_is_passed_on_as_it_is() {
+    let mut session = remembered();
+    for line in ["nonsense", "[]", "{}", r#"{"id":null}"#, "\u{0}"] {
+        assert_eq!(session.asked(line.as_bytes().to_vec()), line.as_bytes());
+        session.answered(line.as_bytes());
+    }
+    assert!(session.unanswered().is_empty() && session.to_repeat().is_empty());
+}

@@ -1,0 +1,135 @@
+//! `switchboard mcp` where `serve` runs: it answers, and is not missed when it ends.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use test_support::mcp::Client;
+use test_support::{Running, Sandbox, poll};
+
+use crate::BINARY;
+
+/// A server that notes its process, answers `here` at once, and `never` not at all.
+const CHILD: &str = r#"
+echo $$ >> "$1"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"here","inputSchema":{"type":"object"}},{"name":"never","inputSchema":{"type":"object"}}]}}' ;;
+    *'"never"'*) echo asked >> "$2" ;;
+    *'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"yes"}]}}' ;;
+  esac
+done
+"#;
+
+fn with_child(agents: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::with_agents(BINARY, agents);
+    let file = |name: &str| sandbox.home().join(name).display().to_string();
+    test_support::files::put(sandbox.home().join("child.sh"), CHILD);
+    sandbox.ok(["suite", "add", "child", "--", "sh", &file("child.sh"), &file("pids"), &file("asked")]);
+    sandbox
+}
+
+fn mcp(sandbox: &Sandbox, more: &[&str]) -> Client {
+    let args = ["mcp"].iter().chain(more).copied();
+    Client::stdio(Running::start_listening(&mut sandbox.command(args)))
+}
+
+fn subtool(name: &str) -> Value {
+    json!({ "action": "call", "subtool": name, "args": {} })
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+fn letter(to: &str, text: &str) -> Value {
+    json!({ "recipient": to, "action": "status_update", "payload": text })
+}
+
+#[test]
+fn twenty_agents_share_one_set_of_servers() {
+    let sandbox = with_child(&[]);
+    let _serve = sandbox.serve();
+    let mut clients: Vec<Client> = (0..20).map(|_| mcp(&sandbox, &[])).collect();
+    for client in &mut clients {
+        assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
+    }
+    assert_eq!(lines(&sandbox.home().join("pids")), 1);
+    let mut alone = mcp(&sandbox, &["--alone"]);
+    assert_eq!(alone.call("child_suite", subtool("here")).text, "yes");
+    assert_eq!(lines(&sandbox.home().join("pids")), 2);
+    // Each of them is somebody else, and a name has one session.
+    clients[0].call("register_chat_agent", json!({ "name": "claude" })).ok();
+    clients[1].call("register_chat_agent", json!({ "name": "codex" })).ok();
+    clients[2].refused("register_chat_agent", json!({ "name": "claude" }));
+    clients[0].ok("send_message", letter("codex", "hello"));
+    let inbox = clients[1].call("wait_for_message", json!({ "timeout": 25 })).text;
+    assert!(inbox.contains("hello") && inbox.contains("claude"), "{inbox}");
+}
+
+#[test]
+fn a_session_goes_on_when_the_server_ends() {
+    for signal in [Signal::KILL, Signal::TERM] {
+        let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+        let mut serve = sandbox.serve();
+        let mut client = mcp(&sandbox, &[]).registered("claude");
+        // Somebody who is asked for mail has to be, by the new server, the one who registered with the old one.
+        let waiting = client.begin_call("wait_for_message", json!({ "timeout": 25 }));
+        client.ok("send_message", letter("codex", "before"));
+        serve.signal(signal);
+        serve.wait();
+        client.ok("send_message", letter("codex", "after"));
+        sandbox.send("codex", "claude", "are you there?");
+        let answer = client.said(waiting);
+        assert!(answer.text.contains("are you there?"), "{}", answer.text);
+        poll::until("both messages in the mailbox", || {
+            let inbox = sandbox.run_as("codex", ["inbox"]).ok();
+            (inbox.contains("before") && inbox.contains("after")).then_some(())
+        });
+        client.process().say_no_more();
+        assert!(client.process().wait().success());
+    }
+}
+
+#[test]
+fn no_message_is_lost_or_sent_twice_when_the_server_is_killed() {
+    const MESSAGES: usize = 200;
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let mut serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    let begun: Vec<i64> = (0..MESSAGES)
+        .map(|number| client.begin_call("send_message", letter("codex", &format!("number {number}."))))
+        .collect();
+    // While some are answered, some are on their way and some are still in a pipe.
+    client.answer(begun[MESSAGES / 4]).unwrap();
+    serve.kill();
+    for id in begun.into_iter().enumerate().filter(|(place, _)| *place != MESSAGES / 4).map(|(_, id)| id) {
+        let said = client.said(id);
+        assert!(!said.failed, "{}", said.text);
+    }
+    // Accepted is not yet delivered.
+    let inbox = poll::until("all messages in the mailbox", || {
+        let inbox = sandbox.run_as("codex", ["inbox", "--limit", "1000"]).ok();
+        (inbox.matches("number ").count() >= MESSAGES).then_some(inbox)
+    });
+    for number in 0..MESSAGES {
+        assert_eq!(inbox.matches(&format!("number {number}.")).count(), 1, "{number}");
+    }
+}
+
+#[test]
+fn a_call_of_which_nobody_knows_whether_it_was_done_is_not_made_again() {
+    let sandbox = with_child(&[]);
+    let mut serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]);
+    let call = client.begin_call("child_suite", subtool("never"));
+    let asked = sandbox.home().join("asked");
+    poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
+    serve.kill();
+    let said = client.said(call);
+    assert!(said.failed && said.text.contains("not known"), "{}", said.text);
+    assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
+    assert_eq!(lines(&asked), 1);
+}
