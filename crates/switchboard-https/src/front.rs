@@ -68,14 +68,15 @@ impl Front {
 pub(crate) struct Busy(watch::Sender<usize>);
 
 /// A request that is being answered, until the last byte of the answer is on its way.
-struct Counts(watch::Sender<usize>);
+pub(crate) struct Counts(watch::Sender<usize>);
 
 impl Busy {
     pub(crate) fn new() -> Self {
         Self(watch::Sender::new(0))
     }
 
-    fn begin(&self) -> Counts {
+    /// Counts a request until what is returned is dropped.
+    pub(crate) fn begin(&self) -> Counts {
         self.0.send_modify(|count| *count += 1);
         Counts(self.0.clone())
     }
@@ -91,11 +92,6 @@ impl Busy {
                 _ = count.changed() => {}
             }
         }
-    }
-
-    /// Waits until no request is being answered.
-    pub(crate) async fn done(&self) {
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 

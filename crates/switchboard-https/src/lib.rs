@@ -8,16 +8,19 @@
 //! The crate knows nothing of swarms, agents or messages: what is served is the router's business.
 
 mod error;
+mod host;
 mod settings;
 mod trust;
 
 mod client;
 
+mod acme;
 mod certificate;
 mod connections;
 mod files;
 mod forwarded;
 mod front;
+mod http3;
 mod listen;
 mod patient;
 mod places;

@@ -9,6 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 
 use crate::error::Error;
+use crate::host::{canonical, is_host_name};
 
 /// The one port below 1024 that is called without being allowed. The others belong to services that speak something
 /// else, and some of those act on parts of what they do not understand.
@@ -151,24 +152,6 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
             listed.map(|(_, range)| *range).or(other)
         }
     }
-}
-
-/// One spelling for a host name: DNS knows no case, and the dot at the end means the same name.
-fn canonical(host: &str) -> String {
-    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
-}
-
-fn is_host_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let mut bytes = label.bytes();
-        (1..=63).contains(&label.len())
-            && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
-    };
-    let name = text.strip_suffix('.').unwrap_or(text);
-    // What ends in a number is meant to be an address.
-    let ends_in_number =
-        name.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-    name.len() <= 253 && name.split('.').all(is_label) && !ends_in_number
 }
 
 /// A URL as it may be logged: what comes after the path can be a secret.
