@@ -1,0 +1,9 @@
+//! The listener on real sockets: real TLS with a CA of the test's own, real programs at the other end.
+
+mod acme;
+mod http3;
+mod limits;
+mod proxy;
+mod rig;
+mod shutdown;
+mod tls;

@@ -1,0 +1,1 @@
+//! Certificates from a real ACME server.

@@ -1,0 +1,1 @@
+//! HTTP/3 with a client on quinn and h3.
