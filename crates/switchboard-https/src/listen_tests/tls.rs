@@ -44,15 +44,14 @@ async fn curl_is_served() {
     rig.stop().await;
 }
 
-/// The first message of a client that knows TLS 1.1 and nothing newer.
-fn hello_of_tls_1_1() -> Vec<u8> {
-    let mut body = vec![3, 2];
+/// The first message of a client that knows TLS 1.1, or 1.2, and nothing newer.
+fn hello(minor: u8) -> Vec<u8> {
+    let mut body = vec![3, minor];
     body.extend([7; 32]);
-    body.push(0);
-    // TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA, and what every server of that time had.
-    body.extend([0, 4, 0xc0, 0x13, 0, 0x2f, 1, 0]);
-    // Which curves it knows, and how points are written.
-    let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0];
+    // No session to resume, one cipher (TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256), no compression.
+    body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0]);
+    // Its curve, how points are written, its signatures.
+    let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3];
     body.extend([0, u8::try_from(extensions.len()).unwrap()]);
     body.extend(extensions);
     let length = u8::try_from(body.len()).unwrap();
@@ -65,7 +64,11 @@ fn hello_of_tls_1_1() -> Vec<u8> {
 async fn tls_1_1_is_refused() {
     let rig = Rig::with(|_| {}).await;
     let mut stream = TcpStream::connect(rig.address()).await.unwrap();
-    stream.write_all(&hello_of_tls_1_1()).await.unwrap();
+    stream.write_all(&hello(3)).await.unwrap();
+    assert_eq!(within(stream.read_u8()).await.unwrap(), 22, "TLS 1.2 is not answered");
+
+    let mut stream = TcpStream::connect(rig.address()).await.unwrap();
+    stream.write_all(&hello(2)).await.unwrap();
     let mut answer = Vec::new();
     within(stream.read_to_end(&mut answer)).await.unwrap();
     // An alert, fatal, with the reason "protocol version".
