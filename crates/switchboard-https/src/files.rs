@@ -43,7 +43,7 @@ impl Pair {
     /// Reads both again whenever one has changed, until `closing`. What cannot be used is told once, and what was shown
     /// before is shown on: of two files, one is always written first.
     pub(crate) async fn follow(self, current: Arc<Current>, every: Duration, closing: CancellationToken) {
-        // Looked at before the first reading would have been better, so the first look reads once more.
+        // What was read before this loop may have changed since, so the first look reads once more.
         let mut seen = None;
         let mut look = interval(every.max(Duration::from_millis(10)));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);

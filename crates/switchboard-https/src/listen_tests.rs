@@ -7,3 +7,5 @@ mod proxy;
 mod rig;
 mod shutdown;
 mod tls;
+
+pub(crate) use self::rig::{PATIENCE, Rig, within};

@@ -8,13 +8,13 @@ fn ip(text: &str) -> IpAddr {
 fn places_are_counted_in_all_and_per_client_and_given_back() {
     let places = Places::new(3, Some(2));
     let first = places.take(ip("192.0.2.1")).unwrap();
-    let _second = places.take(ip("192.0.2.1")).unwrap();
+    let second = places.take(ip("192.0.2.1")).unwrap();
     assert!(places.take(ip("192.0.2.1")).is_none());
-    let _third = places.take(ip("192.0.2.2")).unwrap();
+    let third = places.take(ip("192.0.2.2")).unwrap();
     assert!(places.take(ip("192.0.2.3")).is_none());
     drop(first);
     assert!(places.take(ip("192.0.2.1")).is_some());
-    drop((_second, _third));
+    drop((second, third));
     assert_eq!(places.taken.lock().all, 0);
     assert!(places.taken.lock().by_client.is_empty());
 }
