@@ -128,7 +128,8 @@ pub async fn listen(
     match source {
         Source::Elsewhere => {}
         Source::Files(pair) => {
-            tasks.spawn(pair.follow(Arc::clone(&current), settings.look_every, shutdown));
+            let Settings { look_every, clock, .. } = settings;
+            tasks.spawn(pair.follow(Arc::clone(&current), look_every, clock, shutdown));
         }
         Source::Acme(issuer, plain) => {
             if let Some(socket) = plain {

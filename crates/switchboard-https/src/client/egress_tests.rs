@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn url(text: &str) -> Url {
@@ -184,5 +186,37 @@ fn an_allow_list_is_read_strictly() {
     ] {
         let refused = Egress::new(&[entry.to_owned()]);
         assert!(matches!(refused, Err(Error::BadAllowed { .. })), "{entry}: {refused:?}");
+    }
+}
+
+proptest! {
+    /// What the standard library knows to be special is special here, in every disguise.
+    #[test]
+    fn no_special_ipv4_address_gets_through(bits: u32) {
+        let address = Ipv4Addr::from_bits(bits);
+        let is_known = address.is_private() || address.is_loopback() || address.is_link_local()
+            || address.is_multicast() || address.is_documentation() || address.is_broadcast()
+            || address.is_unspecified();
+        let found = special(address.into());
+        prop_assert!(found.is_some() || !is_known, "{address}");
+        let [a, b, c, d] = address.octets().map(u16::from);
+        let (high, low) = (a << 8 | b, c << 8 | d);
+        let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low);
+        prop_assert_eq!(special(nat64.into()), found);
+        for disguise in [
+            address.to_ipv6_mapped(),
+            Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low),
+            Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+        ] {
+            prop_assert!(special(disguise.into()).is_some(), "{disguise}");
+        }
+    }
+
+    #[test]
+    fn no_special_ipv6_address_gets_through(bits: u128) {
+        let address = Ipv6Addr::from_bits(bits);
+        let is_known = address.is_loopback() || address.is_unspecified() || address.is_multicast()
+            || address.is_unique_local() || address.is_unicast_link_local() || bits >> 125 != 1;
+        prop_assert!(special(address.into()).is_some() || !is_known, "{address}");
     }
 }

@@ -12,6 +12,7 @@ use test_support::ports::free_port;
 use test_support::{files, poll, tools};
 use tokio_util::sync::CancellationToken;
 
+use super::http2::Http2;
 use super::http3::Http3;
 use super::rig::{Gate, any_port, app, ask, client, connect, shown, tls, within};
 use crate::{Acme, Challenge, Error, Listening, Mode, Settings, listen};
@@ -148,15 +149,18 @@ async fn renewed_while_connections_stay_up() {
     let first = certificate_after(&listening, None).await;
     let (root, port) = (scene.root().await, listening.local_addr().port());
     let mut tcp = connect(listening.local_addr(), tls(&root, &[b"http/1.1"])).await.unwrap();
+    let mut http2 = Http2::connect_to(listening.local_addr(), tls(&root, &[b"h2"])).await;
     let mut quic = Http3::connect(port, &root).await;
     let before = [shown(&tcp), quic.shown()];
     ask(&mut tcp, "/swarm/whoami").await.unwrap();
+    http2.ask("/swarm/whoami").await;
     quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
 
     let second = certificate_after(&listening, Some(&first.serial)).await;
     assert!(second.not_after > first.not_after);
     // Those from before go on, and who comes now sees another certificate.
     assert_eq!(ask(&mut tcp, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
+    assert_eq!(http2.ask("/swarm/whoami").await, "127.0.0.1 HTTP/2.0");
     quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap();
     let after = connect(listening.local_addr(), tls(&root, &[b"http/1.1"])).await.unwrap();
     let after = [shown(&after), Http3::connect(port, &root).await.shown()];

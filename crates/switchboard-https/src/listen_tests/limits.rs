@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::http2::Http2;
 use super::rig::{Rig, ask, within};
 
 const SHORT: Duration = Duration::from_millis(100);
@@ -101,31 +102,32 @@ async fn who_does_not_read_is_put_out() {
 }
 
 #[tokio::test]
+async fn a_request_has_its_time_whatever_its_client_does() {
+    let rig = Rig::with(|settings| settings.limits.request_time = SHORT).await;
+    // It is there and answers every ping, but allows nothing to be sent to it.
+    let mut client = Http2::connect(&rig).await;
+    client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
+    client.request("/swarm/whoami").await;
+    assert!(within(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
+    // One whose answer does not come.
+    let mut waiting = rig.connect(&[b"http/1.1"]).await.unwrap();
+    waiting.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(is_closed(&mut waiting).await);
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
     let rig = Rig::with(|settings| settings.limits.idle_time = SHORT).await;
-    let mut idle = rig.connect(&[b"h2"]).await.unwrap();
     let busy = rig.client().http2_prior_knowledge().build().unwrap();
     let busy = tokio::spawn(busy.get(rig.url("/wait")).send());
     rig.gate.arrivals(1).await;
 
-    // The preface and empty settings: a connection that asks for nothing.
-    idle.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let mut said = Vec::new();
-    let _ = within(idle.read_to_end(&mut said)).await;
-    assert!(frames(&said).contains(&7), "no GOAWAY in {said:?}");
+    let mut idle = Http2::connect(&rig).await;
+    let said = within(idle.rest()).await;
+    assert!(said.iter().any(|frame| frame.kind == 7), "no GOAWAY in {said:?}");
 
     rig.gate.open.add_permits(1);
     assert_eq!(within(busy).await.unwrap().unwrap().text().await.unwrap(), "done");
     rig.stop().await;
-}
-
-/// The types of HTTP/2 frames.
-fn frames(mut bytes: &[u8]) -> Vec<u8> {
-    let mut types = Vec::new();
-    while let [a, b, c, kind, _, _, _, _, _, rest @ ..] = bytes {
-        types.push(*kind);
-        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
-        bytes = rest.get(length..).unwrap_or_default();
-    }
-    types
 }
