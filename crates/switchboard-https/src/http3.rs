@@ -38,6 +38,9 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// What a connection may have on its way to us.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
+/// What a connection may have on its way to a client: little enough to arrive after the last word is written.
+const SEND_WINDOW: u64 = 256 * 1024;
+
 /// How long the last answers of a connection have to reach its client.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
@@ -58,6 +61,7 @@ pub(crate) fn bind(
         .max_concurrent_uni_streams(ONE_WAY_STREAMS.into())
         .stream_receive_window(STREAM_WINDOW.into())
         .receive_window(CONNECTION_WINDOW.into())
+        .send_window(SEND_WINDOW)
         .max_idle_timeout(limits.idle_time.try_into().ok())
         .datagram_receive_buffer_size(None);
     config.transport_config(Arc::new(transport)).max_incoming(limits.connections);

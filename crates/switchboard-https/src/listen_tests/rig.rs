@@ -27,6 +27,9 @@ use crate::{ClientAddress, Listening, Mode, Settings, listen, trust};
 /// Long enough for a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// An answer that does not fit into one packet, nor into a hundred.
+pub(crate) const LONG: &[u8] = &[b'x'; 1024 * 1024];
+
 /// What the application has in hand.
 #[derive(Clone)]
 pub(crate) struct Gate {
@@ -60,15 +63,27 @@ pub(crate) fn app(gate: Gate) -> Router {
     let whoami = |Extension(ClientAddress(address)): Extension<ClientAddress>, version: Version| async move {
         format!("{address} {version:?}")
     };
-    let wait = |State(gate): State<Gate>| async move {
+    let pass = |gate: Gate| async move {
         gate.arrived.add_permits(1);
         gate.open.acquire().await.unwrap().forget();
-        "done"
     };
     Router::new()
         .route("/swarm/whoami", get(whoami))
         .route("/echo", post(|body: Bytes| async { body }))
-        .route("/wait", get(wait))
+        .route(
+            "/wait",
+            get(async move |State(gate): State<Gate>| {
+                pass(gate).await;
+                "done"
+            }),
+        )
+        .route(
+            "/wait-long",
+            get(async move |State(gate): State<Gate>| {
+                pass(gate).await;
+                LONG
+            }),
+        )
         .route("/long", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
         .with_state(gate)
 }
