@@ -1,17 +1,7 @@
 use super::*;
-use crate::settings::Challenge;
 
 fn settings() -> Acme {
-    Acme {
-        directory: String::new(),
-        ca_file: None,
-        names: Vec::new(),
-        contact: Vec::new(),
-        terms_agreed: true,
-        challenge: Challenge::TlsAlpn,
-        store: std::path::PathBuf::new(),
-        first_retry: Acme::FIRST_RETRY,
-    }
+    Acme::new(Vec::new(), std::path::PathBuf::new())
 }
 
 #[test]

@@ -179,7 +179,7 @@ async fn answer(
 ) -> Result<(), axum::BoxError> {
     let meter = meters.of(stream.id());
     let (mut to_client, from_client) = stream.split();
-    let body = Incoming3 { stream: from_client, meter, is_over: false };
+    let body = RequestBody { stream: from_client, meter, is_over: false };
     let response = server.front.answer(request.map(|()| body), peer, busy).await;
     let (head, body) = response.into_parts();
     let limit = server.limits.write_time;
@@ -207,13 +207,13 @@ async fn answer(
 }
 
 /// The body of a request, as it comes.
-struct Incoming3 {
+struct RequestBody {
     stream: RequestStream<metered::MeteredRecv, Bytes>,
     meter: Arc<metered::Meter>,
     is_over: bool,
 }
 
-impl HttpBody for Incoming3 {
+impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = h3::error::StreamError;
 

@@ -145,8 +145,25 @@ impl Settings {
 }
 
 impl Acme {
+    /// The directory of Let's Encrypt, whose certificates everybody believes.
+    pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
     /// How long to wait after a first failure: a public CA allows five failures of one name in an hour.
     pub const FIRST_RETRY: Duration = Duration::from_mins(5);
+
+    /// From Let's Encrypt by TLS-ALPN-01, for names that are kept in `store`. The terms are still to be agreed to.
+    pub fn new(names: Vec<String>, store: PathBuf) -> Self {
+        Self {
+            directory: Self::LETS_ENCRYPT.to_owned(),
+            ca_file: None,
+            names,
+            contact: Vec::new(),
+            terms_agreed: false,
+            challenge: Challenge::TlsAlpn,
+            store,
+            first_retry: Self::FIRST_RETRY,
+        }
+    }
 }
 
 impl Default for ListenLimits {

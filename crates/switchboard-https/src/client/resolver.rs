@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// Names that are looked up at once. The system's resolver blocks a thread for as long as a name server pleases, and
 /// the threads are those that files are read with: a stranger's slow name server must not have them all.
-const LOOKUPS: usize = 16;
+const LOOKUPS: usize = 64;
 
 /// Where addresses come from.
 #[derive(Clone)]
