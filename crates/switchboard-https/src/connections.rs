@@ -22,6 +22,7 @@ use crate::front::{Busy, Front};
 use crate::patient::Patient;
 use crate::places::Places;
 use crate::settings::ListenLimits;
+use crate::source::ACME_TLS;
 
 /// How long to wait when the system has no more sockets for us.
 const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
@@ -181,7 +182,7 @@ impl Tls {
 
 /// Whether this is the handshake of RFC 8737, which offers that one protocol and nothing else.
 fn is_challenge(hello: &rustls::server::ClientHello<'_>) -> bool {
-    hello.alpn().is_some_and(|mut offered| {
-        offered.next() == Some(crate::listen::ACME_TLS.as_slice()) && offered.next().is_none()
-    })
+    hello
+        .alpn()
+        .is_some_and(|mut offered| offered.next() == Some(ACME_TLS.as_slice()) && offered.next().is_none())
 }

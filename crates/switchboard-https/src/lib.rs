@@ -24,6 +24,7 @@ mod http3;
 mod listen;
 mod patient;
 mod places;
+mod source;
 
 #[cfg(test)]
 mod listen_tests;
