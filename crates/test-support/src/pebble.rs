@@ -1,5 +1,6 @@
 //! A real ACME server beside a test: Debian's pebble, with the DNS server that comes with it.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,14 +11,18 @@ use crate::ports::free_port;
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
+const CONFIG: &str = "pebble.json";
+
 /// The server, which believes that every host name is at 127.0.0.1. Ends with this value.
 pub struct Pebble {
     port: u16,
     management: u16,
     ca: PrivateCa,
+    program: PathBuf,
+    resolver: u16,
     running: Running,
     _dns: Running,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Pebble {
@@ -40,8 +45,7 @@ impl Pebble {
             "externalAccountBindingRequired": false,
             "certificateValidityPeriod": life.as_secs(),
         }});
-        let path = folder.path().join("pebble.json");
-        files::put(&path, config.to_string());
+        files::put(folder.path().join(CONFIG), config.to_string());
 
         let mut resolver = command(programs.join("pebble-challtestsrv"));
         resolver.args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-http01", "", "-https01", ""]);
@@ -49,16 +53,15 @@ impl Pebble {
         resolver.args(["-management", &format!("127.0.0.1:{}", free_port())]);
         let dns_server = Running::start(&mut resolver);
 
-        let mut server = command(programs.join("pebble"));
-        server.arg("-config").arg(&path).arg("-dnsserver").arg(format!("127.0.0.1:{dns}"));
-        // It otherwise waits at random before it looks.
-        server.env("PEBBLE_VA_NOSLEEP", "1");
-        let running = Running::start(&mut server);
-        let pebble = Self { port, management, ca, running, _dns: dns_server, _folder: folder };
-        poll::until("pebble to listen", || {
-            std::net::TcpStream::connect(("127.0.0.1", pebble.port)).is_ok().then_some(())
-        });
-        Ok(pebble)
+        let program = programs.join("pebble");
+        let running = start(&program, &folder, dns, port);
+        Ok(Self { port, management, ca, program, resolver: dns, running, _dns: dns_server, folder })
+    }
+
+    /// Ends it and starts another in its place, which knows nothing of what was before.
+    pub fn replace(&mut self) {
+        self.running.kill();
+        self.running = start(&self.program, &self.folder, self.resolver, self.port);
     }
 
     /// The URL of its directory.
@@ -85,4 +88,21 @@ impl Pebble {
         }
         said
     }
+}
+
+/// Starts the server itself and waits until it listens.
+fn start(program: &Path, folder: &TempDir, resolver: u16, port: u16) -> Running {
+    let mut server = command(program);
+    server
+        .arg("-config")
+        .arg(folder.path().join(CONFIG))
+        .arg("-dnsserver")
+        .arg(format!("127.0.0.1:{resolver}"));
+    // It otherwise waits at random before it looks.
+    server.env("PEBBLE_VA_NOSLEEP", "1");
+    let running = Running::start(&mut server);
+    poll::until("pebble to listen", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok().then_some(())
+    });
+    running
 }

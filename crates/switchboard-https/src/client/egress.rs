@@ -43,7 +43,7 @@ const SPECIAL_V4: [(Ipv4Net, &str); 16] = [
     (v4(240, 0, 0, 0, 4), "reserved"),
 ];
 
-/// The same in IPv6. The last entry is everything that is not in `PUBLIC_V6`.
+/// The same in IPv6: the parts of [`PUBLIC_V6`] that are special after all, and names for some of what lies outside it.
 const SPECIAL_V6: [(Ipv6Net, &str); 12] = [
     (Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128), "loopback"),
     (Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 128), "unspecified"),

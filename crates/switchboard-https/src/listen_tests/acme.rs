@@ -170,6 +170,51 @@ async fn renewed_while_connections_stay_up() {
     within(listening.finished()).await;
 }
 
+/// The account as it is kept.
+fn kept_account(store: &Path) -> serde_json::Value {
+    let name =
+        modes(store).into_iter().map(|(name, _)| name).find(|name| name.starts_with("account-")).unwrap();
+    files::whole_json(&store.join(name)).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_account_is_kept_changed_and_replaced() {
+    let mut scene = match Scene::new(LONG) {
+        Ok(scene) => scene,
+        Err(reason) => return tools::skip("an_account_is_kept_changed_and_replaced", &reason),
+    };
+    let obtain = async |scene: &Scene, names: &[&str], contact: &str| {
+        let mut settings = scene.settings(Challenge::TlsAlpn);
+        let Mode::Acme(acme) = &mut settings.mode else { unreachable!() };
+        acme.names = names.iter().map(|&name| name.to_owned()).collect();
+        acme.contact = vec![contact.to_owned()];
+        let (listening, shutdown) = scene.listen(settings).await;
+        let certificate = certificate_after(&listening, None).await;
+        shutdown.cancel();
+        within(listening.finished()).await;
+        let mut found = certificate.names;
+        found.sort();
+        (found, kept_account(&scene.store()))
+    };
+    let (_, first) = obtain(&scene, &["localhost"], "mailto:one@example.org").await;
+    // Other names need another certificate, but no other account; whom to write to is changed there.
+    let (names, second) = obtain(&scene, &["peer.example", "LOCALHOST"], "mailto:two@example.org").await;
+    assert_eq!(names, ["localhost", "peer.example"]);
+    assert_eq!(first["credentials"], second["credentials"]);
+    assert_eq!(second["contact"][0], "mailto:two@example.org");
+    // A server that has forgotten us gets a new account.
+    let mut pebble = scene.pebble;
+    pebble = tokio::task::spawn_blocking(move || {
+        pebble.replace();
+        pebble
+    })
+    .await
+    .unwrap();
+    scene.pebble = pebble;
+    let (_, third) = obtain(&scene, &["third.example"], "mailto:two@example.org").await;
+    assert_ne!(second["credentials"], third["credentials"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tried_again_until_the_proof_is_seen() {
     let scene = match Scene::new(LONG) {
