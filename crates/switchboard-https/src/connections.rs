@@ -12,7 +12,7 @@ use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -58,7 +58,10 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 () = self.closing.cancelled() => break,
-                Some(_) = connections.join_next() => continue,
+                Some(joined) = connections.join_next() => {
+                    note_panic(joined);
+                    continue;
+                }
                 accepted = socket.accept() => accepted,
             };
             let (stream, peer) = match accepted {
@@ -86,7 +89,11 @@ impl Server {
             });
         }
         drop(socket);
-        let all_ended = async { while connections.join_next().await.is_some() {} };
+        let all_ended = async {
+            while let Some(joined) = connections.join_next().await {
+                note_panic(joined);
+            }
+        };
         if timeout(self.limits.grace, all_ended).await.is_err() {
             tracing::debug!(left = connections.len(), "closed connections with answers in flight");
         }
@@ -158,6 +165,15 @@ impl Server {
             .keep_alive_interval(PING)
             .keep_alive_timeout(PONG);
         if is_http2 { http.http2_only() } else { http.http1_only() }
+    }
+}
+
+/// Tells of a task that ended by a panic: a fault of ours or of a handler, which cost one connection.
+pub(crate) fn note_panic(joined: Result<(), JoinError>) {
+    if let Err(error) = joined
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a request's handling panicked");
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::metered::{Metered, MeteredStream, Meters};
-use crate::connections::Server;
+use crate::connections::{Server, note_panic};
 use crate::error::Error;
 use crate::front::Busy;
 use crate::settings::ListenLimits;
@@ -80,7 +80,10 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
     loop {
         let incoming = tokio::select! {
             () = server.closing.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
+            Some(joined) = connections.join_next() => {
+                note_panic(joined);
+                continue;
+            }
             incoming = endpoint.accept() => incoming,
         };
         let Some(incoming) = incoming else { break };
@@ -103,14 +106,18 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             drop(place);
         });
     }
-    let all_ended = async { while connections.join_next().await.is_some() {} };
+    let all_ended = async {
+        while let Some(joined) = connections.join_next().await {
+            note_panic(joined);
+        }
+    };
     if timeout(server.limits.grace, all_ended).await.is_err() {
         tracing::debug!(left = connections.len(), "closed HTTP/3 connections with answers in flight");
     }
     connections.shutdown().await;
     endpoint.close(VarInt::from_u32(0), b"");
     // So that clients are told; those that are gone are not waited for.
-    let _ = timeout(server.limits.grace, endpoint.wait_idle()).await;
+    let _ = timeout(LAST_WORDS, endpoint.wait_idle()).await;
 }
 
 /// Serves the requests of one connection.
@@ -128,7 +135,10 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
     loop {
         let resolver = tokio::select! {
             resolver = http.accept() => resolver?,
-            Some(_) = requests.join_next() => continue,
+            Some(joined) = requests.join_next() => {
+                note_panic(joined);
+                continue;
+            }
             () = server.closing.cancelled() => None,
             () = busy.idle_for(server.limits.idle_time) => None,
         };
@@ -153,14 +163,15 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
     let has_answers = !requests.is_empty();
     http.shutdown(0).await?;
     // The connection works only while it is asked for more; the answers in flight need it.
-    let mut done = pin!(async { while requests.join_next().await.is_some() {} });
-    loop {
+    while !requests.is_empty() {
         tokio::select! {
-            () = &mut done => break,
+            Some(joined) = requests.join_next() => note_panic(joined),
             more = http.accept() => if !matches!(more, Ok(Some(_))) { break },
         }
     }
-    done.await;
+    while let Some(joined) = requests.join_next().await {
+        note_panic(joined);
+    }
     if has_answers {
         // What was written last may not have left yet, and with the connection it would be gone.
         let _ = timeout(LAST_WORDS, quic.closed()).await;
@@ -178,32 +189,42 @@ async fn answer(
     meters: &Meters,
 ) -> Result<(), axum::BoxError> {
     let meter = meters.of(stream.id());
-    let (mut to_client, from_client) = stream.split();
+    let (to_client, from_client) = stream.split();
+    let mut answer = Answer { stream: to_client, is_whole: false };
     let body = RequestBody { stream: from_client, meter, is_over: false };
     let response = server.front.answer(request.map(|()| body), peer, busy).await;
     let (head, body) = response.into_parts();
     let limit = server.limits.write_time;
-    timeout(limit, to_client.send_response(http::Response::from_parts(head, ()))).await??;
+    timeout(limit, answer.stream.send_response(http::Response::from_parts(head, ()))).await??;
     let mut body = pin!(body);
     while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-        match frame {
-            Ok(frame) => match frame.into_data() {
-                Ok(data) => timeout(limit, to_client.send_data(data)).await??,
-                Err(frame) => {
-                    if let Ok(trailers) = frame.into_trailers() {
-                        timeout(limit, to_client.send_trailers(trailers)).await??;
-                    }
+        match frame?.into_data() {
+            Ok(data) => timeout(limit, answer.stream.send_data(data)).await??,
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    timeout(limit, answer.stream.send_trailers(trailers)).await??;
                 }
-            },
-            Err(error) => {
-                // The client must not take a part for the whole.
-                to_client.stop_stream(Code::H3_INTERNAL_ERROR);
-                return Err(error.into());
             }
         }
     }
-    timeout(limit, to_client.finish()).await??;
+    timeout(limit, answer.stream.finish()).await??;
+    answer.is_whole = true;
     Ok(())
+}
+
+/// An answer on its way.
+struct Answer {
+    stream: RequestStream<h3_quinn::SendStream<Bytes>, Bytes>,
+    is_whole: bool,
+}
+
+impl Drop for Answer {
+    /// A stream that is merely dropped looks finished, and its client would take a part for the whole.
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+    }
 }
 
 /// The body of a request, as it comes.

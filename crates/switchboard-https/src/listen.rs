@@ -41,7 +41,8 @@ impl Listening {
         self.certificate.clone()
     }
 
-    /// Waits until everything has ended after the shutdown. That takes no longer than the grace of the settings.
+    /// Waits until everything has ended after the shutdown. That takes the grace of the settings at most, and
+    /// over HTTP/3 a quarter of a second more.
     pub async fn finished(&self) {
         self.tasks.wait().await;
     }

@@ -3,10 +3,13 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::http2::Http2;
+use super::http3::Http3;
 use super::rig::{Rig, ask, within};
 
 const SHORT: Duration = Duration::from_millis(100);
@@ -129,5 +132,21 @@ async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
 
     rig.gate.open.add_permits(1);
     assert_eq!(within(busy).await.unwrap().unwrap().text().await.unwrap(), "done");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_costs_its_own_connection() {
+    let rig = Rig::with(|settings| settings.http3 = true).await;
+    let mut neighbour = rig.connect(&[b"http/1.1"]).await.unwrap();
+    for client in [rig.client().http1_only(), rig.client().http2_prior_knowledge()] {
+        assert!(client.build().unwrap().get(rig.url("/panic")).send().await.is_err());
+    }
+    let mut quic = Http3::connect(rig.address().port(), &rig.ca.file()).await;
+    assert!(quic.ask(Method::GET, "/panic", Bytes::new()).await.is_err());
+    // Over HTTP/3 it is the stream alone.
+    assert_eq!(quic.ask(Method::GET, "/swarm/whoami", Bytes::new()).await.unwrap().0, 200);
+    assert_eq!(ask(&mut neighbour, "/swarm/whoami").await.unwrap(), "127.0.0.1 HTTP/1.1");
+    drop(quic);
     rig.stop().await;
 }

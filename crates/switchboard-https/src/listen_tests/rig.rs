@@ -84,6 +84,7 @@ pub(crate) fn app(gate: Gate) -> Router {
                 LONG
             }),
         )
+        .route("/panic", get(async || -> &'static str { panic!("on purpose") }))
         .route("/long", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
         .with_state(gate)
 }
