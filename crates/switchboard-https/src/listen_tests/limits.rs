@@ -150,3 +150,20 @@ async fn a_handler_that_panics_costs_its_own_connection() {
     drop(quic);
     rig.stop().await;
 }
+
+#[tokio::test]
+async fn half_an_answer_is_not_taken_for_a_whole_one() {
+    let rig = Rig::with(|settings| settings.http3 = true).await;
+    for client in [rig.client().http1_only(), rig.client().http2_prior_knowledge()] {
+        let sent = client.build().unwrap().get(rig.url("/half")).send().await;
+        let read = match sent {
+            Ok(response) => response.bytes().await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        assert!(read.is_err());
+    }
+    let mut quic = Http3::connect(rig.address().port(), &rig.ca.file()).await;
+    assert!(quic.ask(Method::GET, "/half", Bytes::new()).await.is_err());
+    drop(quic);
+    rig.stop().await;
+}

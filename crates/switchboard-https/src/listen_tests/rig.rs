@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use bytes::Bytes;
+use futures_util::stream;
 use http::Version;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -85,6 +87,7 @@ pub(crate) fn app(gate: Gate) -> Router {
             }),
         )
         .route("/panic", get(async || -> &'static str { panic!("on purpose") }))
+        .route("/half", get(async || Body::from_stream(stream::iter([Ok("half"), Err("on purpose")]))))
         .route("/long", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
         .with_state(gate)
 }
