@@ -7,12 +7,13 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::server::RequestStream;
+use http::header::CONTENT_LENGTH;
 use http::{HeaderValue, Request};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use quinn::crypto::rustls::QuicServerConfig;
@@ -191,7 +192,8 @@ async fn answer(
     let meter = meters.of(stream.id());
     let (to_client, from_client) = stream.split();
     let mut answer = Answer { stream: to_client, is_whole: false };
-    let body = RequestBody { stream: from_client, meter, is_over: false };
+    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let body = RequestBody { stream: from_client, meter, left: length, is_over: false };
     let response = server.front.answer(request.map(|()| body), peer, busy).await;
     let (head, body) = response.into_parts();
     let limit = server.limits.write_time;
@@ -231,41 +233,51 @@ impl Drop for Answer {
 struct RequestBody {
     stream: RequestStream<metered::MeteredRecv, Bytes>,
     meter: Arc<metered::Meter>,
+    /// What is still to come, where the request says how much it is. The library does not compare (RFC 9114 section
+    /// 4.1.2 asks for it).
+    left: Option<u64>,
     is_over: bool,
+}
+
+impl RequestBody {
+    /// Notes what came, and complains where it is more or less than the request says.
+    fn note(&mut self, data: Option<&Bytes>) -> Result<(), axum::BoxError> {
+        let (Some(left), came) = (self.left, data.map_or(0, Bytes::len) as u64) else { return Ok(()) };
+        match left.checked_sub(came) {
+            Some(rest) if data.is_some() || rest == 0 => {
+                self.left = Some(rest);
+                Ok(())
+            }
+            _ => Err("the request's body is not as long as its head says".into()),
+        }
+    }
 }
 
 impl HttpBody for RequestBody {
     type Data = Bytes;
-    type Error = h3::error::StreamError;
+    type Error = axum::BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
-        let data = match self.stream.poll_recv_data(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(Some(mut data))) => Some(Ok(data.copy_to_bytes(data.remaining()))),
+        let received = match ready!(self.stream.poll_recv_data(context)) {
+            Ok(Some(mut data)) => Ok(Some(data.copy_to_bytes(data.remaining()))),
             // Trailers are not read: no handler of a request asks for them.
-            Poll::Ready(Ok(None)) => None,
-            Poll::Ready(Err(error)) => Some(Err(error)),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error.into()),
         };
-        match data {
-            Some(Ok(data)) => {
+        let received = received.and_then(|data| self.note(data.as_ref()).map(|()| data));
+        self.is_over = !matches!(received, Ok(Some(_)));
+        Poll::Ready(received.transpose().map(|data| {
+            data.map(|data| {
                 self.meter.taken(data.len());
-                Poll::Ready(Some(Ok(Frame::data(data))))
-            }
-            Some(Err(error)) => {
-                self.is_over = true;
-                Poll::Ready(Some(Err(error)))
-            }
-            None => {
-                self.is_over = true;
-                Poll::Ready(None)
-            }
-        }
+                Frame::data(data)
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -273,6 +285,6 @@ impl HttpBody for RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -41,8 +41,22 @@ impl Http3 {
         path: &str,
         body: Bytes,
     ) -> Result<(StatusCode, Vec<u8>), h3::error::StreamError> {
-        let request =
+        self.ask_with(method, path, None, body).await
+    }
+
+    /// The same, with a length in the head that may be a lie.
+    async fn ask_with(
+        &mut self,
+        method: Method,
+        path: &str,
+        length: Option<usize>,
+        body: Bytes,
+    ) -> Result<(StatusCode, Vec<u8>), h3::error::StreamError> {
+        let mut request =
             Request::builder().method(method).uri(format!("https://localhost{path}")).body(()).unwrap();
+        if let Some(length) = length {
+            request.headers_mut().insert("content-length", length.into());
+        }
         let mut stream = within(self.requests.send_request(request)).await?;
         if !body.is_empty() {
             within(stream.send_data(body)).await?;
@@ -95,6 +109,19 @@ async fn http3_is_served_and_announced() {
     assert!(body == large);
     let (status, _) = client.ask(Method::GET, "/nowhere", Bytes::new()).await.unwrap();
     assert_eq!(status, 404);
+    drop(client);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_is_as_long_as_its_head_says() {
+    let rig = rig().await;
+    let mut client = Http3::connect(rig.address().port(), &rig.ca.file()).await;
+    for (length, status) in [(None, 200), (Some(4), 200), (Some(5), 400), (Some(3), 400), (Some(0), 400)] {
+        let body = Bytes::from_static(b"body");
+        let answer = client.ask_with(Method::POST, "/echo", length, body).await.unwrap();
+        assert_eq!(answer.0, status, "{length:?}");
+    }
     drop(client);
     rig.stop().await;
 }
