@@ -1,0 +1,123 @@
+//! Serving a router on one public address.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::server::ResolvesServerCert;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::certificate::{Certificate, Current};
+use crate::connections::{Server, Tls};
+use crate::error::Error;
+use crate::front::Front;
+use crate::places::Places;
+use crate::settings::Settings;
+use crate::source::Source;
+use crate::{http3, trust};
+
+/// A listener at work. It goes on until the shutdown that it was started with, also when this value is dropped.
+#[derive(Debug)]
+pub struct Listening {
+    address: SocketAddr,
+    certificate: watch::Receiver<Option<Certificate>>,
+    tasks: TaskTracker,
+}
+
+impl Listening {
+    /// The address that clients connect to, with the port that was found where none was given.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What certificate is shown, and every change of it. None while the first one is still to be obtained, and always
+    /// behind a proxy.
+    pub fn certificate(&self) -> watch::Receiver<Option<Certificate>> {
+        self.certificate.clone()
+    }
+
+    /// Waits until everything has ended after the shutdown. That takes the grace of the settings at most, and
+    /// over HTTP/3 a quarter of a second more.
+    pub async fn finished(&self) {
+        self.tasks.wait().await;
+    }
+}
+
+/// Serves `app` on the address of the settings until `shutdown`.
+///
+/// Returns when clients can connect. What is wrong with the settings, or with certificate files, is said here. A
+/// certificate by ACME is obtained afterwards, as often as it takes, because its server has to reach us for it.
+///
+/// Each request has the extension [`ClientAddress`](crate::ClientAddress).
+pub async fn listen(
+    settings: Settings,
+    app: Router,
+    shutdown: CancellationToken,
+) -> Result<Listening, Error> {
+    let limits = &settings.limits;
+    let current = Current::none();
+    // Everything is checked and bound first, so that nothing runs when something is wrong.
+    let source = Source::prepare(&settings, &current).await?;
+    let header = source.header();
+    let tls = if header.is_some() {
+        None
+    } else {
+        let config = server_config(Arc::clone(&current) as _, &[b"h2", b"http/1.1"])?;
+        Some(Tls { config, challenge: source.challenge()? })
+    };
+    let (socket, address) = bind(settings.address).await?;
+    let quic = if settings.http3 {
+        let config = server_config(Arc::clone(&current) as _, &[http3::H3])?;
+        Some(http3::bind(address, config, limits)?)
+    } else {
+        None
+    };
+
+    let alt_svc = quic.as_ref().and_then(|_| http3::alt_svc(address.port()));
+    let limit_per_client = tls.is_some().then_some(limits.connections_per_client);
+    let server = Arc::new(Server {
+        front: Arc::new(Front { router: app, header, alt_svc, body_time: limits.body_time }),
+        tls,
+        limits: limits.clone(),
+        places: Places::new(limits.connections, limit_per_client),
+        closing: shutdown.clone(),
+    });
+    let tasks = TaskTracker::new();
+    if let Some(quic) = quic {
+        tasks.spawn(http3::serve(Arc::clone(&server), quic));
+    }
+    tasks.spawn(server.serve(socket));
+    source.start(&settings, Arc::clone(&current), &tasks, shutdown);
+    tasks.close();
+    Ok(Listening { address, certificate: current.watch(), tasks })
+}
+
+/// Takes a TCP port, and says which where any would do.
+pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Bind { address, protocol: "TCP", source };
+    let socket = TcpListener::bind(address).await.map_err(failed)?;
+    let address = socket.local_addr().map_err(failed)?;
+    Ok((socket, address))
+}
+
+/// How hands are shaken for these protocols, the one we like best first.
+pub(crate) fn server_config(
+    certificates: Arc<dyn ResolvesServerCert>,
+    protocols: &[&[u8]],
+) -> Result<Arc<ServerConfig>, Error> {
+    let unusable = |source| Error::Unusable { what: "the TLS provider", source };
+    let mut config = ServerConfig::builder_with_provider(trust::provider())
+        .with_protocol_versions(trust::VERSIONS)
+        .map_err(unusable)?
+        .with_no_client_auth()
+        .with_cert_resolver(certificates);
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    // Clients that come back save a round trip, and we keep nothing for them.
+    config.ticketer = Ticketer::new().map_err(unusable)?;
+    Ok(Arc::new(config))
+}
