@@ -128,8 +128,10 @@ fill_deb() {
     why="apt-get or dpkg-deb is not on the PATH"
     return
   fi
-  # apt downloads into the current folder.
-  (cd "$dir" && apt-get download "$package=$version") || { failed "apt-get download" && return; }
+  # apt downloads into the current folder. Debian keeps one build of a release and replaces it by one with more
+  # fixes, which will do as well.
+  (cd "$dir" && { apt-get download "$package=$version" || apt-get download "$package=${version%-*}-*"; }) ||
+    { failed "apt-get download" && return; }
   dpkg-deb -x "$dir/$package"_*.deb "$dir" || failed "dpkg-deb -x"
 }
 
