@@ -4,13 +4,13 @@ mod auth;
 mod basics;
 mod broken;
 mod cluster;
-mod hub;
+pub(crate) mod hub;
 
 use test_support::nats::{NatsServer, Release};
 use test_support::tools;
 
 /// One server, or the test is skipped.
-fn server(test: &str, release: Release, more: &str) -> Option<NatsServer> {
+pub(crate) fn server(test: &str, release: Release, more: &str) -> Option<NatsServer> {
     NatsServer::start(release, more).map_err(|reason| tools::skip(test, &reason)).ok()
 }
 

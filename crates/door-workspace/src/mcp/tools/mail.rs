@@ -164,13 +164,14 @@ pub(super) struct SendTeamMessage {
     metadata: Option<Map<String, Value>>,
     /// Your own name; may be left out.
     sender: Option<String>,
-    /// For programs; a model is not told of it, because every word of a tool costs.
-    #[serde(rename = "idempotencyKey")]
-    #[schemars(skip)]
-    idempotency_key: Option<String>,
 }
 
-pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -> Outcome {
+/// `key` is for programs: a model is not told of it, because every word of a tool costs.
+pub(super) async fn send_team_message(
+    desk: &Desk<'_>,
+    given: SendTeamMessage,
+    key: Option<String>,
+) -> Outcome {
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
@@ -178,7 +179,7 @@ pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -
     letter.role_filter = given.role_filter;
     letter.metadata = given.metadata.unwrap_or_default();
     letter.in_reply_to = parent(workspace, given.reply_to.as_deref()).await?;
-    letter.key = given.idempotency_key;
+    letter.key = key;
     let sent = workspace.send_team_message(letter).await?;
     let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(copy).unzip();
     let text = format!(

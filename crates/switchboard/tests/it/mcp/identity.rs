@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use test_support::http::Request;
 use test_support::mcp::{Client, REVISION};
-use test_support::{Sandbox, Served, poll};
+use test_support::{Running, Sandbox, Served, poll};
 
 use super::{each, payloads, stdio, task};
 use crate::BINARY;
@@ -90,12 +90,13 @@ fn mcp_identity_a_name_in_use_is_refused() {
             (!free.call("register_chat_agent", json!({ "name": "dave" })).failed).then_some(())
         });
     }
-    let said = register(&mut stdio(&sandbox, None));
+    let alone = || Client::stdio(Running::start_listening(&mut sandbox.command(["mcp", "--alone"])));
+    let said = register(&mut alone());
     let holder = format!("process {} on ", served.running.id());
     assert!(said.contains("'bob' is in use by ") && said.contains(&holder), "{said}");
     // Once his session is over, anybody may be bob: one user, one machine.
     drop(bob);
-    let mut next = stdio(&sandbox, None);
+    let mut next = alone();
     poll::until("the name to be free", || {
         (!next.call("register_chat_agent", json!({ "name": "bob" })).failed).then_some(())
     });

@@ -12,18 +12,18 @@ use test_support::{Running, Sandbox, poll};
 use crate::BINARY;
 
 /// For a cluster that elects a leader on a machine on which other things run.
-pub(super) const LONG: Duration = Duration::from_mins(2);
+pub(crate) const LONG: Duration = Duration::from_mins(2);
 
 /// A workspace whose hub is linked.
-pub(super) struct Linked {
-    pub(super) name: &'static str,
-    pub(super) sandbox: Sandbox,
-    pub(super) serve: Option<Running>,
+pub(crate) struct Linked {
+    pub(crate) name: &'static str,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) serve: Option<Running>,
 }
 
 impl Linked {
     /// A hub that serves, with these agents.
-    pub(super) fn start(name: &'static str, url: &str, agents: &[&str], more: Value) -> Self {
+    pub(crate) fn start(name: &'static str, url: &str, agents: &[&str], more: Value) -> Self {
         let sandbox = Sandbox::with_agents(BINARY, agents);
         let mut nats = json!({ "url": url, "hub": name, "presenceSeconds": 4 });
         nats.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
@@ -33,13 +33,13 @@ impl Linked {
     }
 
     /// Ends `serve` at once and starts it again.
-    pub(super) fn kill_and_restart(&mut self) {
+    pub(crate) fn kill_and_restart(&mut self) {
         self.serve.take().unwrap().kill();
         self.serve = Some(self.sandbox.serve());
     }
 
     /// Waits until an address leads to somebody.
-    pub(super) fn wait_for(&self, agent: &str) {
+    pub(crate) fn wait_for(&self, agent: &str) {
         poll::until(&format!("{} to hear of {agent}; {}", self.name, self.errors()), || {
             let agents = self.sandbox.json(["agents"]);
             agents.iter().any(|known| known["name"] == agent).then_some(())
@@ -47,19 +47,19 @@ impl Linked {
     }
 
     /// What a presence listing says of an agent.
-    pub(super) fn presence(&self, agent: &str) -> Option<String> {
+    pub(crate) fn presence(&self, agent: &str) -> Option<String> {
         let known = self.sandbox.json(["who"]).into_iter().find(|known| known["name"] == agent)?;
         known["presence"].as_str().map(str::to_owned)
     }
 
     /// Sends as an agent; the message's id.
-    pub(super) fn send(&self, from: &str, args: &[&str]) -> Value {
+    pub(crate) fn send(&self, from: &str, args: &[&str]) -> Value {
         let ran = self.sandbox.run([&["--json", "--from", from, "send"], args].concat());
         serde_json::from_str(&ran.ok()).unwrap()
     }
 
     /// Waits until the receipt of a message has this state for one agent.
-    pub(super) fn wait_for_state(&self, id: &str, agent: &str, state: &str) {
+    pub(crate) fn wait_for_state(&self, id: &str, agent: &str, state: &str) {
         let mut last = Value::Null;
         let found = poll::within(poll::PATIENCE, || {
             last = self.sandbox.json(["receipt", id]).remove(0);
@@ -70,25 +70,25 @@ impl Linked {
     }
 
     /// Waits until a message with this text waits for an agent.
-    pub(super) fn wait_for_mail(&self, agent: &str, body: &str) -> Value {
+    pub(crate) fn wait_for_mail(&self, agent: &str, body: &str) -> Value {
         poll::until(&format!("'{body}' for {agent} at {}; {}", self.name, self.errors()), || {
             let mail = self.sandbox.json(["inbox", agent]);
             mail.into_iter().find(|message| message["body"] == body)
         })
     }
 
-    pub(super) fn errors(&self) -> String {
+    pub(crate) fn errors(&self) -> String {
         self.serve.as_ref().map(Running::errors).unwrap_or_default()
     }
 
     /// The hub, as one more process opens it.
-    pub(super) async fn hub(&self) -> Hub {
+    pub(crate) async fn hub(&self) -> Hub {
         Hub::open(HubConfig::new(self.sandbox.file(""))).await.unwrap()
     }
 }
 
 /// Journals many messages, with a moment between batches so that other things happen meanwhile.
-pub(super) async fn write(
+pub(crate) async fn write(
     hub: &Hub,
     from: &str,
     to: &str,
@@ -123,7 +123,7 @@ pub(super) async fn write(
 }
 
 /// How often each numbered message is in a journal.
-pub(super) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
+pub(crate) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
     let (mut counts, mut after) = (BTreeMap::new(), 0);
     loop {
         let page = hub.journal(after, 1000).await.unwrap();
@@ -140,7 +140,7 @@ pub(super) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
 }
 
 /// Waits until a journal has all of so many messages, and says how often each.
-pub(super) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, usize> {
+pub(crate) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, usize> {
     let all = async {
         let mut changes = hub.changes();
         while numbered(hub).await.len() < expected {
@@ -154,7 +154,7 @@ pub(super) async fn wait_for_all(hub: &Hub, expected: usize) -> BTreeMap<usize, 
 }
 
 /// Waits until every one of these messages was taken by the other hub.
-pub(super) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
+pub(crate) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
     let mut changes = hub.changes();
     for id in ids {
         let taken = async {
@@ -171,7 +171,7 @@ pub(super) async fn wait_for_receipts(hub: &Hub, ids: &[MessageId]) {
 }
 
 /// How many messages the stream has for a subject.
-pub(super) async fn in_stream(url: &str, subject: &str) -> usize {
+pub(crate) async fn in_stream(url: &str, subject: &str) -> usize {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
     let stream = context.get_stream("switchboard_messages").await.unwrap();
     let counts = stream.info_with_subjects(subject).await.unwrap();
