@@ -145,7 +145,11 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
         return;
     };
     let (body, kind) = match (ended.status, ended.answer) {
-        (TurnStatus::Completed, answer) => (answer.unwrap_or_default(), "submit_result"),
+        (TurnStatus::Completed, answer) => match answer.filter(|answer| !answer.trim().is_empty()) {
+            Some(answer) => (answer, "submit_result"),
+            // An agent that has nothing to say sends nothing; that it took the message is in the receipt.
+            None => return,
+        },
         (status, answer) => {
             let why = ended.error.map(|error| format!(": {error}")).unwrap_or_default();
             let so_far = answer.map(|answer| format!("\n\nSo far:\n{answer}")).unwrap_or_default();

@@ -14,6 +14,7 @@ mod child;
 mod cli;
 mod crash;
 mod disk_full;
+mod grid;
 mod mcp;
 mod nats;
 mod router;
