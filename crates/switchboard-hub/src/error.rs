@@ -107,6 +107,14 @@ pub enum HubError {
         /// Ours.
         known: i64,
     },
+    /// The store was written by an older Switchboard, and cannot be brought up to date while others use it.
+    #[error("{path} has schema {found}, and another process keeps it from being upgraded")]
+    OlderSchema {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+    },
     /// The database cannot be read, and another process has it open, so it cannot be moved aside.
     #[error("{path} is damaged and another process has it open")]
     DamagedInUse {
@@ -166,7 +174,9 @@ impl HubError {
     /// Whether the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::NoSpace { .. } | Self::Closed | Self::DamagedInUse { .. } => true,
+            Self::NoSpace { .. } | Self::Closed | Self::DamagedInUse { .. } | Self::OlderSchema { .. } => {
+                true
+            }
             Self::Store { source } => matches!(
                 source.sqlite_error_code(),
                 Some(

@@ -15,6 +15,7 @@ pub mod owner;
 pub mod platform;
 pub mod process;
 
+mod audit;
 mod bell;
 mod config;
 mod directory;
@@ -32,6 +33,7 @@ mod submit;
 #[cfg(test)]
 mod test_hub;
 
+pub use audit::{Audit, BadEntry, ChainBreak, Entry, Fault, Hash, Head};
 pub use config::HubConfig;
 pub use directory::{HUB_NAME, Registration, Resident};
 pub use error::HubError;
@@ -42,6 +44,7 @@ pub use maintenance::{DamagedRow, Health};
 pub use outbox::{Handoff, Outbound};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use service::Service;
+pub use store::chain::BreakReason;
 pub use store::recover::DatabaseState;
 pub use store::rows::Stored;
 pub use submit::{Accepted, Draft, Passed};

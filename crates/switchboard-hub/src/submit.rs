@@ -14,8 +14,12 @@ use crate::directory::HUB_NAME;
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::outbox;
+use crate::store::chain;
 use crate::store::rows::{self, Stored};
 use crate::store::writer::Work;
+
+/// The note on a delivery that was made before the database was lost.
+pub(crate) const READ_BACK: &str = "read back from files";
 
 /// A message as its door hands it in. The hub adds thread, chain and place in the journal.
 #[derive(Debug, Clone)]
@@ -161,7 +165,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     if !native_is_id && !bind(tx, &message.origin.native, seq)? {
         return known(tx, &message, &digest);
     }
-    match tx.inserts.message(seq, &message, tx.now, &digest) {
+    match tx.append(seq, &message, &digest) {
         Err(error) if is_taken(&error) => {
             // The same message under another native id.
             unbind(tx, &message.origin.native, seq)?;
@@ -213,7 +217,7 @@ type Decided = (Planned, Option<(DeliveryState, String)>);
 /// A delivery that was made before the database was lost.
 fn read_back((agent, state): (AgentId, DeliveryState)) -> Decided {
     let route = Route::Mailbox { agent: agent.name.clone() };
-    (Planned { agent, route, in_place: true }, Some((state, "read back from files".to_owned())))
+    (Planned { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
 }
 
 /// The earlier answer to a message whose native id, or whose id, was accepted before.
@@ -422,7 +426,7 @@ fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<
     let digest = rows::digest(&notice);
     let planned = plan(&notice, &tx.directory.value.clone(), false)?;
     let seq = tx.next_seq()?;
-    tx.inserts.message(seq, &notice, tx.now, &digest)?;
+    tx.append(seq, &notice, &digest)?;
     bind(tx, &notice.origin.native, seq)?;
     let notice = Arc::new(notice);
     for (number, planned) in planned.deliveries.into_iter().enumerate() {
@@ -474,8 +478,9 @@ pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, Hub
     let Some(Stored { seq, accepted_at, message }) = crate::reads::unsealed(tx.db, message.id)? else {
         return Ok(false);
     };
-    let seal = rows::seal(&message, accepted_at, &digest);
-    tx.db.execute("UPDATE messages SET seal = ?2 WHERE seq = ?1", params![seq, seal])?;
+    let content = rows::content(&message, accepted_at, &digest);
+    tx.db.execute("UPDATE messages SET seal = ?2 WHERE seq = ?1", params![seq, rows::seal(&content)])?;
+    chain::note_restored(tx.db, seq, &content, tx.now)?;
     outbox::take_back(tx, seq)?;
     Ok(true)
 }

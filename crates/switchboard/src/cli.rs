@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send, serve,
-    suite, tail, team, thread, wait, watch, who, workflow,
+    ack, agents, audit, channel, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send,
+    serve, suite, tail, team, thread, wait, watch, who, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -92,6 +92,8 @@ pub(crate) enum Command {
     Mcp(mcp::Mcp),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
+    /// Check that the journal is what was written, and export it
+    Audit(audit::Audit),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(doctor::Doctor),
     /// Ends what another process of ours has started, when that process is gone

@@ -2,6 +2,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod agents;
+pub(crate) mod audit;
 pub(crate) mod channel;
 pub(crate) mod completions;
 pub(crate) mod doctor;
@@ -49,6 +50,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Suite(args) => suite::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
+        Command::Audit(args) => audit::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Guard(args) => guard::run(args),
         Command::Completions(args) => completions::run(&args, &context),

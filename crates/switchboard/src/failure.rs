@@ -245,6 +245,8 @@ impl From<HubError> for Failure {
                 .hint("use the one that runs, or stop it first"),
             HubError::NewerSchema { .. } => Self::new("newer_schema", Exit::Failed, message)
                 .hint("update switchboard, or use the version that wrote it"),
+            HubError::OlderSchema { .. } => Self::temporary("older_schema", message)
+                .hint("stop every switchboard process of this workspace; the next one upgrades it"),
             HubError::DamagedInUse { .. } => Self::temporary("damaged", message)
                 .hint("stop every switchboard process of this workspace; the next one repairs it"),
             HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)

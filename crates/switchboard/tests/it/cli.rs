@@ -2,6 +2,7 @@
 
 mod ack;
 mod agents;
+mod audit;
 mod completions;
 mod config;
 mod doctor;
