@@ -17,6 +17,7 @@ pub mod process;
 
 mod audit;
 mod bell;
+mod breakers;
 mod config;
 mod directory;
 mod error;
@@ -34,11 +35,12 @@ mod submit;
 mod test_hub;
 
 pub use audit::{Audit, BadEntry, ChainBreak, Entry, Fault, Hash, Head};
+pub use breakers::{Resumed, Stopped};
 pub use config::HubConfig;
 pub use directory::{HUB_NAME, Registration, Resident};
 pub use error::HubError;
 pub use events::HubEvent;
-pub use hub::{Changes, Hub};
+pub use hub::{Changes, Hub, Selection};
 pub use link::{Outgoing, Passage, Verdict};
 pub use maintenance::{DamagedRow, Health};
 pub use outbox::{Handoff, Outbound};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, audit, channel, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send,
-    serve, suite, tail, team, thread, wait, watch, who, workflow,
+    ack, agents, audit, channel, completions, doctor, guard, inbox, init, mcp, receipt, resume, run, search,
+    send, serve, suite, tail, team, thread, wait, watch, who, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Who(who::Who),
     /// Find messages by words in them
     Search(search::Search),
+    /// List what the rules against storms and costs have stopped, or let it go on
+    Resume(resume::Resume),
     /// Run an agent's program in this terminal, so that mail can be typed into it
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool

@@ -11,6 +11,7 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod receipt;
+pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
@@ -46,6 +47,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Watch(args) => watch::run(args, context).await,
         Command::Who(args) => who::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
+        Command::Resume(args) => resume::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
         Command::Suite(args) => suite::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,

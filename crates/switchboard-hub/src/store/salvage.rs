@@ -32,7 +32,7 @@ const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("teams", "id", None),
     ("notes", "door, topic, key", None),
     ("chain_breaks", "seq", Some(1)),
-    ("stops", "seq", Some(1)),
+    ("stops", "seq, subject", None),
     ("resumed", "subject", None),
     ("spending", "agent, minute", None),
     ("claims", "task", None),

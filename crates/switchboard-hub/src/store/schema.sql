@@ -121,11 +121,12 @@ CREATE TABLE chain_breaks (
 -- Messages that a rule against storms or costs has stopped, until a person lets them go on. `subject` is what the
 -- rule counts by: a conversation, a pair of agents or an agent.
 CREATE TABLE stops (
-  seq     INTEGER PRIMARY KEY,
+  seq     INTEGER NOT NULL,
   subject TEXT NOT NULL,
   reason  TEXT NOT NULL,
-  at      INTEGER NOT NULL
-);
+  at      INTEGER NOT NULL,
+  PRIMARY KEY (seq, subject)
+) WITHOUT ROWID;
 CREATE INDEX stops_by_subject ON stops (subject);
 
 -- What a person has let go on: its rule counts from there.

@@ -107,7 +107,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     print_receipt(&context, workspace, &stored, &receipt).await?;
     let result = match (accepted.stopped, undelivered(&receipt)) {
         (Some(stop), _) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is kept, but not delivered; a person can go on in the thread, or start a new one without --reply-to")),
+            .hint("the message is kept, but not delivered; a person lets it go on with `switchboard resume ID`, or answers in the thread")),
         (None, Some(problem)) => Err(problem),
         (None, None) if args.wait => wait_for_answer(&context, &open, &from, accepted.id, args.timeout).await,
         (None, None) => Ok(()),
