@@ -1,7 +1,7 @@
 //! Patterns of paths, and whether two of them can mean the same file.
 //!
 //! `*` and `?` stand for characters within a part of a path, `[a-z]` for one of some, `**` for any number of parts.
-//! A pattern that has none of these is a path, and also stands for everything below it. Upper and lower case are the same:
+//! Upper and lower case are the same:
 //! on some file systems they are one file.
 
 use std::fmt;
@@ -83,17 +83,6 @@ impl Pattern {
     /// Whether some path is meant by both. It is the same from either side.
     pub fn overlaps(&self, other: &Self) -> bool {
         meet(&self.parts, &other.parts, &same_part)
-            || (self.has_below() && meet(&self.with_below(), &other.parts, &same_part))
-            || (other.has_below() && meet(&self.parts, &other.with_below(), &same_part))
-    }
-
-    fn has_below(&self) -> bool {
-        let literal = |token: &Token| matches!(token, Token::Char(_));
-        self.parts.iter().all(|part| matches!(part, Part::Text(tokens) if tokens.iter().all(literal)))
-    }
-
-    fn with_below(&self) -> Vec<Part> {
-        self.parts.iter().cloned().chain([Part::AnyParts]).collect()
     }
 }
 

@@ -11,7 +11,7 @@ fn x6_two_patterns_overlap_where_some_path_is_meant_by_both_and_from_either_side
         ("src/**", "src/a/b/c.rs", true),
         ("src/**", "src", true),
         ("src/**", "srcs/a.rs", false),
-        ("src", "src/a.rs", true),
+        ("src", "src/a.rs", false),
         ("src/a.rs", "src/b.rs", false),
         ("src/*.rs", "src/a.rs", true),
         ("src/*.rs", "src/a/b.rs", false),

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a task: a word, a ticket, a sentence. Names that differ in case alone are the same task.
+/// The name of a task: a word, a ticket, a sentence. Names that differ in the case of ASCII letters alone are the
+/// same task.
 #[derive(Debug, Clone)]
 pub struct TaskName(String);
 
@@ -42,7 +43,7 @@ impl TaskName {
 
     /// What it is compared by.
     pub fn key(&self) -> String {
-        self.0.to_lowercase()
+        self.0.to_ascii_lowercase()
     }
 }
 

@@ -11,6 +11,7 @@ use switchboard_core::{
 };
 
 use crate::breakers;
+use crate::claims;
 use crate::error::HubError;
 use crate::outbox;
 use crate::store::chain;
@@ -150,6 +151,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     {
         return Ok(first);
     }
+    let is_new = restored.is_none();
     let mut planned: Vec<_> = match restored {
         Some(had) => had.into_iter().map(read_back).collect(),
         None => match plan(&message, &directory, allow_unregistered) {
@@ -158,6 +160,9 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
             Err(error) => return already_there(tx, &message, &digest)?.ok_or(error.into()),
         },
     };
+    if is_new && let Err(stale) = claims::check_message(tx, &message) {
+        return already_there(tx, &message, &digest)?.ok_or(stale);
+    }
     join_thread(tx, &mut message)?;
     let stops = breakers::check(tx, &message, &mut planned)?;
     let seq = tx.next_seq()?;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, audit, channel, completions, doctor, guard, inbox, init, mcp, receipt, resume, run, search,
-    send, serve, suite, tail, team, thread, wait, watch, who, workflow,
+    ack, agents, audit, channel, claim, completions, doctor, guard, inbox, init, mcp, receipt, release,
+    renew, reserve, resume, run, search, send, sentinel, serve, suite, tail, team, thread, wait, watch, who,
+    workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -72,6 +73,16 @@ pub(crate) enum Command {
     Team(team::Team),
     /// Work in phases, each of which is done when its evidence is there
     Workflow(workflow::Workflow),
+    /// Take a task on, so that nobody else does; or list who has which
+    Claim(claim::Claim),
+    /// Keep a task that you have taken on for longer
+    Renew(renew::Renew),
+    /// Give back a task that you have taken on
+    Release(release::Release),
+    /// Say which files you work at; or list who works at which
+    Reserve(reserve::Reserve),
+    /// Check that what is about to be committed is nobody else's; a hook for Git
+    Guard(guard::Guard),
     /// Show the newest messages of everyone, and follow them
     Tail(tail::Tail),
     /// Show a whole conversation
@@ -100,7 +111,7 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     /// Ends what another process of ours has started, when that process is gone
     #[command(hide = true)]
-    Guard(guard::Guard),
+    Sentinel(sentinel::Sentinel),
     /// Print a completion script for your shell
     Completions(completions::Completions),
 }

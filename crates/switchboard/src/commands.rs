@@ -4,6 +4,7 @@ pub(crate) mod ack;
 pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod channel;
+pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod guard;
@@ -11,10 +12,14 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod receipt;
+pub(crate) mod release;
+pub(crate) mod renew;
+pub(crate) mod reserve;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
+pub(crate) mod sentinel;
 pub(crate) mod serve;
 pub(crate) mod suite;
 pub(crate) mod tail;
@@ -54,7 +59,12 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Serve(args) => serve::run(args, context).await,
         Command::Audit(args) => audit::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
-        Command::Guard(args) => guard::run(args),
+        Command::Claim(args) => claim::run(args, context).await,
+        Command::Renew(args) => renew::run(args, context).await,
+        Command::Release(args) => release::run(args, context).await,
+        Command::Reserve(args) => reserve::run(args, context).await,
+        Command::Guard(args) => guard::run(args, context).await,
+        Command::Sentinel(args) => sentinel::run(args),
         Command::Completions(args) => completions::run(&args, &context),
     }
 }

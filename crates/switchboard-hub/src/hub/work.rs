@@ -1,10 +1,15 @@
 //! What agents take on, and what keeps them from taking on too much.
 
-use switchboard_core::{AgentId, MessageId};
+use jiff::SignedDuration;
+use switchboard_core::{AgentId, MessageId, Pattern, TaskName};
 
 use super::Hub;
+use crate::activity::{self, Activity};
 use crate::breakers::{self, Resumed, Stopped};
+use crate::claims::{self, TaskClaim};
 use crate::error::HubError;
+use crate::reservations::{self, Reservation, Reserve};
+use crate::work_tree::WorkTree;
 
 /// What a person lets go on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,12 +35,17 @@ impl Hub {
                 Selection::Agent(agent) => Some(tx.directory.value.canonical(agent)),
                 _ => None,
             };
-            breakers::resume(tx, |stopped| match (&selection, &agent) {
+            let resumed = breakers::resume(tx, |stopped| match (&selection, &agent) {
                 (Selection::All, _) => true,
                 (Selection::Thread(thread), _) => stopped.stored.message.thread == *thread,
                 (_, Some(agent)) => stopped.concerns(agent),
                 (_, None) => false,
-            })
+            })?;
+            for one in &resumed {
+                let id = one.stopped.stored.message.id.to_string();
+                activity::note(tx, &AgentId::human(), "resumed", &id, Some(&one.stopped.reason))?;
+            }
+            Ok(resumed)
         })
         .await
     }
@@ -47,5 +57,86 @@ impl Hub {
             breakers::charge(tx, &agent, 0, tokens)
         })
         .await
+    }
+
+    /// Takes a task on for an agent. Of all who ask at once, in whichever process of this hub, one gets it; the others
+    /// are told who has it.
+    pub async fn claim_task(
+        &self,
+        task: TaskName,
+        agent: AgentId,
+        lease: SignedDuration,
+        note: Option<String>,
+    ) -> Result<TaskClaim, HubError> {
+        self.write(move |tx| claims::claim(tx, task, &agent, lease, note)).await
+    }
+
+    /// Begins the lease of a claim anew, while it is in force.
+    pub async fn renew_claim(
+        &self,
+        task: TaskName,
+        agent: AgentId,
+        fence: i64,
+        lease: SignedDuration,
+    ) -> Result<TaskClaim, HubError> {
+        self.write(move |tx| claims::renew(tx, &task, &agent, fence, lease)).await
+    }
+
+    /// Gives a task back, while the claim is in force.
+    pub async fn release_claim(
+        &self,
+        task: TaskName,
+        agent: AgentId,
+        fence: i64,
+    ) -> Result<TaskClaim, HubError> {
+        self.write(move |tx| claims::release(tx, &task, &agent, fence)).await
+    }
+
+    /// The claim of this number, while it is in force and that agent's: ask before every step that must not be taken
+    /// by two.
+    pub async fn check_claim(
+        &self,
+        task: TaskName,
+        agent: AgentId,
+        fence: i64,
+    ) -> Result<TaskClaim, HubError> {
+        self.write(move |tx| claims::check(tx, &task, &agent, fence)).await
+    }
+
+    /// Who has which task.
+    pub async fn claims(&self) -> Result<Vec<TaskClaim>, HubError> {
+        let now = self.now();
+        self.read(move |db| claims::list(db, now)).await
+    }
+
+    /// Reserves files, all or none.
+    pub async fn reserve(&self, asked: Reserve) -> Result<Vec<Reservation>, HubError> {
+        self.write(move |tx| reservations::reserve(tx, &asked)).await
+    }
+
+    /// Gives up an agent's reservations in a tree: these, or all. Returns how many there were.
+    pub async fn unreserve(
+        &self,
+        agent: AgentId,
+        tree: WorkTree,
+        patterns: Vec<Pattern>,
+    ) -> Result<usize, HubError> {
+        self.write(move |tx| reservations::unreserve(tx, &agent, &tree, &patterns)).await
+    }
+
+    /// Who works at which files.
+    pub async fn reservations(&self) -> Result<Vec<Reservation>, HubError> {
+        let now = self.now();
+        self.read(move |db| reservations::list(db, now)).await
+    }
+
+    /// What agents did after a cursor that is no message, and after a message of the journal, in order.
+    pub async fn activity(&self, after: i64, seq: i64, limit: usize) -> Result<Vec<Activity>, HubError> {
+        self.read(move |db| activity::list(db, after, seq, limit)).await
+    }
+
+    /// The cursor behind everything that agents did.
+    pub async fn last_activity(&self) -> Result<i64, HubError> {
+        self.read(activity::last).await
     }
 }

@@ -3,12 +3,15 @@
 mod ack;
 mod agents;
 mod audit;
+mod claim;
 mod completions;
 mod config;
 mod doctor;
 mod inbox;
 mod init;
 mod receipt;
+mod reserve;
+mod resume;
 mod search;
 mod send;
 mod serve;
