@@ -160,10 +160,10 @@ fn meet<T: Wild>(one: &[T], other: &[T], same: &dyn Fn(&T, &T) -> bool) -> bool 
     for item in one {
         let mut next = vec![item.is_wild() && reach[0]];
         for (at, opposite) in other.iter().enumerate() {
-            let skips = (item.is_wild() && (reach[at + 1] || next[at]))
-                || (opposite.is_wild() && (next[at] || reach[at + 1]));
-            let both = reach[at] && (item.is_wild() || opposite.is_wild() || same(item, opposite));
-            next.push(skips || both);
+            let is_wild = item.is_wild() || opposite.is_wild();
+            // What stands for any number stands for none, or for one more.
+            let wild = is_wild && (reach[at] || reach[at + 1] || next[at]);
+            next.push(wild || (reach[at] && !is_wild && same(item, opposite)));
         }
         reach = next;
     }

@@ -8,9 +8,8 @@ use clap::Args;
 use door_workspace::{Letter, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
-use switchboard_core::TaskName;
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, TaskName, nearest,
 };
 use switchboard_hub::Stored;
 

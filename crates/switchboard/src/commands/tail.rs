@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     } else {
         let page = hub.newest(args.limit).await?;
         // What was done since the first of them belongs between them.
-        let first = page.items.first().map_or(0, |stored| stored.seq);
+        let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
         let doings = hub.activity(0, first, STEP).await?;
         done = doings.last().map_or(done, |doing| doing.id);
         last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
