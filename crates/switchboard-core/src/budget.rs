@@ -37,6 +37,11 @@ pub struct Budgets {
 }
 
 impl Budgets {
+    /// Whether nobody has a limit, so that nothing need be counted.
+    pub fn is_unlimited(&self) -> bool {
+        !self.everyone.is_limited() && self.agents.is_empty()
+    }
+
     /// The budget of an agent. The person has none, and neither have agents elsewhere: their own hub counts for them.
     pub fn of(&self, agent: &AgentId) -> Budget {
         if agent.is_human() || agent.realm.is_some() {

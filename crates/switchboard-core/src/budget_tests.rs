@@ -31,6 +31,7 @@ fn an_agents_own_budget_goes_over_everyones_and_the_person_has_none() {
     assert_eq!(budgets.of(&AgentId::human()), Budget::default());
     assert_eq!(budgets.of(&agent("codex@research")), Budget::default());
     assert!(!Budgets::default().of(&agent("a")).is_limited());
+    assert!(Budgets::default().is_unlimited() && !budgets.is_unlimited());
 }
 
 #[test]

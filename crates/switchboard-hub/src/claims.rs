@@ -4,11 +4,15 @@
 //! number, its fence, that is higher than all before it for the same task. Whoever does something under a claim names
 //! the number, and a holder who slept past the end of the lease is refused.
 
+mod everywhere;
+
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 use switchboard_core::{AgentId, Message, TaskName};
 
+pub use self::everywhere::{ClaimAct, ClaimAnswer, ClaimAsk};
+pub(crate) use self::everywhere::{PATIENCE, answer, answer_of, ask, asks, withdraw};
 use crate::activity;
 use crate::clock::from_micros;
 use crate::error::HubError;
@@ -51,32 +55,52 @@ pub(crate) fn claim(
     note: Option<String>,
 ) -> Result<TaskClaim, HubError> {
     let holder = tx.directory.value.canonical(agent);
-    if let Some(held) = in_force(tx, &task)? {
-        let own = (held.holder == holder).then_some(held.fence);
-        return Err(HubError::ClaimHeld { task: held.task, holder: held.holder, until: held.until, own });
-    }
-    let lease = bounded(lease);
-    let until = tx.now.saturating_add(lease).unwrap_or(tx.now);
-    let fence: i64 = tx
+    everywhere::not_held(tx, &task, &holder)?;
+    let fence = next_fence(tx, &task)?;
+    let until = tx.now.saturating_add(bounded(lease)).unwrap_or(tx.now);
+    give(tx, TaskClaim { task, holder, fence, note, claimed_at: tx.now, until }, false)
+}
+
+/// A number above all that the task's claims have had.
+fn next_fence(tx: &Work<'_>, task: &TaskName) -> Result<i64, HubError> {
+    let last: Option<i64> = tx
         .db
+        .prepare_cached("SELECT fence FROM claims WHERE task = ?1")?
+        .query_row([task.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(last.unwrap_or(0) + 1)
+}
+
+/// Writes down who has a task from now on.
+fn give(tx: &mut Work<'_>, claim: TaskClaim, everywhere: bool) -> Result<TaskClaim, HubError> {
+    let TaskClaim { task, holder, fence, note, claimed_at, until } = &claim;
+    tx.db
         .prepare_cached(
-            "INSERT INTO claims (task, fence, holder, note, claimed_at, lease, until) VALUES (?1, 1, ?2, ?3, ?4, ?5, ?6) \
-             ON CONFLICT (task) DO UPDATE SET fence = fence + 1, holder = ?2, note = ?3, claimed_at = ?4, lease = ?5, \
-             until = ?6 RETURNING fence",
+            "INSERT INTO claims (task, fence, holder, note, claimed_at, lease, until, everywhere) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (task) DO UPDATE SET fence = ?2, holder = ?3, note = ?4, \
+             claimed_at = ?5, lease = ?6, until = ?7, everywhere = ?8",
         )?
-        .query_row(
-            params![
-                task.as_str(),
-                holder.to_string(),
-                note,
-                tx.now.as_microsecond(),
-                micros(lease),
-                until.as_microsecond()
-            ],
-            |row| row.get(0),
-        )?;
-    tell(tx, &holder, "claimed", &task, fence)?;
-    Ok(TaskClaim { task, holder, fence, note, claimed_at: tx.now, until })
+        .execute(params![
+            task.as_str(),
+            fence,
+            holder.to_string(),
+            note,
+            claimed_at.as_microsecond(),
+            until.as_microsecond() - claimed_at.as_microsecond(),
+            until.as_microsecond(),
+            everywhere,
+        ])?;
+    tell(tx, holder, "claimed", task, *fence)?;
+    Ok(claim)
+}
+
+/// Whether a task was last claimed among all linked hubs.
+pub(crate) fn is_everywhere(db: &Connection, task: &TaskName) -> Result<bool, HubError> {
+    let everywhere = db
+        .prepare_cached("SELECT everywhere FROM claims WHERE task = ?1")?
+        .query_row([task.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(everywhere.unwrap_or(false))
 }
 
 /// Begins the lease of a claim anew.

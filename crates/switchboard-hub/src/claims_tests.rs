@@ -142,3 +142,75 @@ async fn a_claim_that_cannot_be_read_is_refused_and_other_data_of_that_name_is_n
         assert!(is_fine || matches!(answer, Err(HubError::BadClaim)), "{claim}");
     }
 }
+
+/// What the process with the link does, with a server that says yes, or no.
+fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
+    let hub = hub.clone();
+    tokio::spawn(async move {
+        let mut changes = hub.changes();
+        loop {
+            for (id, ask) in hub.claim_asks().await.expect("read") {
+                let answer = match held {
+                    true => ClaimAnswer::Held { holder: "far@office".into(), until: ask.until },
+                    false => {
+                        ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAct::Claim) }
+                    }
+                };
+                assert!(hub.answer_claim(id, answer).await.expect("answered"));
+            }
+            changes.next().await;
+        }
+    })
+}
+
+#[tokio::test]
+async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let far = link(&hub.another().await, true);
+    let lease = CLAIM_LEASE;
+    let lost = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, None).await.expect_err("held");
+    assert!(lost.to_string().starts_with("the task 'T' is far@office's until"), "{lost}");
+    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    far.abort();
+
+    let near = link(&hub.another().await, false);
+    let won = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
+    assert_eq!((won.fence, won.note.as_deref()), (11, Some("x")));
+    assert_eq!(hub.hub.claims().await.expect("read"), [won]);
+    // It is one claim, and what is done with it goes by the link.
+    assert!(matches!(claim(&hub.hub, "T", "b").await, Err(HubError::ClaimHeld { .. })));
+    hub.clock.advance(seconds(60));
+    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, lease).await.expect("renewed");
+    assert_eq!(renewed.until, hub.hub.now() + lease);
+    assert!(is_stale(&hub.hub.renew_claim(task("T"), agent_id("a"), 1, lease).await));
+    hub.hub.release_claim(task("T"), agent_id("a"), 11).await.expect("released");
+    assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 12);
+    near.abort();
+}
+
+#[tokio::test]
+async fn x5_the_link_takes_back_what_nobody_waits_for_or_somebody_here_has() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let asking = {
+        let hub = hub.hub.clone();
+        tokio::spawn(async move { hub.claim_everywhere(task("T"), agent_id("a"), CLAIM_LEASE, None).await })
+    };
+    let mut changes = hub.hub.changes();
+    let id = loop {
+        if let Some((id, _)) = hub.hub.claim_asks().await.expect("read").first() {
+            break *id;
+        }
+        changes.next().await;
+    };
+    claim(&hub.hub, "T", "b").await.expect("claimed here, while the link was at work");
+    assert!(!hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"));
+    let lost = asking.await.expect("asked");
+    assert!(
+        matches!(lost, Err(HubError::ClaimHeld { ref holder, .. }) if *holder == agent_id("b")),
+        "{lost:?}"
+    );
+    assert!(
+        !hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"),
+        "nobody waits"
+    );
+}

@@ -61,6 +61,12 @@ pub enum HubError {
         /// Who has the task now.
         holder: Option<AgentId>,
     },
+    /// The claim is among all linked hubs, and the link does not answer.
+    #[error("no link with other hubs answers, and the task '{task}' is claimed among them")]
+    NoLink {
+        /// The task.
+        task: TaskName,
+    },
     /// A claim that a message names cannot be read.
     #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
     BadClaim,
@@ -207,9 +213,11 @@ impl HubError {
     /// Whether the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::NoSpace { .. } | Self::Closed | Self::DamagedInUse { .. } | Self::OlderSchema { .. } => {
-                true
-            }
+            Self::NoSpace { .. }
+            | Self::Closed
+            | Self::DamagedInUse { .. }
+            | Self::OlderSchema { .. }
+            | Self::NoLink { .. } => true,
             Self::Store { source } => matches!(
                 source.sqlite_error_code(),
                 Some(

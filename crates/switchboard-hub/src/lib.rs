@@ -41,7 +41,7 @@ mod work_tree;
 pub use activity::Activity;
 pub use audit::{Audit, BadEntry, ChainBreak, Entry, Fault, Hash, Head};
 pub use breakers::{Resumed, Stopped};
-pub use claims::{CLAIM_LEASE, LONGEST_LEASE, TaskClaim};
+pub use claims::{CLAIM_LEASE, ClaimAct, ClaimAnswer, ClaimAsk, LONGEST_LEASE, TaskClaim};
 pub use config::HubConfig;
 pub use directory::{HUB_NAME, Registration, Resident};
 pub use error::HubError;

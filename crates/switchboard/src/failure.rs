@@ -231,6 +231,9 @@ impl From<HubError> for Failure {
                 .hint("take another task, or ask its holder; `switchboard claim` lists who has which"),
             HubError::StaleClaim { .. } => Self::new("stale_claim", Exit::NotAllowed, message)
                 .hint("nothing was done; `switchboard claim TASK` takes the task on again, where it is free"),
+            HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
+                "run `switchboard serve` with `nats.url` set; `switchboard doctor` says how the link stands",
+            ),
             HubError::BadClaim => Self::new("bad_claim", Exit::Usage, message),
             HubError::FilesReserved { .. } => Self::temporary("reserved", message).hint(
                 "work at something else, or ask its holder; `switchboard reserve` lists who works at which",

@@ -2,11 +2,13 @@
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, MessageId, Pattern, TaskName};
+use tokio::time::Instant;
 
 use super::Hub;
 use crate::activity::{self, Activity};
 use crate::breakers::{self, Resumed, Stopped};
-use crate::claims::{self, TaskClaim};
+use crate::claims::{self, CLAIM_LEASE, ClaimAct, ClaimAnswer, ClaimAsk, TaskClaim};
+use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::reservations::{self, Reservation, Reserve};
 use crate::work_tree::WorkTree;
@@ -71,6 +73,68 @@ impl Hub {
         self.write(move |tx| claims::claim(tx, task, &agent, lease, note)).await
     }
 
+    /// The same among all linked hubs. The process that has the link is asked, and must answer within seconds.
+    pub async fn claim_everywhere(
+        &self,
+        task: TaskName,
+        agent: AgentId,
+        lease: SignedDuration,
+        note: Option<String>,
+    ) -> Result<TaskClaim, HubError> {
+        self.ask_everywhere(ClaimAct::Claim, task, agent, (0, lease, note)).await
+    }
+
+    async fn is_everywhere(&self, task: &TaskName) -> Result<bool, HubError> {
+        let task = task.clone();
+        self.read(move |db| claims::is_everywhere(db, &task)).await
+    }
+
+    async fn ask_everywhere(
+        &self,
+        act: ClaimAct,
+        task: TaskName,
+        agent: AgentId,
+        asked: (i64, SignedDuration, Option<String>),
+    ) -> Result<TaskClaim, HubError> {
+        let mut changes = self.changes();
+        let deadline = Instant::now() + claims::PATIENCE;
+        let (named, of, (fence, lease, note)) = (task.clone(), agent.clone(), asked.clone());
+        let id = self.write(move |tx| claims::ask(tx, act, &named, &of, asked)).await?;
+        let until = self.now().saturating_add(claims::bounded(lease)).unwrap_or(self.now());
+        while Instant::now() < deadline && self.read(move |db| claims::answer_of(db, id)).await?.is_none() {
+            let _ = tokio::time::timeout_at(deadline, changes.next()).await;
+        }
+        match self.write(move |tx| claims::withdraw(tx, id)).await? {
+            Some(ClaimAnswer::Done { fence }) => {
+                let holder = self.directory().await?.canonical(&agent);
+                let now = self.now();
+                let found = self.claims().await?.into_iter().find(|claim| claim.task == task);
+                Ok(found.unwrap_or(TaskClaim { task, holder, fence, note, claimed_at: now, until }))
+            }
+            Some(ClaimAnswer::Held { holder, until }) => {
+                let holder = holder.parse().unwrap_or(agent);
+                Err(HubError::ClaimHeld { task, holder, until: from_micros(until), own: None })
+            }
+            Some(ClaimAnswer::Stale { holder }) => {
+                let holder = holder.and_then(|holder| holder.parse().ok());
+                Err(HubError::StaleClaim { task, fence, holder })
+            }
+            None => Err(HubError::NoLink { task }),
+        }
+    }
+
+    /// What the link to other hubs is asked now.
+    pub async fn claim_asks(&self) -> Result<Vec<(i64, ClaimAsk)>, HubError> {
+        let now = self.now();
+        self.read(move |db| claims::asks(db, now)).await
+    }
+
+    /// Takes the link's answer. False where the link is to take back what it did: nobody waits for it any more, or
+    /// somebody of this hub has been quicker.
+    pub async fn answer_claim(&self, id: i64, answer: ClaimAnswer) -> Result<bool, HubError> {
+        self.write(move |tx| claims::answer(tx, id, &answer)).await
+    }
+
     /// Begins the lease of a claim anew, while it is in force.
     pub async fn renew_claim(
         &self,
@@ -79,6 +143,9 @@ impl Hub {
         fence: i64,
         lease: SignedDuration,
     ) -> Result<TaskClaim, HubError> {
+        if self.is_everywhere(&task).await? {
+            return self.ask_everywhere(ClaimAct::Renew, task, agent, (fence, lease, None)).await;
+        }
         self.write(move |tx| claims::renew(tx, &task, &agent, fence, lease)).await
     }
 
@@ -89,6 +156,10 @@ impl Hub {
         agent: AgentId,
         fence: i64,
     ) -> Result<TaskClaim, HubError> {
+        if self.is_everywhere(&task).await? {
+            let asked = (fence, CLAIM_LEASE, None);
+            return self.ask_everywhere(ClaimAct::Release, task, agent, asked).await;
+        }
         self.write(move |tx| claims::release(tx, &task, &agent, fence)).await
     }
 

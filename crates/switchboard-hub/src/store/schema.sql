@@ -153,9 +153,19 @@ CREATE TABLE claims (
   note       TEXT,
   claimed_at INTEGER NOT NULL,
   lease      INTEGER NOT NULL,
-  until      INTEGER NOT NULL
+  until      INTEGER NOT NULL,
+  -- Whether it was won among all linked hubs.
+  everywhere INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX claims_held ON claims (holder) WHERE holder IS NOT NULL;
+
+-- What the link to other hubs is asked, and what it answers. Nobody waits long for it.
+CREATE TABLE claim_asks (
+  id     INTEGER PRIMARY KEY,
+  ask    TEXT NOT NULL,
+  at     INTEGER NOT NULL,
+  answer TEXT
+);
 
 -- Files that somebody works at, as patterns of paths within a tree.
 CREATE TABLE reservations (

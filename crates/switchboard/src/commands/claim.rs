@@ -27,6 +27,10 @@ pub(crate) struct Claim {
     #[arg(long, value_name = "TEXT", requires = "task")]
     note: Option<String>,
 
+    /// Among all hubs that are linked over NATS, not only in this workspace; `serve` has to run
+    #[arg(long, requires = "task", conflicts_with = "check")]
+    everywhere: bool,
+
     /// Only say whether your claim of this number is still in force
     #[arg(long, value_name = "NUMBER", requires = "task", conflicts_with_all = ["lease", "note"])]
     check: Option<i64>,
@@ -50,7 +54,11 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
         }
         (Some(task), Some(fence)) => print(&context, &hub.check_claim(task, me, fence).await?, "has"),
         (Some(task), None) => {
-            let claim = hub.claim_task(task, me, lease, args.note).await?;
+            let claim = if args.everywhere {
+                hub.claim_everywhere(task, me, lease, args.note).await?
+            } else {
+                hub.claim_task(task, me, lease, args.note).await?
+            };
             print(&context, &claim, "claimed");
         }
     }

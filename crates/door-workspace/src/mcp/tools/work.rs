@@ -32,13 +32,19 @@ pub(super) struct ClaimTask {
     minutes: Option<u32>,
     /// One line about it.
     note: Option<String>,
+    /// Among all linked hubs.
+    everywhere: Option<bool>,
 }
 
 pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
     let task = TaskName::parse(&given.task)?;
     let lease = minutes(given.minutes, CLAIM_LEASE);
     let me = desk.me()?.clone();
-    let claim = desk.workspace.hub().claim_task(task, me, lease, given.note).await?;
+    let hub = desk.workspace.hub();
+    let claim = match given.everywhere {
+        Some(true) => hub.claim_everywhere(task, me, lease, given.note).await?,
+        _ => hub.claim_task(task, me, lease, given.note).await?,
+    };
     let (task, fence) = (claim.task.as_str(), claim.fence);
     let text = format!(
         "'{task}' is yours until {:.0}, fence {fence}. Renew it before that. A message with metadata \
