@@ -7,6 +7,7 @@
 //!
 //! Written against servers from 2.9 on; `docs/scaling.md` has the subjects and the sizing.
 
+mod claims;
 mod config;
 mod connection;
 mod cursor;

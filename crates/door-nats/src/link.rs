@@ -71,6 +71,11 @@ impl Link {
         Ok(Self { config, hub, me, subjects, board, client, context, stream, roster, presence })
     }
 
+    /// Finds or makes the bucket of claims. Not at once: a server may keep this hub from it, and all else goes on.
+    pub(crate) async fn claims(&self) -> Result<Store, NatsError> {
+        bucket(&self.context, self.subjects.claims(), Duration::ZERO, self.config.replicas).await
+    }
+
     /// Which stream this is: one that was removed and made anew has other sequences.
     pub(crate) fn stream_id(&self) -> i128 {
         self.stream.cached_info().created.unix_timestamp_nanos()

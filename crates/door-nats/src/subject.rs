@@ -43,6 +43,11 @@ impl Subjects {
         format!("{}_presence", self.prefix)
     }
 
+    /// The bucket that tells who has which task.
+    pub(crate) fn claims(&self) -> String {
+        format!("{}_claims", self.prefix)
+    }
+
     /// Where one hub writes to another.
     pub(crate) fn direct(&self, from: &Name, to: &Name) -> String {
         format!("{}.{}.hub.{}.message", self.prefix, token(from), token(to))

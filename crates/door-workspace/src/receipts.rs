@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing};
-use switchboard_hub::files::{Durability, FileError};
+use switchboard_hub::files::{Created, Dir, Durability, FileError};
 
 use crate::ids;
 use crate::translate::{is_foreign, iso};
@@ -39,11 +39,23 @@ pub(crate) fn write(
     let bytes = pretty(&file);
     let first = format!("{native}.receipt.json");
     if matches!(status, "delivered" | "failed") || folder.stat(&first)?.is_none() {
-        folder.create_new(&first, &bytes, Durability::Later)?;
+        let there = folder.create_new(&first, &bytes, Durability::Later)? == Created::AlreadyThere;
+        // A person let go on what was stopped, and the first receipt told that.
+        if there && status == "delivered" && says_failed(&folder, &first)? {
+            folder.create_new(&later_name(&native, status), &bytes, Durability::Later)?;
+        }
     } else {
         folder.create_new(&later_name(&native, status), &bytes, Durability::Later)?;
     }
     Ok(())
+}
+
+fn says_failed(folder: &Dir, name: &str) -> Result<bool, FileError> {
+    /// Receipts are short; whatever is longer is none of ours.
+    const LONGEST: u64 = 1 << 20;
+    let Some(found) = folder.read(name, LONGEST)? else { return Ok(false) };
+    let first = serde_json::from_slice::<ReceiptFile>(&found.bytes);
+    Ok(first.is_ok_and(|first| first.status == "failed"))
 }
 
 /// Whether the sender has been told the first outcome.

@@ -7,6 +7,7 @@
 
 mod address;
 mod agent;
+mod budget;
 mod delivery;
 mod directory;
 mod kind;
@@ -15,15 +16,18 @@ mod message;
 mod message_id;
 mod name;
 mod nearest;
+mod pattern;
 mod plan;
 mod presence;
 mod receipt;
 mod resolve;
 mod retry;
 mod route;
+mod task;
 
 pub use address::{Address, AddressError, GroupId, JobId, NodeId};
 pub use agent::AgentId;
+pub use budget::{Budget, Budgets, Spent, check_budget, tokens_of};
 pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones};
 pub use directory::{AgentRecord, Directory, TeamRecord};
 pub use kind::{Kind, KindError};
@@ -32,9 +36,11 @@ pub use message::{Door, Hop, Message, NativeId, Origin};
 pub use message_id::{IdClock, MessageId, MessageIdError};
 pub use name::{HUMAN, Name, NameError};
 pub use nearest::nearest;
+pub use pattern::{Pattern, PatternError, has_wildcard};
 pub use plan::{Plan, Planned, plan};
 pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
 pub use receipt::{Receipt, Standing};
 pub use resolve::{ResolveError, resolve};
 pub use retry::{Outcome, RetryPolicy, after_attempt};
 pub use route::Route;
+pub use task::{TaskName, TaskNameError};

@@ -36,7 +36,7 @@ fn unverified(message: Message) -> Message {
 /// Whether a message to one agent may be delivered to it.
 fn check(message: &Message, pair_replies: u32) -> Result<(), Stop> {
     let to = message.to.as_agent().unwrap();
-    check_loops(message, to, Recent { pair_replies }, LoopLimits::default())
+    check_loops(message, to, Recent { pair_replies, ..Recent::default() }, LoopLimits::default())
 }
 
 fn cycle(agents: &[&str]) -> Result<(), Stop> {
@@ -75,7 +75,7 @@ fn c6_each_recipient_of_a_group_is_looked_at_by_itself() {
     ];
     for address in ["all", "team:backend", "#general", "job:7", "job:7/0"] {
         for (to, via, pair_replies, expected) in &table {
-            let recent = Recent { pair_replies: *pair_replies };
+            let recent = Recent { pair_replies: *pair_replies, ..Recent::default() };
             let checked = check_loops(&reply("a", address, via), &agent(to), recent, LoopLimits::default());
             assert_eq!(checked, *expected, "{address} for {to} via {via}");
         }
@@ -187,7 +187,7 @@ fn what_answers_nothing_is_never_stopped() {
 
 #[test]
 fn limits_are_those_given() {
-    let limits = LoopLimits { hops: 1, pair_per_minute: 2, self_per_minute: 1 };
+    let limits = LoopLimits { hops: 1, pair_per_minute: 2, self_per_minute: 1, ..LoopLimits::default() };
     let pair = |to, count, limit| Err(Stop::Pair { from: agent("a"), to: agent(to), count, limit });
     let table = [
         ("b", "b", 1, Ok(())),
@@ -197,7 +197,12 @@ fn limits_are_those_given() {
         ("b", "a b", 0, Err(Stop::Hops { hops: 2, limit: 1 })),
     ];
     for (to, via, pair_replies, expected) in table {
-        let checked = check_loops(&reply("a", to, via), &agent(to), Recent { pair_replies }, limits);
+        let checked = check_loops(
+            &reply("a", to, via),
+            &agent(to),
+            Recent { pair_replies, ..Recent::default() },
+            limits,
+        );
         assert_eq!(checked, expected, "{to} via {via} after {pair_replies}");
     }
 }
@@ -217,5 +222,17 @@ fn x9_the_reason_names_who_and_how_many() {
     ];
     for (stopped, expected) in table {
         assert_eq!(stopped.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
+fn x9_a_conversation_is_stopped_beyond_its_limit_and_what_a_person_gets_is_not() {
+    let limits = LoopLimits { thread: 5, ..LoopLimits::default() };
+    let table =
+        [("b", 4, Ok(())), ("b", 5, Err(Stop::Thread { count: 6, limit: 5 })), ("human", 500, Ok(()))];
+    for (to, thread_replies, expected) in table {
+        let message = reply("a", to, "b");
+        let recent = Recent { thread_replies, ..Recent::default() };
+        assert_eq!(check_loops(&message, &agent(to), recent, limits), expected, "{to}, {thread_replies}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use switchboard_core::{LoopLimits, PresenceTimeouts, RetryPolicy};
+use switchboard_core::{Budgets, LoopLimits, PresenceTimeouts, RetryPolicy};
 
 use crate::clock::Clock;
 
@@ -18,6 +18,8 @@ pub struct HubConfig {
     pub metadata_limit: usize,
     /// Where reply chains between agents are stopped.
     pub loops: LoopLimits,
+    /// What agents may write and use.
+    pub budgets: Budgets,
     /// How delivery attempts are spaced.
     pub retry: RetryPolicy,
     /// When a silent agent counts as stale and as offline.
@@ -36,6 +38,7 @@ impl HubConfig {
             body_limit: 1 << 20,
             metadata_limit: 256 << 10,
             loops: LoopLimits::default(),
+            budgets: Budgets::default(),
             retry: RetryPolicy::default(),
             presence: PresenceTimeouts::default(),
             // A mailbox takes milliseconds and a slow peer has 30 s; a dead process is noticed at once anyway.

@@ -226,6 +226,11 @@ pub(crate) fn rename(tx: &mut Work<'_>, from: &Name, to: &Name) -> Result<AgentR
         "UPDATE deliveries SET agent = ?2, route = CASE route WHEN ?3 THEN ?4 ELSE route END WHERE agent = ?1",
         [old.as_str(), to.as_str(), &old_mailbox, &mailbox],
     )?;
+    for table in ["claims", "reservations", "spending"] {
+        let column = if table == "spending" { "agent" } else { "holder" };
+        let sql = format!("UPDATE OR REPLACE {table} SET {column} = ?2 WHERE {column} = ?1");
+        tx.db.execute(&sql, [old.as_str(), to.as_str()])?;
+    }
     put_agent(tx, &record)?;
     changed(tx)?;
     Ok(record)

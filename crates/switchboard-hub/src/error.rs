@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use switchboard_core::{AgentId, MessageId, Name, ResolveError};
+use jiff::Timestamp;
+use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName};
 
 use crate::files::FileError;
+use crate::reservations::Reservation;
 
 /// Why the hub did not do what was asked. Nothing was accepted.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +38,43 @@ pub enum HubError {
         size: usize,
         /// Bytes allowed.
         limit: usize,
+    },
+    /// Somebody has the task.
+    #[error("the task '{task}' is {holder}'s until {until:.0}")]
+    ClaimHeld {
+        /// The task.
+        task: TaskName,
+        /// Who has it.
+        holder: AgentId,
+        /// Until when, unless it is renewed.
+        until: Timestamp,
+        /// The number of the claim, where it is the asking agent's own.
+        own: Option<i64>,
+    },
+    /// The claim is not in force any more, and what was to be done under it was not done.
+    #[error("claim {fence} of the task '{task}' is not in force: {}", .holder.as_ref().map_or_else(|| "it has ended".to_owned(), |holder| format!("it is {holder}'s now")))]
+    StaleClaim {
+        /// The task.
+        task: TaskName,
+        /// The number as given.
+        fence: i64,
+        /// Who has the task now.
+        holder: Option<AgentId>,
+    },
+    /// The claim is among all linked hubs, and the link does not answer.
+    #[error("no link with other hubs answers, and the task '{task}' is claimed among them")]
+    NoLink {
+        /// The task.
+        task: TaskName,
+    },
+    /// A claim that a message names cannot be read.
+    #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
+    BadClaim,
+    /// Somebody else works at these files.
+    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", by.pattern, by.holder, by.until)).collect::<Vec<_>>().join("; "))]
+    FilesReserved {
+        /// Each pattern as asked for, and what it overlaps.
+        taken: Vec<(Pattern, Reservation)>,
     },
     /// There is no such message.
     #[error("no message has the id '{id}'")]
@@ -107,6 +146,14 @@ pub enum HubError {
         /// Ours.
         known: i64,
     },
+    /// The store was written by an older Switchboard, and cannot be brought up to date while others use it.
+    #[error("{path} has schema {found}, and another process keeps it from being upgraded")]
+    OlderSchema {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+    },
     /// The database cannot be read, and another process has it open, so it cannot be moved aside.
     #[error("{path} is damaged and another process has it open")]
     DamagedInUse {
@@ -166,7 +213,11 @@ impl HubError {
     /// Whether the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {
-            Self::NoSpace { .. } | Self::Closed | Self::DamagedInUse { .. } => true,
+            Self::NoSpace { .. }
+            | Self::Closed
+            | Self::DamagedInUse { .. }
+            | Self::OlderSchema { .. }
+            | Self::NoLink { .. } => true,
             Self::Store { source } => matches!(
                 source.sqlite_error_code(),
                 Some(

@@ -3,6 +3,7 @@
 mod link;
 mod mail;
 mod people;
+mod work;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -35,6 +36,8 @@ use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
 use crate::submit::{self, Accepted, Draft, Passed, Prepared};
+
+pub use self::work::Selection;
 
 /// Most reading connections kept open; a further reader opens one of its own and closes it again.
 const READERS: usize = 4;

@@ -7,6 +7,7 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Native
 use crate::error::{HubError, is_suspicious};
 use crate::outbox::put_state;
 use crate::reads;
+use crate::store::chain;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
 use crate::store::writer::Work;
 
@@ -144,7 +145,7 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
             "SELECT seq FROM messages m WHERE accepted_at < ?1 AND seq < (SELECT max(seq) FROM messages) \
              AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} \
              AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7) \
-             AND NOT (d.door = 'nats' AND d.state = 2))"
+             AND NOT (d.door = 'nats' AND d.state = 2)) ORDER BY seq"
         ))?;
         let rows = statement.query_map([before.as_microsecond()], |row| row.get(0))?;
         rows.collect::<rusqlite::Result<_>>()?
@@ -167,6 +168,8 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
         tx.db
             .prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
             .execute(rows::delivery_ids(*seq))?;
+        tx.db.prepare_cached("DELETE FROM stops WHERE seq = ?1")?.execute([seq])?;
+        chain::bridge(tx.db, *seq, tx.now)?;
         tx.db.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([seq])?;
     }
     let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
@@ -230,6 +233,7 @@ pub(crate) fn rebuilt(db: &Connection) -> Result<bool, HubError> {
 
 pub(crate) fn set_rebuilt(tx: &mut Work<'_>) -> Result<(), HubError> {
     tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('rebuilt', '1')", [])?;
+    chain::note_rebuilt(tx.db, tx.now)?;
     Ok(())
 }
 

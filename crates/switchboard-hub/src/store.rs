@@ -1,5 +1,6 @@
 //! SQLite behind the hub: one writer thread with group commit, a few readers.
 
+pub(crate) mod chain;
 pub(crate) mod finish;
 pub(crate) mod open;
 pub(crate) mod recover;

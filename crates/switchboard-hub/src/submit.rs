@@ -6,16 +6,20 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, LoopLimits, Message,
-    MessageId, NativeId, Origin, Planned, Recent, Route, Stop, check_loops, plan,
+    Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, Message, MessageId,
+    NativeId, Origin, Planned, Route, Stop, plan,
 };
 
-use crate::directory::HUB_NAME;
+use crate::breakers;
+use crate::claims;
 use crate::error::HubError;
-use crate::events::HubEvent;
 use crate::outbox;
+use crate::store::chain;
 use crate::store::rows::{self, Stored};
 use crate::store::writer::Work;
+
+/// The note on a delivery that was made before the database was lost.
+pub(crate) const READ_BACK: &str = "read back from files";
 
 /// A message as its door hands it in. The hub adds thread, chain and place in the journal.
 #[derive(Debug, Clone)]
@@ -147,7 +151,8 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     {
         return Ok(first);
     }
-    let planned: Vec<_> = match restored {
+    let is_new = restored.is_none();
+    let mut planned: Vec<_> = match restored {
         Some(had) => had.into_iter().map(read_back).collect(),
         None => match plan(&message, &directory, allow_unregistered) {
             Ok(plan) => plan.deliveries.into_iter().map(|planned| (planned, None)).collect(),
@@ -155,13 +160,16 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
             Err(error) => return already_there(tx, &message, &digest)?.ok_or(error.into()),
         },
     };
+    if is_new && let Err(stale) = claims::check_message(tx, &message) {
+        return already_there(tx, &message, &digest)?.ok_or(stale);
+    }
     join_thread(tx, &mut message)?;
-    let stopped = stop(tx, &message, &planned)?;
+    let stops = breakers::check(tx, &message, &mut planned)?;
     let seq = tx.next_seq()?;
     if !native_is_id && !bind(tx, &message.origin.native, seq)? {
         return known(tx, &message, &digest);
     }
-    match tx.inserts.message(seq, &message, tx.now, &digest) {
+    match tx.append(seq, &message, &digest) {
         Err(error) if is_taken(&error) => {
             // The same message under another native id.
             unbind(tx, &message.origin.native, seq)?;
@@ -175,14 +183,10 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     let message = Arc::new(message);
     let mut deliveries = Vec::with_capacity(planned.len());
     for (number, (planned, decided)) in planned.into_iter().enumerate() {
-        let refused = stopped.as_ref().map(|stop| (DeliveryState::Refused, stop.to_string()));
-        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided.or(refused))?);
+        deliveries.push(outbox::enqueue(tx, &message, seq, number, planned, decided)?);
     }
-    if let Some(stop) = &stopped {
-        let (id, from, reason) = (message.id, message.from.clone(), stop.to_string());
-        tx.after.events.push(HubEvent::Stopped { id, from, reason });
-        tell_the_person(tx, &message, stop)?;
-    }
+    breakers::spend(tx, &message, &deliveries)?;
+    let stopped = breakers::note(tx, seq, &message, stops)?;
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
 }
 
@@ -208,12 +212,12 @@ fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
 }
 
 /// A planned delivery, and how it ended, where that is known from the start.
-type Decided = (Planned, Option<(DeliveryState, String)>);
+pub(crate) type Decided = (Planned, Option<(DeliveryState, String)>);
 
 /// A delivery that was made before the database was lost.
 fn read_back((agent, state): (AgentId, DeliveryState)) -> Decided {
     let route = Route::Mailbox { agent: agent.name.clone() };
-    (Planned { agent, route, in_place: true }, Some((state, "read back from files".to_owned())))
+    (Planned { agent, route, in_place: true }, Some((state, READ_BACK.to_owned())))
 }
 
 /// The earlier answer to a message whose native id, or whose id, was accepted before.
@@ -280,8 +284,8 @@ fn is_taken(error: &rusqlite::Error) -> bool {
 /// Puts a reply into its conversation, and notes the chain of agents that led to it.
 fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
     let Some(id) = message.in_reply_to else { return Ok(()) };
-    let parent = match crate::reads::message(tx.db, id) {
-        Ok(Some(Stored { message, .. })) => message,
+    let (seq, parent) = match crate::reads::message(tx.db, id) {
+        Ok(Some(Stored { seq, message, .. })) => (seq, message),
         Ok(None) => return Ok(()),
         // The parent is lost, but not this message, nor its place beside the others.
         Err(HubError::DamagedMessage { .. }) => {
@@ -291,9 +295,12 @@ fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
         Err(error) => return Err(error),
     };
     message.thread = parent.thread;
-    // What the person said starts the chain anew.
+    // What the person said starts the chain anew, and so does that the person let it go on.
     if !(parent.from.is_human() && parent.origin.verified) {
         message.via = parent.via;
+        if seq <= breakers::resumed(tx, &breakers::thread_subject(parent.thread))? {
+            message.via.retain(|hop| matches!(hop, Hop::Hub(_)));
+        }
         message.via.push(Hop::Agent(parent.from));
     }
     Ok(())
@@ -309,58 +316,8 @@ fn thread_of(tx: &Work<'_>, id: MessageId) -> Result<Option<MessageId>, HubError
     Ok(thread.flatten())
 }
 
-/// Whether a rule against storms stops this message.
-fn stop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Option<Stop>, HubError> {
-    if message.in_reply_to.is_none() {
-        return Ok(None);
-    }
-    // By the names that the agents have now: another name must not lift a limit.
-    let directory = &tx.directory.value;
-    let mut message = message.clone();
-    message.from = directory.canonical(&message.from);
-    for hop in &mut message.via {
-        if let Hop::Agent(agent) = hop {
-            *agent = directory.canonical(agent);
-        }
-    }
-    let message = &message;
-    for (planned, decided) in planned {
-        if decided.is_some() {
-            continue;
-        }
-        let recent = Recent { pair_replies: pair_replies(tx, &message.from, &planned.agent)? };
-        if let Err(stop) = check_loops(message, &planned.agent, recent, tx.config.loops) {
-            return Ok(Some(stop));
-        }
-    }
-    Ok(None)
-}
-
-fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId) -> Result<u32, HubError> {
-    let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
-    let (one, other) = (names_of(tx, one), names_of(tx, other));
-    // What lies ahead was written before the clock was set back.
-    Ok(tx
-        .db
-        .prepare_cached(
-            "WITH one AS (SELECT value FROM json_each(?3)), other AS (SELECT value FROM json_each(?4)) \
-             SELECT count(*) FROM messages WHERE in_reply_to IS NOT NULL AND accepted_at > ?1 AND accepted_at <= ?2 \
-             AND ((sender IN one AND recipient IN other) OR (sender IN other AND recipient IN one))",
-        )?
-        .query_row(params![since.as_microsecond(), tx.now.as_microsecond(), one, other], |row| row.get(0))?)
-}
-
-/// All names of an agent, as a JSON list.
-fn names_of(tx: &Work<'_>, agent: &AgentId) -> String {
-    let local = agent.realm.is_none();
-    let aliases = tx.directory.value.aliases().filter(|(_, of)| local && **of == agent.name);
-    let mut names = vec![agent.to_string()];
-    names.extend(aliases.map(|(alias, _)| alias.to_string()));
-    rows::json(&names)
-}
-
 /// Records what a protocol calls a message; false where the id is in use.
-fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
+pub(crate) fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, HubError> {
     let bound = tx
         .db
         .prepare_cached("INSERT OR IGNORE INTO native_ids (door, id, scope, seq) VALUES (?1, ?2, ?3, ?4)")?
@@ -380,54 +337,6 @@ fn unbind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
     tx.db
         .prepare_cached("DELETE FROM native_ids WHERE door = ?1 AND id = ?2 AND scope = ?3 AND seq = ?4")?
         .execute(params![native.door.as_str(), native.id, native.scope, seq])?;
-    Ok(())
-}
-
-/// One notice per conversation: the person hears of a storm, not of each of its drops.
-fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
-    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
-    let told: bool = tx.db.query_row(
-        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified)",
-        params![stopped.thread.as_bytes(), HUB_NAME],
-        |row| row.get(0),
-    )?;
-    if told {
-        return Ok(());
-    }
-    let (millis, _) = stopped.id.parts();
-    let id = MessageId::from_parts(millis, fastrand::u128(..));
-    let body = format!(
-        "Stopped a reply from {} to {}: {stop}. The message is kept; answer in the thread to let it go on.",
-        stopped.from, stopped.to
-    );
-    let notice = Message {
-        id,
-        from: hub,
-        to: AgentId::human().into(),
-        kind: Kind::status_update(),
-        body,
-        in_reply_to: Some(stopped.id),
-        thread: stopped.thread,
-        sent_at: tx.now,
-        expires_at: None,
-        metadata: Map::new(),
-        origin: Origin {
-            native: NativeId { door: stopped.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
-            verified: true,
-            route: None,
-        },
-        via: Vec::new(),
-        signed: None,
-    };
-    let digest = rows::digest(&notice);
-    let planned = plan(&notice, &tx.directory.value.clone(), false)?;
-    let seq = tx.next_seq()?;
-    tx.inserts.message(seq, &notice, tx.now, &digest)?;
-    bind(tx, &notice.origin.native, seq)?;
-    let notice = Arc::new(notice);
-    for (number, planned) in planned.deliveries.into_iter().enumerate() {
-        outbox::enqueue(tx, &notice, seq, number, planned, None)?;
-    }
     Ok(())
 }
 
@@ -474,8 +383,9 @@ pub(crate) fn restore(tx: &mut Work<'_>, prepared: Prepared) -> Result<bool, Hub
     let Some(Stored { seq, accepted_at, message }) = crate::reads::unsealed(tx.db, message.id)? else {
         return Ok(false);
     };
-    let seal = rows::seal(&message, accepted_at, &digest);
-    tx.db.execute("UPDATE messages SET seal = ?2 WHERE seq = ?1", params![seq, seal])?;
+    let content = rows::content(&message, accepted_at, &digest);
+    tx.db.execute("UPDATE messages SET seal = ?2 WHERE seq = ?1", params![seq, rows::seal(&content)])?;
+    chain::note_restored(tx.db, seq, &content, tx.now)?;
     outbox::take_back(tx, seq)?;
     Ok(true)
 }

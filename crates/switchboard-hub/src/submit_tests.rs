@@ -4,6 +4,7 @@ use serde_json::json;
 use switchboard_core::{DeliveryState, Door, Name, ResolveError, Standing};
 
 use super::*;
+use crate::HUB_NAME;
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
 use crate::{Hub, Part};
 

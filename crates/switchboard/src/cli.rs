@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, router, run, search, send,
-    serve, suite, tail, team, thread, wait, watch, who, worker, workflow,
+    ack, agents, audit, channel, claim, completions, doctor, guard, inbox, init, mcp, receipt, release,
+    renew, reserve, resume, router, run, search, send, sentinel, serve, suite, tail, team, thread, wait,
+    watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -72,6 +73,16 @@ pub(crate) enum Command {
     Team(team::Team),
     /// Work in phases, each of which is done when its evidence is there
     Workflow(workflow::Workflow),
+    /// Take a task on, so that nobody else does; or list who has which
+    Claim(claim::Claim),
+    /// Keep a task that you have taken on for longer
+    Renew(renew::Renew),
+    /// Give back a task that you have taken on
+    Release(release::Release),
+    /// Say which files you work at; or list who works at which
+    Reserve(reserve::Reserve),
+    /// Check that what is about to be committed is nobody else's; a hook for Git
+    Guard(guard::Guard),
     /// Show the newest messages of everyone, and follow them
     Tail(tail::Tail),
     /// Show a whole conversation
@@ -84,6 +95,8 @@ pub(crate) enum Command {
     Who(who::Who),
     /// Find messages by words in them
     Search(search::Search),
+    /// List what the rules against storms and costs have stopped, or let it go on
+    Resume(resume::Resume),
     /// Run an agent's program in this terminal, so that mail can be typed into it
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool
@@ -96,11 +109,13 @@ pub(crate) enum Command {
     Mcp(mcp::Mcp),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
+    /// Check that the journal is what was written, and export it
+    Audit(audit::Audit),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(doctor::Doctor),
     /// Ends what another process of ours has started, when that process is gone
     #[command(hide = true)]
-    Guard(guard::Guard),
+    Sentinel(sentinel::Sentinel),
     /// Print a completion script for your shell
     Completions(completions::Completions),
 }

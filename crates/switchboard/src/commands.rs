@@ -2,7 +2,9 @@
 
 pub(crate) mod ack;
 pub(crate) mod agents;
+pub(crate) mod audit;
 pub(crate) mod channel;
+pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod guard;
@@ -10,10 +12,15 @@ pub(crate) mod inbox;
 pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod receipt;
+pub(crate) mod release;
+pub(crate) mod renew;
+pub(crate) mod reserve;
+pub(crate) mod resume;
 pub(crate) mod router;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod send;
+pub(crate) mod sentinel;
 pub(crate) mod serve;
 pub(crate) mod suite;
 pub(crate) mod tail;
@@ -47,14 +54,21 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Watch(args) => watch::run(args, context).await,
         Command::Who(args) => who::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
+        Command::Resume(args) => resume::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
         Command::Suite(args) => suite::run(args, context).await,
         Command::Worker(args) => worker::run(args, context).await,
         Command::Router(args) => router::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
+        Command::Audit(args) => audit::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
-        Command::Guard(args) => guard::run(args),
+        Command::Claim(args) => claim::run(args, context).await,
+        Command::Renew(args) => renew::run(args, context).await,
+        Command::Release(args) => release::run(args, context).await,
+        Command::Reserve(args) => reserve::run(args, context).await,
+        Command::Guard(args) => guard::run(args, context).await,
+        Command::Sentinel(args) => sentinel::run(args),
         Command::Completions(args) => completions::run(&args, &context),
     }
 }

@@ -11,7 +11,7 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use switchboard_core::{LoopLimits, nearest};
+use switchboard_core::{Budget, Budgets, LoopLimits, Name, nearest};
 use switchboard_hub::HubConfig;
 use switchboard_hub::files::Dir;
 use switchboard_mcp::PortChoice;
@@ -40,6 +40,7 @@ pub(crate) struct Settings {
     channels: channels::ChannelSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
+    budgets: Budgets,
 }
 
 impl Settings {
@@ -47,6 +48,7 @@ impl Settings {
     pub(crate) fn apply_to(&self, hub: &mut HubConfig) {
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
         hub.loops = self.loops;
+        hub.budgets = self.budgets.clone();
     }
 
     /// The settings of the channels, which are in `folder` unless they are somewhere else.
@@ -133,6 +135,8 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     settings.body_limit = hub.body_limit_bytes;
     settings.loops.hops = hub.reply_hops.unwrap_or(settings.loops.hops);
     settings.loops.pair_per_minute = hub.replies_per_minute.unwrap_or(settings.loops.pair_per_minute);
+    settings.loops.thread = hub.replies_per_thread.unwrap_or(settings.loops.thread);
+    settings.budgets = budgets(file.budgets.unwrap_or_default())?;
     let workspace = file.workspace.unwrap_or_default();
     let retention = workspace.retention.unwrap_or_default();
     settings.workspace.retention = door_workspace::Retention {
@@ -167,4 +171,17 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     settings.http.allowed_hosts.extend(http.allowed_hosts.unwrap_or_default());
     settings.http.allowed_origins.extend(http.allowed_origins.unwrap_or_default());
     Ok(settings)
+}
+
+/// The budgets that the file asks for.
+fn budgets(section: file::BudgetsSection) -> Result<Budgets, String> {
+    let everyone =
+        Budget { messages_per_hour: section.messages_per_hour, tokens_per_day: section.tokens_per_day };
+    let mut budgets = Budgets { everyone, ..Budgets::default() };
+    for (name, own) in section.agents.unwrap_or_default() {
+        let agent = Name::parse(&name).map_err(|error| format!("'budgets.agents': {error}"))?;
+        let own = Budget { messages_per_hour: own.messages_per_hour, tokens_per_day: own.tokens_per_day };
+        budgets.agents.insert(agent, own);
+    }
+    Ok(budgets)
 }

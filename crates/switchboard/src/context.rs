@@ -6,12 +6,12 @@ use door_channels::Channels;
 use door_suites::{Places, Suites};
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
-use switchboard_hub::{Hub, Outbound};
+use switchboard_hub::{Hub, Outbound, WorkTree};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::Global;
-use crate::commands::guard::guard;
+use crate::commands::sentinel::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
@@ -64,8 +64,12 @@ impl Context {
             return Ok(folder.clone());
         }
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        let found = here.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
-        found.ok_or_else(|| {
+        let above = |folder: &Path| {
+            folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf)
+        };
+        // A further tree of a repository has the workspace of the first one.
+        let elsewhere = || above(&WorkTree::of(&here).ok()?.main_tree()?);
+        above(&here).or_else(elsewhere).ok_or_else(|| {
             Failure::new(
                 "no_workspace",
                 Exit::NotFound,
@@ -73,6 +77,12 @@ impl Context {
             )
             .hint("make one with `switchboard init`")
         })
+    }
+
+    /// Where whoever is asking works: a folder, and the tree of files that it is in.
+    pub(crate) fn place(&self) -> Result<(PathBuf, WorkTree), Failure> {
+        let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+        Ok(WorkTree::place(&here, &self.workspace_folder()?)?)
     }
 
     /// The folder to make a workspace in: where it was asked for, or here.

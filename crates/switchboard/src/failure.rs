@@ -5,8 +5,8 @@ use door_nats::NatsError;
 use door_router::RouterError;
 use door_suites::{SuiteError, WrapperError};
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
-use switchboard_core::{AddressError, NameError, ResolveError};
-use switchboard_hub::HubError;
+use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
+use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_mcp::McpError;
 
 /// The exit codes, everywhere the same.
@@ -257,6 +257,19 @@ impl From<HubError> for Failure {
                 Self::new("too_large", Exit::Failed, message)
                     .hint("put the content into a file of the workspace and send its path")
             }
+            HubError::ClaimHeld { task, own: Some(fence), .. } => Self::temporary("claim_held", message)
+                .hint(format!("it is yours: `switchboard renew \"{task}\" {fence}` keeps it for longer")),
+            HubError::ClaimHeld { .. } => Self::temporary("claim_held", message)
+                .hint("take another task, or ask its holder; `switchboard claim` lists who has which"),
+            HubError::StaleClaim { .. } => Self::new("stale_claim", Exit::NotAllowed, message)
+                .hint("nothing was done; `switchboard claim TASK` takes the task on again, where it is free"),
+            HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
+                "run `switchboard serve` with `nats.url` set; `switchboard doctor` says how the link stands",
+            ),
+            HubError::BadClaim => Self::new("bad_claim", Exit::Usage, message),
+            HubError::FilesReserved { .. } => Self::temporary("reserved", message).hint(
+                "work at something else, or ask its holder; `switchboard reserve` lists who works at which",
+            ),
             HubError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
                 .hint("`switchboard tail` lists recent messages with their ids"),
             HubError::NotTheRecipient { .. } => Self::new("not_the_recipient", Exit::NotAllowed, message)
@@ -277,6 +290,8 @@ impl From<HubError> for Failure {
                 .hint("use the one that runs, or stop it first"),
             HubError::NewerSchema { .. } => Self::new("newer_schema", Exit::Failed, message)
                 .hint("update switchboard, or use the version that wrote it"),
+            HubError::OlderSchema { .. } => Self::temporary("older_schema", message)
+                .hint("stop every switchboard process of this workspace; the next one upgrades it"),
             HubError::DamagedInUse { .. } => Self::temporary("damaged", message)
                 .hint("stop every switchboard process of this workspace; the next one repairs it"),
             HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)
@@ -364,6 +379,27 @@ impl From<WorkflowError> for Failure {
             WorkflowError::ToolProhibited { .. } => Self::new("tool_prohibited", Exit::NotAllowed, message),
             _ => Self::new("workflow", Exit::Failed, message),
         }
+    }
+}
+
+impl From<WorkTreeError> for Failure {
+    fn from(error: WorkTreeError) -> Self {
+        let message = chain(&error);
+        match error {
+            WorkTreeError::Folder { .. } => Self::new("file", Exit::Failed, message),
+            WorkTreeError::Outside { .. } => Self::new("outside", Exit::Usage, message)
+                .hint("only files of the repository, or of the workspace, can be reserved"),
+            WorkTreeError::Pattern(_) | WorkTreeError::TooMany { .. } => {
+                Self::new("bad_pattern", Exit::Usage, message)
+                    .hint("a pattern is src/a.rs, src/**, '*.md', src/{a,b}.rs or docs/")
+            }
+        }
+    }
+}
+
+impl From<TaskNameError> for Failure {
+    fn from(error: TaskNameError) -> Self {
+        Self::new("bad_task", Exit::Usage, error.to_string())
     }
 }
 

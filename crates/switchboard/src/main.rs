@@ -9,6 +9,7 @@ mod config;
 mod context;
 mod failure;
 mod front;
+mod holdings;
 mod log;
 mod printer;
 mod show;

@@ -226,7 +226,7 @@ async fn c6_agents_that_mention_each_other_are_stopped() {
     soon(async {
         loop {
             let page = work.channels.hub().newest(50).await.unwrap();
-            if page.items.iter().any(|stored| stored.message.body.starts_with("Stopped a reply")) {
+            if page.items.iter().any(|stored| stored.message.body.starts_with("Stopped a message")) {
                 break;
             }
             changes.next().await;

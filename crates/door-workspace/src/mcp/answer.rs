@@ -2,8 +2,8 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
-use switchboard_core::{AddressError, NameError, ResolveError};
-use switchboard_hub::HubError;
+use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
+use switchboard_hub::{HubError, WorkTreeError};
 
 use super::unread::Unread;
 use crate::error::WorkspaceError;
@@ -112,6 +112,19 @@ impl From<HubError> for Problem {
             HubError::UnknownMessage { .. } => {
                 Self::new(text).next("check_inbox and search_messages give the ids of messages.")
             }
+            HubError::ClaimHeld { own: Some(fence), .. } => {
+                Self::new(text).next(format!("It is yours: go on, or renew_claim with fence {fence}."))
+            }
+            HubError::ClaimHeld { holder, .. } => {
+                Self::new(text).next(format!("Take another task, or ask {holder}."))
+            }
+            HubError::StaleClaim { .. } => {
+                Self::new(text).next("Nothing was done. Stop working on it, or claim_task again.")
+            }
+            HubError::FilesReserved { taken } => {
+                let holder = taken.first().map_or_else(String::new, |(_, by)| format!(" {}", by.holder));
+                Self::new(text).next(format!("Work at something else, or ask{holder}."))
+            }
             HubError::NotTheRecipient { .. } => {
                 Self::new(text).next("Only its recipient can acknowledge a message.")
             }
@@ -151,6 +164,18 @@ impl From<ResolveError> for Problem {
             ResolveError::UnknownTeam { .. } => Self::new(text).next("create_team makes one."),
             _ => Self::new(text).next("get_team_roster lists who is there."),
         }
+    }
+}
+
+impl From<WorkTreeError> for Problem {
+    fn from(error: WorkTreeError) -> Self {
+        Self::new(error.to_string()).next("A path is src/a.rs, docs/, src/**/*.rs or src/{a,b}.rs.")
+    }
+}
+
+impl From<TaskNameError> for Problem {
+    fn from(error: TaskNameError) -> Self {
+        Self::new(error.to_string()).next("A task has a name of 1 to 200 characters.")
     }
 }
 

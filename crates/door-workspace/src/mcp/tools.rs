@@ -8,6 +8,7 @@ mod people;
 mod teams;
 mod terminals;
 mod wait;
+mod work;
 mod workflows;
 
 use std::sync::LazyLock;
@@ -101,6 +102,10 @@ static TOOLS: LazyLock<Vec<Listed>> = LazyLock::new(|| {
         listed::<teams::CreateTeam>(Messaging, Adds, "create_team", teams::CREATE_TEAM),
         listed::<teams::AssignToTeam>(Messaging, Changes, "assign_to_team", teams::ASSIGN_TO_TEAM),
         listed::<teams::AssignRole>(Messaging, Changes, "assign_role", teams::ASSIGN_ROLE),
+        listed::<work::ClaimTask>(Messaging, Adds, "claim_task", work::CLAIM_TASK),
+        listed::<work::RenewClaim>(Messaging, Adds, "renew_claim", work::RENEW_CLAIM),
+        listed::<work::ReleaseClaim>(Messaging, Adds, "release_claim", work::RELEASE_CLAIM),
+        listed::<work::ReserveFiles>(Messaging, Adds, "reserve_files", work::RESERVE_FILES),
         listed::<workflows::StartWorkflow>(Full, Changes, "start_workflow", workflows::START_WORKFLOW),
         listed::<workflows::GetWorkflowState>(
             Full,
@@ -257,6 +262,10 @@ pub(super) async fn call(desk: &Desk<'_>, name: &str, mut arguments: Option<Json
         "create_team" => teams::create_team(desk, read(arguments)?).await,
         "assign_to_team" => teams::assign_to_team(desk, read(arguments)?).await,
         "assign_role" => teams::assign_role(desk, read(arguments)?).await,
+        "claim_task" => work::claim_task(desk, read(arguments)?).await,
+        "renew_claim" => work::renew_claim(desk, read(arguments)?).await,
+        "release_claim" => work::release_claim(desk, read(arguments)?).await,
+        "reserve_files" => work::reserve_files(desk, read(arguments)?).await,
         "start_workflow" => workflows::start_workflow(desk, read(arguments)?).await,
         "get_workflow_state" => workflows::get_workflow_state(desk, read(arguments)?).await,
         "complete_workflow_phase" => workflows::complete_phase(desk, read(arguments)?).await,

@@ -12,7 +12,7 @@ use crate::reads::{self, Mail, MailboxQuery, Page, Part, Waiting};
 use crate::store::rows::Stored;
 use crate::store::search;
 use crate::submit::{self, Draft, Prepared};
-use crate::{directory, maintenance, outbox};
+use crate::{audit, directory, maintenance, outbox};
 
 impl Hub {
     /// The message of this id.
@@ -228,6 +228,17 @@ impl Hub {
     /// Looks the whole database over. Takes time in proportion to its size.
     pub async fn health(&self) -> Result<maintenance::Health, HubError> {
         self.read(maintenance::health).await
+    }
+
+    /// Goes through the whole journal and says whether every entry is as it was written. `noted` is the end of it as
+    /// it was noted before. Takes time in proportion to the journal's size.
+    pub async fn audit(&self, noted: Option<audit::Head>) -> Result<audit::Audit, HubError> {
+        self.read(move |db| audit::verify(db, noted)).await
+    }
+
+    /// A page of the journal after a cursor, each entry with its place in the chain; also those that are damaged.
+    pub async fn audit_entries(&self, after: i64, limit: usize) -> Result<Vec<audit::Entry>, HubError> {
+        self.read(move |db| audit::entries(db, after, limit)).await
     }
 
     /// Whether the database is new, so that doors should read back what their files hold.

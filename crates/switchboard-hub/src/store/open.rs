@@ -9,18 +9,19 @@ use sha2::{Digest, Sha256};
 use crate::error::HubError;
 
 /// The schema this program writes.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = 2;
 
 /// How far ahead of ours a schema can be and still be one. What is beyond is damage.
 const FORESEEABLE: i64 = 1000;
 
-/// One script per schema step: `MIGRATIONS[n]` leads from schema n to n + 1.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+/// The tables of a new database. One of an older schema is copied into a new one: see `recover`. So the same tables
+/// lie in the same pages in all databases of one schema, which is what `salvage` finds them by.
+const TABLES: &str = include_str!("schema.sql");
 
-/// Opens the database for writing, making or migrating it where needed.
+/// Opens the database for writing, making it where needed.
 pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, HubError> {
     let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
-    migrate(&mut connection, path)?;
+    make_tables(&mut connection, path)?;
     // The indexes of a large journal fit into 16 MiB, so that a message is appended without reading.
     connection.pragma_update(None, "cache_size", -16_384)?;
     Ok(connection)
@@ -53,9 +54,7 @@ pub(crate) fn open_for_salvage(path: &Path) -> Result<Connection, HubError> {
 /// Whether the list of tables is the one that this program makes.
 pub(crate) fn has_our_tables(connection: &Connection) -> Result<bool, HubError> {
     let ours = Connection::open_in_memory()?;
-    for step in MIGRATIONS {
-        ours.execute_batch(step)?;
-    }
+    ours.execute_batch(TABLES)?;
     // What cannot be read is not ours: text that is no text, or a page that is no page.
     Ok(tables(connection).ok() == Some(tables(&ours)?))
 }
@@ -70,6 +69,11 @@ fn check_tables(connection: &Connection) -> Result<(), HubError> {
         return Ok(());
     }
     Err(damage("its list of tables is not the one it was made with"))
+}
+
+/// Notes the list of tables that a database is made with.
+pub(crate) fn sign(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "application_id", mark(&tables(connection)?))
 }
 
 /// Names and definitions of all tables and indexes.
@@ -131,7 +135,8 @@ fn wait_for_lock(tries: i32) -> bool {
     tries < 8_000
 }
 
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
+/// Makes the tables of a new database, and checks those of any other.
+fn make_tables(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
     if schema(connection)? == SCHEMA {
         return check_tables(connection);
     }
@@ -144,11 +149,17 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), HubError> {
     if found > SCHEMA {
         return Err(HubError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
     }
-    for step in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
-        transaction.execute_batch(step)?;
+    if found == SCHEMA {
+        // Another process was quicker.
+        return check_tables(&transaction);
     }
+    if found > 0 {
+        check_tables(&transaction)?;
+        return Err(HubError::OlderSchema { path: path.to_owned(), found });
+    }
+    transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
-    transaction.pragma_update(None, "application_id", mark(&tables(&transaction)?))?;
+    sign(&transaction)?;
     transaction.commit()?;
     Ok(())
 }

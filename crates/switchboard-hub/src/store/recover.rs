@@ -1,6 +1,7 @@
 //! A damaged database is moved aside, loudly, and what can be read of it is taken over.
 //!
-//! The rest comes back from the files that the doors keep: see [`crate::Hub::needs_rebuild`].
+//! The rest comes back from the files that the doors keep: see [`crate::Hub::needs_rebuild`]. A database of an older
+//! schema takes the same way, except that nothing is lost on it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use rusqlite::Connection;
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
 use crate::files::{Dir, Durability};
-use crate::store::open::{damage, has_our_tables, open_for_reading, open_for_writing};
-use crate::store::salvage::{GRAFTED, open_damaged, salvage};
+use crate::store::open::{damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing};
+use crate::store::salvage::{GRAFTED, keep_rebuilt, open_damaged, salvage};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
@@ -67,22 +68,29 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File) -> Result<Opened, HubEr
     let path = folder.path().join(DATABASE);
     match open_checked(folder, &path) {
         Ok(connection) => return Ok(Opened { connection, moved_aside: None }),
-        Err(error) if error.is_damage() => tracing::error!(path = %path.display(), "the journal is damaged"),
+        Err(error) if error.is_damage() => {
+            tracing::error!(path = %path.display(), "the journal is damaged");
+            alone(lock).ok_or(HubError::DamagedInUse { path: path.clone() })?;
+        }
+        Err(older @ HubError::OlderSchema { .. }) => alone(lock).ok_or(older)?,
         Err(error) => return Err(error),
-    }
-    if lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).is_err() {
-        return Err(HubError::DamagedInUse { path });
     }
     let opened = match open_checked(folder, &path) {
         // Another process was quicker.
         Ok(connection) => Ok(Opened { connection, moved_aside: None }),
-        Err(_) => replace(folder, &path),
+        Err(HubError::OlderSchema { found, .. }) => replace(folder, &path, Some(found)),
+        Err(_) => replace(folder, &path, None),
     };
     // From alone to shared. Between the two calls another process may come in, which does no harm.
     if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
         tracing::warn!("the lock on the hub could not be taken again");
     }
     opened
+}
+
+/// Takes the lock alone, where nobody else has the hub open.
+fn alone(lock: &File) -> Option<()> {
+    lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).ok()
 }
 
 /// Notes that damage was met, so that the next open looks closely instead of trusting the header.
@@ -150,11 +158,12 @@ fn prepare(folder: &Dir) -> Result<Option<File>, HubError> {
     Ok(Some(turn))
 }
 
-/// Fills a new database from the damaged one, and then moves that aside under a name that says so.
+/// Fills a new database from a damaged one, or from one of an older schema, and then moves that aside under a name
+/// that says so.
 ///
 /// In this order, so that nothing is lost when it is interrupted: until the new one is complete, the
-/// damaged one stays where it is.
-fn replace(folder: &Dir, path: &Path) -> Result<Opened, HubError> {
+/// old one stays where it is.
+fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubError> {
     for stale in [UNFINISHED, GRAFTED, READY] {
         remove_database(folder, stale)?;
     }
@@ -162,15 +171,25 @@ fn replace(folder: &Dir, path: &Path) -> Result<Opened, HubError> {
     let unfinished = folder.path().join(UNFINISHED);
     let mut connection = open_for_writing(&unfinished)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-    let saved = match open_damaged(folder, path, &unfinished)? {
-        Some(old) => Some(salvage(&old, &mut connection)?),
+    let old = match older {
+        Some(_) => Some(open_for_salvage(path)?),
+        None => open_damaged(folder, path, &unfinished)?,
+    };
+    let saved = match &old {
+        Some(old) => Some(salvage(old, &mut connection)?),
         None => None,
     };
+    let upgraded = older.filter(|_| saved.is_some_and(|saved| saved.whole));
+    if let (Some(_), Some(old)) = (upgraded, &old) {
+        keep_rebuilt(old, &connection)?;
+    }
+    drop(old);
     connection.close().map_err(|(_, error)| error)?;
     remove_database(folder, GRAFTED)?;
     folder.move_new(UNFINISHED, folder, READY)?;
 
-    let mark = format!("{DATABASE}.damaged.{:08x}", fastrand::u32(..));
+    let why = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
+    let mark = format!("{DATABASE}.{why}.{:08x}", fastrand::u32(..));
     // The database first: without it, what is left of it is cleared away and the new one takes its place.
     for suffix in ["", "-wal", "-shm"] {
         folder.move_new(&format!("{DATABASE}{suffix}"), folder, &format!("{mark}{suffix}"))?;
@@ -180,17 +199,21 @@ fn replace(folder: &Dir, path: &Path) -> Result<Opened, HubError> {
     let connection = open_for_writing(path)?;
     drop(turn);
     let aside = folder.path().join(&mark);
-    if let Some(saved) = saved {
-        tracing::error!(
+    let saved = saved.map(|saved| saved.rows);
+    match (upgraded, saved) {
+        (Some(schema), saved) => {
+            tracing::info!(schema, saved, kept = %aside.display(), "the journal was upgraded");
+            return Ok(Opened { connection, moved_aside: None });
+        }
+        (None, Some(saved)) => tracing::error!(
             damaged = %aside.display(),
             saved,
             "the damaged journal was moved aside; what could be read of it was taken over"
-        );
-    } else {
-        tracing::error!(
+        ),
+        (None, None) => tracing::error!(
             damaged = %aside.display(),
             "the damaged journal was moved aside; nothing could be read of it"
-        );
+        ),
     }
     Ok(Opened { connection, moved_aside: Some(aside) })
 }

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::Clock;
+use crate::store::open::sign;
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
 use crate::{Draft, Hub, Part};
 
@@ -88,7 +89,9 @@ async fn open_until_readable(
 fn aside(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).expect("listed");
     let names = names.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
-    names.filter(|name| name.contains(".damaged.") || name.contains(".orphan.")).collect()
+    names
+        .filter(|name| [".damaged.", ".orphan.", ".schema1."].iter().any(|mark| name.contains(mark)))
+        .collect()
 }
 
 #[tokio::test]
@@ -480,7 +483,7 @@ async fn d1_a_database_of_a_newer_schema_is_refused_and_left_as_it_is() {
     Connection::open(&path).expect("opens").pragma_update(None, "user_version", 7).expect("set");
     let before = fs::read(&path).expect("read");
     let error = Hub::open(config(folder.path(), &clock)).await.err().expect("refused");
-    assert!(matches!(error, HubError::NewerSchema { found: 7, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, HubError::NewerSchema { found: 7, known: 2, .. }), "{error:?}");
     assert_eq!(fs::read(&path).expect("read"), before);
     assert_eq!(aside(folder.path()), Vec::<String>::new());
 }
@@ -498,4 +501,81 @@ async fn f25_a_lost_schema_number_is_damage_and_costs_no_message() {
         assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10, "{number}");
         hub.shut_down().await;
     }
+}
+
+/// Turns a closed hub's database into the one that the program before the chain of hashes would have made.
+fn make_old(folder: &Path) {
+    let (path, new) = (folder.join("hub.db"), folder.join("hub.db.new"));
+    fs::rename(&path, &new).expect("moved");
+    let db = Connection::open(&path).expect("opens");
+    db.execute_batch(include_str!("schema_1.sql")).expect("made");
+    db.execute("ATTACH ?1 AS new", [new.to_str().expect("text")]).expect("attached");
+    for table in ["messages", "native_ids", "deliveries", "agents", "aliases", "teams", "notes"] {
+        let mut columns = db.prepare("SELECT name FROM pragma_table_info(?1)").expect("prepared");
+        let columns = columns.query_map([table], |row| row.get::<_, String>(0)).expect("read");
+        let columns = columns.map(|name| name.expect("read")).collect::<Vec<_>>().join(", ");
+        db.execute(&format!("INSERT INTO {table} ({columns}) SELECT {columns} FROM new.{table}"), [])
+            .expect("copied");
+    }
+    db.execute_batch(
+        "INSERT INTO meta SELECT * FROM new.meta; INSERT OR REPLACE INTO meta VALUES ('rebuilt', '1'); \
+         INSERT OR REPLACE INTO meta VALUES ('pruned', '2')",
+    )
+    .expect("copied");
+    db.execute("DETACH new", []).expect("detached");
+    db.pragma_update(None, "user_version", 1).expect("set");
+    sign(&db).expect("signed");
+    drop(db);
+    fs::remove_file(new).expect("removed");
+}
+
+#[tokio::test]
+async fn d1_a_database_of_the_older_schema_is_upgraded_whole_and_the_old_one_kept() {
+    let (folder, clock, written) = closed_with(10).await;
+    make_old(folder.path());
+    let hub = open(folder.path(), &clock).await;
+    assert_eq!(hub.moved_aside(), None);
+    assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10);
+    assert!(!hub.needs_rebuild().await.expect("read"));
+    assert!(matches!(hub.journal(1, 5).await, Err(HubError::CursorExpired { oldest: 3, .. })));
+    let found = hub.search("message", None, 100).await.expect("searched");
+    assert_eq!(found.items.len(), 10);
+    let kept = aside(folder.path());
+    assert!(!kept.is_empty() && kept.iter().all(|name| name.starts_with("hub.db.schema1.")), "{kept:?}");
+    let audit = hub.audit(None).await.expect("read");
+    assert_eq!((audit.entries, audit.bad), (10, 0));
+    let breaks: Vec<_> = audit.breaks.iter().map(|noted| noted.reason).collect();
+    assert_eq!(breaks, [crate::BreakReason::Upgraded]);
+    hub.submit(draft(&hub, "a", "b", "goes on")).await.expect("accepted");
+    assert_eq!(hub.audit(audit.head).await.expect("read").bad, 0);
+    hub.shut_down().await;
+    let again = open(folder.path(), &clock).await;
+    assert_eq!((journal(&again).await.len(), aside(folder.path()).len()), (11, kept.len()));
+}
+
+#[tokio::test]
+async fn d1_a_damaged_database_of_the_older_schema_is_salvaged_as_damaged() {
+    let (folder, clock, written) = closed_with(10).await;
+    make_old(folder.path());
+    let db = Connection::open(folder.path().join("hub.db")).expect("opens");
+    db.execute("UPDATE messages SET body = 'flipped' WHERE seq = 4", []).expect("damaged");
+    drop(db);
+    let hub = open(folder.path(), &clock).await;
+    assert!(hub.moved_aside().is_some());
+    assert!(hub.needs_rebuild().await.expect("read"));
+    assert_eq!(read_all(&hub, &written).await.expect("read").len(), 9);
+    assert_eq!(hub.audit(None).await.expect("read").bad, 0);
+}
+
+#[tokio::test]
+async fn d1_an_older_database_that_another_process_has_open_is_left_as_it_is() {
+    let (folder, clock, _) = closed_with(3).await;
+    make_old(folder.path());
+    let lock = fs::File::open(folder.path().join("hub.lock")).expect("opens");
+    lock.lock_shared().expect("locked");
+    let error = Hub::open(config(folder.path(), &clock)).await.err().expect("refused");
+    assert!(matches!(error, HubError::OlderSchema { found: 1, .. }), "{error:?}");
+    assert!(error.is_temporary());
+    lock.unlock().expect("unlocked");
+    assert_eq!(journal(&open(folder.path(), &clock).await).await.len(), 3);
 }

@@ -13,6 +13,7 @@ use switchboard_core::{
 
 use crate::clock::from_micros;
 use crate::error::HubError;
+use crate::store::chain::{self, Link};
 
 /// A message's deliveries have the ids `seq * SPREAD + n`.
 pub(crate) const SPREAD: i64 = 1 << 16;
@@ -69,9 +70,9 @@ pub(crate) fn digest(message: &Message) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// The checksum of what the digest leaves out: identity, times, origin and place in the conversation.
-/// Eight bytes are enough against accidents, and nothing here protects against anybody who can write.
-pub(crate) fn seal(message: &Message, accepted_at: Timestamp, digest: &[u8; 32]) -> [u8; 8] {
+/// The hash of all that a row says: of the content by its digest, of identity, times, origin and place in the
+/// conversation, which the digest leaves out.
+pub(crate) fn content(message: &Message, accepted_at: Timestamp, digest: &[u8; 32]) -> [u8; 32] {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
         hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
@@ -91,9 +92,13 @@ pub(crate) fn seal(message: &Message, accepted_at: Timestamp, digest: &[u8; 32])
     part(&[u8::from(message.origin.verified), u8::from(message.expires_at.is_some())]);
     part(message.origin.route.as_ref().map(json).unwrap_or_default().as_bytes());
     part(json(&message.via).as_bytes());
-    let whole: [u8; 32] = hash.finalize().into();
+    hash.finalize().into()
+}
+
+/// The checksum of a row. Eight bytes are enough against accidents, and it protects against nobody who can write.
+pub(crate) fn seal(content: &[u8; 32]) -> [u8; 8] {
     let mut seal = [0; 8];
-    seal.copy_from_slice(&whole[..8]);
+    seal.copy_from_slice(&content[..8]);
     seal
 }
 
@@ -126,7 +131,7 @@ impl Stored {
     pub(crate) fn read(row: &Row<'_>) -> Result<Self, HubError> {
         let (stored, digest) = Self::read_unsealed(row)?;
         let seal = row.get::<_, [u8; 8]>(20).ok();
-        if seal == Some(self::seal(&stored.message, stored.accepted_at, &digest)) {
+        if seal == Some(self::seal(&content(&stored.message, stored.accepted_at, &digest))) {
             return Ok(stored);
         }
         Err(HubError::DamagedMessage { id: stored.message.id.to_string() })
@@ -192,8 +197,8 @@ impl<'t> Inserts<'t> {
     pub(crate) fn prepare(connection: &'t Connection) -> rusqlite::Result<Self> {
         let message = connection.prepare_cached(
             "INSERT INTO messages (seq, id, sender, recipient, kind, body, in_reply_to, thread, sent_at, \
-             accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest, seal) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+             accepted_at, expires_at, metadata, door, scope, native_id, verified, route, via, signed, digest, seal, chain) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
         )?;
         let delivery = connection.prepare_cached(
             "INSERT INTO deliveries (id, agent, door, route, state, attempts, fence, due_at, expires_at, owner, \
@@ -203,20 +208,24 @@ impl<'t> Inserts<'t> {
         Ok(Self { message, delivery })
     }
 
-    /// Writes a message as a row; `digest` is the checksum made by [`digest`].
+    /// Writes a message as a row that follows the one with the hash `previous`, and returns its own hash; `digest`
+    /// is the checksum made by [`digest`].
     pub(crate) fn message(
         &mut self,
         seq: i64,
         message: &Message,
         accepted_at: Timestamp,
         digest: &[u8; 32],
-    ) -> rusqlite::Result<()> {
+        previous: &Link,
+    ) -> rusqlite::Result<Link> {
+        let content = content(message, accepted_at, digest);
+        let chain = chain::link(previous, seq, &content);
         let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
         let recipient = match &message.to {
             Address::Agent(agent) => agent_text(agent),
             other => other.to_string().into(),
         };
-        let values: [&dyn ToSql; 21] = [
+        let values: [&dyn ToSql; 22] = [
             &seq,
             message.id.as_bytes(),
             &agent_text(&message.from),
@@ -237,10 +246,11 @@ impl<'t> Inserts<'t> {
             &via,
             &message.signed,
             digest,
-            &seal(message, accepted_at, digest),
+            &seal(&content),
+            &chain,
         ];
         self.message.execute(values)?;
-        Ok(())
+        Ok(chain)
     }
 
     /// Writes a delivery as a row.

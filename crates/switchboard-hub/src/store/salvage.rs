@@ -9,9 +9,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params};
 use switchboard_core::{DeliveryState, plan};
 
+use crate::clock::Clock;
 use crate::directory;
 use crate::error::HubError;
 use crate::files::Dir;
+use crate::store::chain;
 use crate::store::open::{has_our_tables, open_for_salvage};
 use crate::store::recover::{DATABASE, UNFINISHED};
 use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
@@ -21,7 +23,7 @@ pub(super) const GRAFTED: &str = "hub.db.grafted";
 
 /// The tables that are taken over, and the columns that order them. Those that are ordered by a number
 /// have the distance between the numbers of two messages in them.
-const TABLES: [(&str, &str, Option<i64>); 7] = [
+const TABLES: [(&str, &str, Option<i64>); 14] = [
     ("messages", "seq", Some(1)),
     ("deliveries", "id", Some(SPREAD)),
     ("native_ids", "door, id, scope", None),
@@ -29,6 +31,13 @@ const TABLES: [(&str, &str, Option<i64>); 7] = [
     ("aliases", "alias", None),
     ("teams", "id", None),
     ("notes", "door, topic, key", None),
+    ("chain_breaks", "seq", Some(1)),
+    ("stops", "seq, subject", None),
+    ("resumed", "subject", None),
+    ("spending", "agent, minute", None),
+    ("claims", "task", None),
+    ("reservations", "id", None),
+    ("activity", "id", None),
 ];
 
 /// The highest number that a message can have: 2^40 messages are 35 years at a thousand a second.
@@ -113,18 +122,31 @@ fn schema_pages(database: &[u8], size: usize) -> Vec<usize> {
     pages
 }
 
+/// What became of a database that was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Salvaged {
+    /// Rows that were taken over.
+    pub(super) rows: usize,
+    /// Whether that is all that there was.
+    pub(super) whole: bool,
+}
+
 /// Copies every row that can still be read: from both ends of each table towards the damage, and what
-/// lies between two damaged places one by one.
-pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<usize, HubError> {
+/// lies between two damaged places one by one. A table that an older schema has not got is left empty.
+pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged, HubError> {
     let new = new.transaction()?;
-    let mut saved = 0;
+    let (mut saved, mut whole) = (0, true);
     for (table, key, step) in TABLES {
+        if !has_table(old, table) {
+            continue;
+        }
         let order = |order: &str| {
             let key: Vec<String> = key.split(", ").map(|column| format!("m.{column} {order}")).collect();
             format!("ORDER BY {}", key.join(", "))
         };
         let up = copy(old, &new, table, &order("ASC"), [])?;
         saved += up.saved;
+        whole &= up.whole && up.skipped == 0;
         if up.whole {
             continue;
         }
@@ -152,8 +174,26 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<usize, H
          INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1');",
     )?;
     queue_again(&new)?;
+    chain::mend(&new, Clock::system().now())?;
     new.commit()?;
-    Ok(saved)
+    Ok(Salvaged { rows: saved, whole })
+}
+
+/// Takes over that the doors have read back their files, for a database of which nothing was lost.
+pub(super) fn keep_rebuilt(old: &Connection, new: &Connection) -> Result<(), HubError> {
+    let rebuilt: bool =
+        old.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?;
+    if rebuilt {
+        new.execute("INSERT OR IGNORE INTO meta (key, value) VALUES ('rebuilt', '1')", [])?;
+    }
+    Ok(())
+}
+
+/// Whether a database has a table, as far as it can be read.
+fn has_table(db: &Connection, table: &str) -> bool {
+    let found =
+        db.query_row("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1", [table], |_| Ok(()));
+    !matches!(found, Err(rusqlite::Error::QueryReturnedNoRows))
 }
 
 /// The highest number that was ever given to a message, as far as any table can tell.
@@ -176,6 +216,8 @@ fn number(db: &Connection, sql: &str) -> Option<i64> {
 /// What became of a copy.
 struct Copied {
     saved: usize,
+    /// Rows that could be reached and not be read.
+    skipped: usize,
     /// The number of the last row that was reached, in tables that are ordered by one.
     last: Option<i64>,
     /// Whether the end was reached.
@@ -191,7 +233,7 @@ fn copy(
     rest: &str,
     values: impl rusqlite::Params,
 ) -> Result<Copied, HubError> {
-    let mut copied = Copied { saved: 0, last: None, whole: false };
+    let mut copied = Copied { saved: 0, skipped: 0, last: None, whole: false };
     // Messages are checked against their checksum on the way; the columns used for that come first.
     let is_messages = table == "messages";
     let columns = if is_messages { format!("{MESSAGE_COLUMNS}, m.*") } else { "m.*".to_owned() };
@@ -216,10 +258,12 @@ fn copy(
         // The number is the first column in both tables that have one.
         copied.last = row.get(0).ok().or(copied.last);
         if is_messages && Stored::read(row).is_err() {
+            copied.skipped += 1;
             continue;
         }
-        if let Ok(values) = row_values(row, skip, names.len()) {
-            copied.saved += insert.execute(rusqlite::params_from_iter(values))?;
+        match row_values(row, skip, names.len()) {
+            Ok(values) => copied.saved += insert.execute(rusqlite::params_from_iter(values))?,
+            Err(_) => copied.skipped += 1,
         }
     }
 }

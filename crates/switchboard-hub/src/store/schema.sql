@@ -1,4 +1,4 @@
--- Schema 1. Times are microseconds since 1970 in UTC. States are the numbers in store/rows.rs.
+-- Schema 2. Times are microseconds since 1970 in UTC. States are the numbers in store/rows.rs.
 
 CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
@@ -27,6 +27,8 @@ CREATE TABLE messages (
   digest      BLOB NOT NULL,
   -- Of the row: what the digest leaves out, so that no damage passes for the truth.
   seal        BLOB NOT NULL,
+  -- Of the row and of everything before it: see store/chain.rs.
+  chain       BLOB NOT NULL DEFAULT x'',
   -- The long ones last: SQLite reads the columns before them without them.
   metadata    TEXT,
   signed      BLOB,
@@ -104,3 +106,88 @@ CREATE TABLE notes (
 
 -- Filled behind the journal, outside the way of a message: see store/search.rs.
 CREATE VIRTUAL TABLE search USING fts5 (body, content = 'messages', content_rowid = 'seq', tokenize = 'unicode61');
+
+-- What follows came with schema 2. It stands at the end, so that everything above lies in the same pages as before.
+
+-- Where a row of the journal does not follow from the row before it, and why that is as it should be. `previous` is
+-- the hash of the row that it followed and that is gone; NULL where that is lost.
+CREATE TABLE chain_breaks (
+  seq      INTEGER PRIMARY KEY,
+  previous BLOB,
+  reason   TEXT NOT NULL,
+  at       INTEGER NOT NULL
+);
+
+-- Messages that a rule against storms or costs has stopped, until a person lets them go on. `subject` is what the
+-- rule counts by: a conversation, a pair of agents or an agent.
+CREATE TABLE stops (
+  seq     INTEGER NOT NULL,
+  subject TEXT NOT NULL,
+  reason  TEXT NOT NULL,
+  at      INTEGER NOT NULL,
+  PRIMARY KEY (seq, subject)
+) WITHOUT ROWID;
+CREATE INDEX stops_by_subject ON stops (subject);
+
+-- What a person has let go on: its rule counts from there.
+CREATE TABLE resumed (
+  subject TEXT PRIMARY KEY,
+  seq     INTEGER NOT NULL,
+  at      INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What agents with a budget have spent, by the minute.
+CREATE TABLE spending (
+  agent    TEXT NOT NULL COLLATE NOCASE,
+  minute   INTEGER NOT NULL,
+  messages INTEGER NOT NULL,
+  tokens   INTEGER NOT NULL,
+  PRIMARY KEY (agent, minute)
+) WITHOUT ROWID;
+
+-- Tasks and who has taken them on. A row stays when its claim ends, because its fence must only rise.
+CREATE TABLE claims (
+  task       TEXT PRIMARY KEY COLLATE NOCASE,
+  fence      INTEGER NOT NULL,
+  holder     TEXT COLLATE NOCASE,
+  note       TEXT,
+  claimed_at INTEGER NOT NULL,
+  lease      INTEGER NOT NULL,
+  until      INTEGER NOT NULL,
+  -- Whether it was won among all linked hubs.
+  everywhere INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX claims_held ON claims (holder) WHERE holder IS NOT NULL;
+
+-- What the link to other hubs is asked, and what it answers. Nobody waits long for it.
+CREATE TABLE claim_asks (
+  id     INTEGER PRIMARY KEY,
+  ask    TEXT NOT NULL,
+  at     INTEGER NOT NULL,
+  answer TEXT
+);
+
+-- Files that somebody works at, as patterns of paths within a tree.
+CREATE TABLE reservations (
+  id         INTEGER PRIMARY KEY,
+  holder     TEXT NOT NULL COLLATE NOCASE,
+  repository TEXT NOT NULL,
+  tree       TEXT NOT NULL,
+  pattern    TEXT NOT NULL,
+  shared     INTEGER NOT NULL,
+  note       TEXT,
+  made_at    INTEGER NOT NULL,
+  lease      INTEGER NOT NULL,
+  until      INTEGER NOT NULL
+);
+
+-- What was done with claims, reservations and stops, for whoever watches. `after` is the last message before it.
+CREATE TABLE activity (
+  id     INTEGER PRIMARY KEY,
+  after  INTEGER NOT NULL,
+  at     INTEGER NOT NULL,
+  agent  TEXT NOT NULL COLLATE NOCASE,
+  what   TEXT NOT NULL,
+  thing  TEXT NOT NULL,
+  detail TEXT
+);

@@ -6,7 +6,7 @@ use std::thread;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use switchboard_core::{Directory, Door};
+use switchboard_core::{Directory, Door, Message};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bell::Bell;
@@ -16,6 +16,7 @@ use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
+use crate::store::chain::{self, Link};
 use crate::store::finish::{Batch, Finisher};
 use crate::store::open::open_for_writing;
 use crate::store::recover;
@@ -120,29 +121,66 @@ pub(crate) struct Work<'t> {
     pub(crate) now: Timestamp,
     /// The doors for which older deliveries wait: what comes now must not overtake them.
     pub(crate) waiting: Vec<Door>,
-    /// The number of the next message, once somebody has asked.
-    next_seq: Option<i64>,
+    /// The end of the journal, once somebody has asked.
+    end: Option<End>,
     pub(crate) after: After,
     /// Why SQLite gave up the whole transaction, where it did.
     lost: Option<Arc<rusqlite::Error>>,
 }
 
 impl Work<'_> {
-    /// A number above everything that was ever given out. `floor` is what a recovery could not take over.
+    /// A number above everything that was ever given out.
     pub(crate) fn next_seq(&mut self) -> rusqlite::Result<i64> {
-        let seq = match self.next_seq {
-            Some(seq) => seq,
-            None => self
-                .db
-                .prepare_cached(
-                    "SELECT 1 + max(coalesce((SELECT max(seq) FROM messages), 0), \
-                     coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0))",
-                )?
-                .query_row([], |row| row.get(0))?,
-        };
-        self.next_seq = Some(seq + 1);
+        let end = self.end()?;
+        let seq = end.next;
+        self.end = Some(End { next: seq + 1, ..end });
         Ok(seq)
     }
+
+    /// Writes a message into the journal, behind the last one.
+    pub(crate) fn append(&mut self, seq: i64, message: &Message, digest: &[u8; 32]) -> rusqlite::Result<()> {
+        let end = self.end()?;
+        let chain = self.inserts.message(seq, message, self.now, digest, &end.chain)?;
+        self.end = Some(End { last: seq, chain, ..end });
+        Ok(())
+    }
+
+    /// The number of the last message of the journal; 0 where there is none.
+    pub(crate) fn last_seq(&mut self) -> rusqlite::Result<i64> {
+        Ok(self.end()?.last)
+    }
+
+    /// The end of the journal. `floor` is what a recovery could not take over.
+    fn end(&mut self) -> rusqlite::Result<End> {
+        if let Some(end) = self.end {
+            return Ok(end);
+        }
+        let end = self
+            .db
+            .prepare_cached(
+                "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'floor'), 0), \
+                 (SELECT max(seq) FROM messages), (SELECT chain FROM messages ORDER BY seq DESC LIMIT 1)",
+            )?
+            .query_row([], |row| {
+                let (floor, last): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
+                let last = last.unwrap_or(0);
+                // A hash that cannot be read is damage of one row, and told of by the audit.
+                let chain = row.get(2).unwrap_or(chain::GENESIS);
+                Ok(End { next: last.max(floor) + 1, last, chain })
+            })?;
+        self.end = Some(end);
+        Ok(end)
+    }
+}
+
+/// Where the journal ends.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// The number of the next message.
+    next: i64,
+    /// The number and the hash of the last one.
+    last: i64,
+    chain: Link,
 }
 
 /// What happens once the transaction is on disk, and not before.
@@ -289,7 +327,7 @@ fn savepoint<T>(
     if let Some(lost) = &tx.lost {
         return Err(lost.clone().into());
     }
-    let (events, handoffs) = (tx.after.events.len(), tx.after.handoffs.len());
+    let (events, handoffs, end) = (tx.after.events.len(), tx.after.handoffs.len(), tx.end);
     tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
     let result = work(tx);
     if tx.db.is_autocommit() {
@@ -304,6 +342,7 @@ fn savepoint<T>(
     if result.is_err() {
         tx.after.events.truncate(events);
         tx.after.handoffs.truncate(handoffs);
+        tx.end = end;
         tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
     }
     tx.db.prepare_cached("RELEASE job")?.execute([])?;
@@ -383,7 +422,7 @@ fn transaction(
         doors: &setup.doors,
         now: setup.config.clock.now(),
         waiting: Vec::new(),
-        next_seq: None,
+        end: None,
         after: After::default(),
         lost: None,
     };

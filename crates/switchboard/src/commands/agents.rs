@@ -9,6 +9,7 @@ use switchboard_hub::clock::ago;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::holdings::Holdings;
 use crate::show;
 
 /// List, register, rename or remove agents, or set what one is doing.
@@ -126,12 +127,13 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     door_nats::hear_others(workspace.hub()).await?;
     let directory = workspace.hub().directory().await?;
+    let holdings = Holdings::load(workspace.hub()).await?;
     let mut rows = Vec::new();
     for record in directory.agents() {
         if context.printer.is_json() {
             print_agent(workspace, context, record).await?;
         } else {
-            rows.push(row(workspace, record).await?);
+            rows.push(row(workspace, record, &holdings).await?);
         }
     }
     if !context.printer.is_json() {
@@ -145,11 +147,17 @@ async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn row(workspace: &Workspace, record: &AgentRecord) -> Result<[String; 6], Failure> {
+async fn row(
+    workspace: &Workspace,
+    record: &AgentRecord,
+    holdings: &Holdings,
+) -> Result<[String; 6], Failure> {
     let hub = workspace.hub();
     let presence = hub.presence(&record.id);
     let since = presence.since.map(|at| ago(hub.now(), at)).unwrap_or_default();
     let doing = [presence.status, presence.message].into_iter().flatten().collect::<Vec<_>>().join(": ");
+    let doing = [Some(doing).filter(|doing| !doing.is_empty()), holdings.words(&record.id)];
+    let doing = doing.into_iter().flatten().collect::<Vec<_>>().join("; ");
     Ok([
         record.id.to_string(),
         format!("{} {since}", presence.awareness).trim_end().to_owned(),
@@ -189,7 +197,8 @@ async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRec
     let mut doors: Vec<&str> = record.routes.iter().map(Route::door).map(Door::as_str).collect();
     doors.sort_unstable();
     doors.dedup();
-    context.printer.object(&json!({
+    let holdings = Holdings::load(workspace.hub()).await?;
+    let mut object = json!({
         "name": record.id.to_string(),
         "doors": doors,
         "role": record.role,
@@ -199,6 +208,14 @@ async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRec
         "unread": unread(workspace, &record.id).await?,
         "status": presence.status,
         "status_message": presence.message,
-    }));
+    });
+    for (key, things) in
+        [("claims", holdings.tasks(&record.id)), ("reservations", holdings.files(&record.id))]
+    {
+        if !things.is_empty() {
+            object[key] = things.into();
+        }
+    }
+    context.printer.object(&object);
     Ok(())
 }

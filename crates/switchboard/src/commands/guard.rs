@@ -1,21 +1,84 @@
 //! `switchboard guard`
 
-use clap::Args;
+mod git;
+mod hook;
 
-use crate::failure::Failure;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use switchboard_core::Pattern;
+use switchboard_hub::{Reservation, WorkTree};
 
-/// Watch over the programs that another process of ours has started, and end them when it is gone.
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// Check that what is about to be committed is nobody else's.
 ///
-/// It is told of them on stdin, by the process that started it. Nobody types it.
+/// Exit code 1 says that it is, and whose; that it could not be found out is another code.
 #[derive(Debug, Args)]
-pub(crate) struct Guard {}
-
-pub(crate) fn run(_: Guard) -> Result<(), Failure> {
-    Ok(switchboard_hub::guard::run(std::io::stdin().lock()).map_err(anyhow::Error::from)?)
+pub(crate) struct Guard {
+    #[command(subcommand)]
+    command: Option<Verb>,
 }
 
-/// A guard over what this process starts: this program again, as above.
-pub(crate) fn guard() -> Option<switchboard_hub::guard::Guard> {
-    let program = std::env::current_exe().ok()?;
-    Some(switchboard_hub::guard::Guard::new(program, ["guard"]))
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Have Git check before every commit; a hook that is there goes on being run
+    Install,
+    /// Take the check out again, and put back the hook that was there
+    Uninstall,
+}
+
+pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
+    match args.command {
+        None => match check(&context).await {
+            // One code for "it is somebody's", so that a hook can tell it from "who knows".
+            Err(failure) if failure.exit == Exit::Failed && failure.code != "reserved" => {
+                Err(Failure { exit: Exit::Temporary, ..failure })
+            }
+            other => other,
+        },
+        Some(Verb::Install) => hook::install(&context).await,
+        Some(Verb::Uninstall) => hook::uninstall(&context).await,
+    }
+}
+
+async fn check(context: &Context) -> Result<(), Failure> {
+    let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+    let tree = WorkTree::of(&here)?;
+    let staged = git::staged(&here).await?;
+    let workspace = context.open().await?;
+    let hub = workspace.hub();
+    let me = hub.directory().await?.canonical(&context.identity()?);
+    let reserved = hub.reservations().await?;
+    workspace.close().await;
+    let others: Vec<&Reservation> = reserved.iter().filter(|one| one.holder != me).collect();
+    let mut met = Vec::new();
+    for path in &staged {
+        let file = Pattern::path(path);
+        met.extend(others.iter().find(|one| one.meets(&tree, false, &file)).map(|one| (path, *one)));
+    }
+    for (path, one) in &met {
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "path": path,
+                "holder": one.holder.to_string(),
+                "pattern": one.pattern,
+                "until": one.until.to_string(),
+                "note": one.note,
+            }));
+        }
+    }
+    let Some((_, first)) = met.first() else { return Ok(()) };
+    let lines: Vec<String> = met.iter().map(|(path, one)| told(path, one)).collect();
+    Err(Failure::new("reserved", Exit::Failed, lines.join("\n       ")).hint(format!(
+        "ask {} (`switchboard send \"{}\" …`), wait, or commit all the same with `git commit --no-verify`",
+        first.holder, first.holder
+    )))
+}
+
+fn told(path: &str, one: &Reservation) -> String {
+    let note = one.note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
+    let (path, pattern) = (show::plain(path), show::plain(&one.pattern));
+    format!("'{path}' is reserved by {} ('{pattern}' until {:.0}){note}", one.holder, one.until)
 }

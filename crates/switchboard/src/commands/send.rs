@@ -9,7 +9,7 @@ use door_workspace::{Letter, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, TaskName, nearest,
 };
 use switchboard_hub::Stored;
 
@@ -47,6 +47,10 @@ pub(crate) struct Send {
     #[arg(long, value_name = "JSON")]
     metadata: Option<String>,
 
+    /// The claim that this is written under; refused once the claim is not in force any more
+    #[arg(long, value_name = "TASK:NUMBER")]
+    claim: Option<String>,
+
     /// How long the message is of use, for example 30m, 8h or 2d; then it goes to the archive
     #[arg(long, value_name = "TIME")]
     ttl: Option<String>,
@@ -73,7 +77,10 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     // Before the workspace is opened: what is no address at all needs none.
     let mut to: Address = args.to.parse()?;
     let kind = kind(&args)?;
-    let metadata = metadata(args.metadata.as_deref())?;
+    let mut metadata = metadata(args.metadata.as_deref())?;
+    if let Some(claim) = &args.claim {
+        metadata.insert("claim".to_owned(), claim_of(claim)?);
+    }
     let body = body(&args)?;
     let mut open = if args.wait { context.open_running().await? } else { context.open_door().await? };
     let workspace = &open.workspace.clone();
@@ -107,7 +114,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     print_receipt(&context, workspace, &stored, &receipt).await?;
     let result = match (accepted.stopped, undelivered(&receipt)) {
         (Some(stop), _) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is kept, but not delivered; a person can go on in the thread, or start a new one without --reply-to")),
+            .hint("the message is kept, but not delivered; a person lets it go on with `switchboard resume ID`, or answers in the thread")),
         (None, Some(problem)) => Err(problem),
         (None, None) if args.wait => wait_for_answer(&context, &open, &from, accepted.id, args.timeout).await,
         (None, None) => Ok(()),
@@ -157,6 +164,17 @@ fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
     })
 }
 
+/// A claim as the hub reads it in a message.
+fn claim_of(text: &str) -> Result<Value, Failure> {
+    let parts = text.rsplit_once(':').and_then(|(task, fence)| Some((task, fence.parse::<i64>().ok()?)));
+    let Some((task, fence)) = parts else {
+        let message = format!("--claim '{}' is not TASK:NUMBER", text.escape_debug());
+        return Err(Failure::new("bad_claim", Exit::Usage, message)
+            .hint("the number is the one that `switchboard claim` gave"));
+    };
+    Ok(serde_json::json!({ "task": TaskName::parse(task)?.as_str(), "fence": fence }))
+}
+
 fn body(args: &Send) -> Result<String, Failure> {
     let unreadable = |error: std::io::Error, from: &str| {
         Failure::new("unreadable", Exit::Failed, format!("the text cannot be read from {from}: {error}"))
@@ -180,16 +198,19 @@ fn body(args: &Send) -> Result<String, Failure> {
 }
 
 fn expiry(ttl: &str, now: Timestamp) -> Result<Timestamp, Failure> {
-    let bad = || {
-        Failure::new("bad_ttl", Exit::Usage, format!("'{}' is not a time span", ttl.escape_debug()))
-            .hint("for example 30m, 8h or 2d")
-    };
-    let span: Span = ttl.parse().map_err(|_| bad())?;
-    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
-    if length <= SignedDuration::ZERO {
-        return Err(bad());
-    }
-    now.checked_add(length).map_err(|_| bad())
+    now.checked_add(time_span(ttl)?).map_err(|_| not_a_span(ttl))
+}
+
+/// A span of time as people write it.
+pub(crate) fn time_span(text: &str) -> Result<SignedDuration, Failure> {
+    let span: Span = text.parse().map_err(|_| not_a_span(text))?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| not_a_span(text))?;
+    if length <= SignedDuration::ZERO { Err(not_a_span(text)) } else { Ok(length) }
+}
+
+fn not_a_span(text: &str) -> Failure {
+    Failure::new("bad_ttl", Exit::Usage, format!("'{}' is not a time span", text.escape_debug()))
+        .hint("for example 30m, 8h or 2d")
 }
 
 async fn print_receipt(

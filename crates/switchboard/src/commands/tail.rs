@@ -2,7 +2,9 @@
 
 use clap::Args;
 use door_workspace::Workspace;
-use switchboard_hub::{Page, Stored};
+use serde_json::json;
+use switchboard_hub::clock::ago;
+use switchboard_hub::{Activity, Page, Stored};
 
 use crate::commands::inbox::seq_of;
 use crate::context::Context;
@@ -30,6 +32,10 @@ pub(crate) struct Tail {
     /// Whole bodies, however long
     #[arg(long)]
     full: bool,
+
+    /// With --json: also what agents did that is no message, as objects with "event"
+    #[arg(long)]
+    events: bool,
 }
 
 pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
@@ -41,16 +47,25 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     };
     let hub = workspace.hub();
     let mut changes = hub.changes();
-    let mut last = if let Some(id) = &args.since {
-        seq_of(&workspace, workspace.find(id).await?).await?
+    let mut last = 0;
+    let mut done = hub.last_activity().await?;
+    if let Some(id) = &args.since {
+        last = seq_of(&workspace, workspace.find(id).await?).await?;
     } else {
         let page = hub.newest(args.limit).await?;
-        show_page(&workspace, &context, &args, &page).await?
-    };
+        // What was done since the first of them belongs between them.
+        let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
+        let doings = hub.activity(0, first, STEP).await?;
+        done = doings.last().map_or(done, |doing| doing.id);
+        last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
+    }
     loop {
         let page = hub.journal(last, STEP).await?;
-        last = show_page(&workspace, &context, &args, &page).await?.max(last);
-        if page.more {
+        let doings = hub.activity(done, 0, STEP).await?;
+        let more = page.more || doings.len() == STEP;
+        done = doings.last().map_or(done, |doing| doing.id);
+        last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
+        if more {
             continue;
         }
         if !args.follow {
@@ -62,15 +77,47 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints a page; returns the place of its last message.
+/// Prints a page with what was done between its messages; returns the place of its last message.
 async fn show_page(
     workspace: &Workspace,
     context: &Context,
     args: &Tail,
     page: &Page<Stored>,
+    doings: Vec<Activity>,
 ) -> Result<i64, Failure> {
-    print_messages(workspace, context, &page.items, args.full).await?;
+    let mut doings = doings.into_iter().peekable();
+    for stored in &page.items {
+        while let Some(doing) = doings.next_if(|doing| doing.after < stored.seq) {
+            show_doing(workspace, context, args, &doing);
+        }
+        print_messages(workspace, context, std::slice::from_ref(stored), args.full).await?;
+    }
+    for doing in doings {
+        show_doing(workspace, context, args, &doing);
+    }
     Ok(page.items.last().map_or(0, |stored| stored.seq))
+}
+
+/// Prints what an agent did that is no message.
+fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Activity) {
+    let Activity { at, agent, what, thing, detail, .. } = doing;
+    if context.printer.is_json() {
+        // Scripts that do not ask for them rely on one message a line.
+        if args.events {
+            context.printer.object(&json!({
+                "event": what,
+                "agent": agent.to_string(),
+                "thing": thing,
+                "detail": detail,
+                "at": at.to_string(),
+            }));
+        }
+        return;
+    }
+    let dim = anstyle::Style::new().dimmed();
+    let detail = detail.as_ref().map(|detail| format!(" ({})", show::plain(detail))).unwrap_or_default();
+    let ago = ago(workspace.hub().now(), *at);
+    context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::plain(thing)));
 }
 
 /// Prints messages with what became of each.

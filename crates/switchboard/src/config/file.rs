@@ -1,5 +1,6 @@
 //! The file as written: everything optional, names as people type them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use super::nats::{self, NatsSection};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct ConfigFile {
     pub(super) hub: Option<HubSection>,
+    pub(super) budgets: Option<BudgetsSection>,
     pub(super) workspace: Option<WorkspaceSection>,
     pub(super) terminals: Option<TerminalsSection>,
     pub(super) tools: Option<ToolsSection>,
@@ -76,6 +78,26 @@ pub(super) struct HubSection {
     pub(super) body_limit_bytes: Option<usize>,
     pub(super) reply_hops: Option<usize>,
     pub(super) replies_per_minute: Option<u32>,
+    pub(super) replies_per_thread: Option<u32>,
+}
+
+/// What agents may write and use; those that are not named have what stands outside.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BudgetsSection {
+    pub(super) messages_per_hour: Option<u64>,
+    pub(super) tokens_per_day: Option<u64>,
+    pub(super) agents: Option<BTreeMap<String, BudgetSection>>,
+}
+
+/// The budget of one agent. Keys that nobody knows are errors: a limit that does not count is worse than none.
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct BudgetSection {
+    pub(super) messages_per_hour: Option<u64>,
+    pub(super) tokens_per_day: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,11 +140,12 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 10] = [
+const KNOWN: [(&str, &[&str]); 11] = [
     (
         "",
         &[
             "hub",
+            "budgets",
             "workspace",
             "terminals",
             "tools",
@@ -140,7 +163,8 @@ const KNOWN: [(&str, &[&str]); 10] = [
     ("nats.tls", nats::TLS_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
-    ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),
+    ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute", "repliesPerThread"]),
+    ("budgets", &["messagesPerHour", "tokensPerDay", "agents"]),
     ("workspace", &["retention", "settleMs", "rescanMs"]),
     ("terminals", &["executeFromFiles", "notifyMail", "idleMs", "tmux", "bridge"]),
     ("workspace.retention", &["archiveDays", "receiptDays", "journalDays"]),

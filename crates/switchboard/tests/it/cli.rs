@@ -2,12 +2,16 @@
 
 mod ack;
 mod agents;
+mod audit;
+mod claim;
 mod completions;
 mod config;
 mod doctor;
 mod inbox;
 mod init;
 mod receipt;
+mod reserve;
+mod resume;
 mod search;
 mod send;
 mod serve;

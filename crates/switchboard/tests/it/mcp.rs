@@ -13,6 +13,7 @@ mod stdio;
 mod teamwork;
 mod token_proxy;
 mod waiting;
+mod work;
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;

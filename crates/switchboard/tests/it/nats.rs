@@ -3,6 +3,7 @@
 mod auth;
 mod basics;
 mod broken;
+mod claims;
 mod cluster;
 pub(crate) mod hub;
 

@@ -110,7 +110,7 @@ fn sent(workspace: &Workspace, to: &Address, accepted: &Accepted) -> Outcome {
     let id = native(accepted.id);
     if let Some(stop) = &accepted.stopped {
         return Err(Problem::new(format!("{id} is kept but not delivered: {stop}"))
-            .next("Ask the person to answer in the thread, or start a new one without replyTo."));
+            .next(format!("Tell the person; `switchboard resume {id}` delivers it.")));
     }
     let reached = accepted.deliveries.len();
     let whom = match accepted.deliveries.as_slice() {

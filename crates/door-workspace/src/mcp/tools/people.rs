@@ -199,6 +199,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     workspace.read_state().await?;
     let directory = hub.directory().await?;
     let known = workspace.read_whole().await;
+    let (claims, reservations) = (hub.claims().await?, hub.reservations().await?);
     let (mut agents, mut lines) = (Map::new(), Vec::new());
     for agent in directory.agents() {
         let record = state::record(&known, &agent.id.name);
@@ -211,12 +212,19 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
             Awareness::Offline => "offline",
         };
         let status = text("statusState").or_else(|| text("status"));
+        let own = claims.iter().filter(|claim| claim.holder == agent.id);
+        let tasks: Vec<String> = own.map(|claim| claim.task.to_string()).collect();
+        let own = reservations.iter().filter(|one| one.holder == agent.id);
+        let files: Vec<String> = own.map(|one| one.pattern.clone()).collect();
+        let listed = |things: &Vec<String>| (!things.is_empty()).then(|| things.join(", "));
         let mut line = format!("{} ({kind})", agent.id);
         for (label, value) in [
             ("role", agent.role.clone()),
             ("team", agent.team.as_ref().map(Name::to_string)),
             ("status", status.clone()),
             ("workflow", text("activeWorkflow")),
+            ("claims", listed(&tasks)),
+            ("reserves", listed(&files)),
         ] {
             if let Some(value) = value {
                 let _ = write!(line, ", {label} {value}");
@@ -235,6 +243,8 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
             "friendlyName": text("friendlyName"),
             "team": agent.team.as_ref().map(Name::as_str),
             "presence": awareness,
+            "claims": (!tasks.is_empty()).then_some(tasks),
+            "reserves": (!files.is_empty()).then_some(files),
         });
         agents.insert(agent.id.to_string(), without_nulls(details));
     }

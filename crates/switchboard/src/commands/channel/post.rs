@@ -120,7 +120,7 @@ async fn post(
     }
     match accepted.stopped {
         Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is in the channel, but wakes nobody; a person can go on in the thread")),
+            .hint("the message is in the channel, but wakes nobody; `switchboard resume` lets it go on")),
         None => Ok(()),
     }
 }

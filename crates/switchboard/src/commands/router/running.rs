@@ -12,7 +12,7 @@ use switchboard_hub::{Hub, HubError, Service};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::guard::guard;
+use crate::commands::sentinel::guard;
 use crate::failure::Failure;
 
 /// The socket of a workspace's router.

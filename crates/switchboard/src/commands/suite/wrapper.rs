@@ -5,8 +5,8 @@ use switchboard_mcp::NothingPasses;
 use tokio_util::sync::CancellationToken;
 
 use super::Workspace;
-use crate::commands::guard::guard;
 use crate::commands::mcp::stop_at_signals;
+use crate::commands::sentinel::guard;
 use crate::context::Context;
 use crate::failure::Failure;
 

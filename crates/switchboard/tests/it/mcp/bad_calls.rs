@@ -77,9 +77,9 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     send_mesage {}
         There is no tool 'send_mesage'. Did you mean 'send_message'?
      {}
-        There is no tool ''. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
+        There is no tool ''. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, claim_task, renew_claim, release_claim, reserve_files, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
     rm -rf / {}
-        There is no tool 'rm -rf /'. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
+        There is no tool 'rm -rf /'. The tools are send_message, check_inbox, ack_message, wait_for_message, register_chat_agent, get_team_roster, send_team_message, get_receipt, search_messages, set_agent_status, register_terminal, create_team, assign_to_team, assign_role, claim_task, renew_claim, release_claim, reserve_files, start_workflow, get_workflow_state, complete_workflow_phase, stop_workflow, run_in_terminal, handoff_clipboard.
     send_message {}
         The argument 'action' is missing. action is one of delegate_task, request_review, submit_result, status_update, execute.
     send_message {"action":"delegate_task"}

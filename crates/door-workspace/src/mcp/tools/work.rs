@@ -1,0 +1,157 @@
+//! Taking tasks on, and saying which files one works at.
+
+use std::path::Path;
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use switchboard_core::TaskName;
+use switchboard_hub::{CLAIM_LEASE, RESERVATION_LEASE, Reserve, TaskClaim, WorkTree};
+
+use super::Desk;
+use crate::mcp::answer::{Answer, Outcome, Problem};
+
+pub(super) const CLAIM_TASK: &str = "Take a task on so that no other agent does. One agent gets it, for a time; you get a \
+     fence number.";
+
+pub(super) const RENEW_CLAIM: &str =
+    "Keep your task for longer. Refused if your claim has ended: stop working on it.";
+
+pub(super) const RELEASE_CLAIM: &str = "Give your task back.";
+
+pub(super) const RESERVE_FILES: &str = "Tell the others which files you are about to change. Refused, with the holder, \
+     where they overlap files of another agent.";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimTask {
+    /// Its name; the same for everybody.
+    task: String,
+    /// For how long [10].
+    minutes: Option<u32>,
+    /// One line about it.
+    note: Option<String>,
+    /// Among all linked hubs.
+    everywhere: Option<bool>,
+}
+
+pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
+    let task = TaskName::parse(&given.task)?;
+    let lease = minutes(given.minutes, CLAIM_LEASE);
+    let me = desk.me()?.clone();
+    let hub = desk.workspace.hub();
+    let claim = match given.everywhere {
+        Some(true) => hub.claim_everywhere(task, me, lease, given.note).await?,
+        _ => hub.claim_task(task, me, lease, given.note).await?,
+    };
+    let (task, fence) = (claim.task.as_str(), claim.fence);
+    let text = format!(
+        "'{task}' is yours until {:.0}, fence {fence}. Renew it before that. A message with metadata \
+         {{\"claim\": {{\"task\": {}, \"fence\": {fence}}}}} is refused once it has ended.",
+        claim.until,
+        Value::from(task)
+    );
+    Ok(Answer::new(text, object(&claim)))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RenewClaim {
+    task: String,
+    fence: i64,
+    /// For how long from now [10].
+    minutes: Option<u32>,
+}
+
+pub(super) async fn renew_claim(desk: &Desk<'_>, given: RenewClaim) -> Outcome {
+    let task = TaskName::parse(&given.task)?;
+    let lease = minutes(given.minutes, CLAIM_LEASE);
+    let claim = desk.workspace.hub().renew_claim(task, desk.me()?.clone(), given.fence, lease).await?;
+    Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReleaseClaim {
+    task: String,
+    fence: i64,
+}
+
+pub(super) async fn release_claim(desk: &Desk<'_>, given: ReleaseClaim) -> Outcome {
+    let task = TaskName::parse(&given.task)?;
+    let claim = desk.workspace.hub().release_claim(task, desk.me()?.clone(), given.fence).await?;
+    Ok(Answer::new(format!("'{}' is free.", claim.task), object(&claim)))
+}
+
+fn object(claim: &TaskClaim) -> Value {
+    json!({
+        "task": claim.task.as_str(),
+        "fence": claim.fence,
+        "holder": claim.holder.to_string(),
+        "until": claim.until.to_string(),
+    })
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReserveFiles {
+    /// Files, folders or globs, relative to folder.
+    paths: Vec<String>,
+    /// For how long [30]; 0 gives them up.
+    minutes: Option<u32>,
+    /// One line about it.
+    note: Option<String>,
+    /// Also in other worktrees of the repository.
+    shared: Option<bool>,
+    /// Where you work [the workspace].
+    folder: Option<String>,
+}
+
+pub(super) async fn reserve_files(desk: &Desk<'_>, given: ReserveFiles) -> Outcome {
+    let me = desk.me()?.clone();
+    if given.paths.is_empty() {
+        return Err(
+            Problem::new("The argument 'paths' is empty").next("Name the files that you will change.")
+        );
+    }
+    let hub = desk.workspace.hub();
+    let (tree, patterns) = {
+        let inner = desk.workspace.tree().root().path();
+        let workspace = inner.parent().unwrap_or(inner);
+        let folder = match &given.folder {
+            Some(folder) => workspace.join(folder),
+            // A server over stdio was started where its client works.
+            None => std::env::current_dir().unwrap_or_else(|_| workspace.to_owned()),
+        };
+        patterns(&folder, workspace, &given.paths)?
+    };
+    let names: Vec<String> = patterns.iter().map(ToString::to_string).collect();
+    if given.minutes == Some(0) {
+        let count = hub.unreserve(me, tree, patterns).await?;
+        return Ok(Answer::new(format!("{count} given up."), json!({ "released": count })));
+    }
+    let lease = minutes(given.minutes, RESERVATION_LEASE);
+    let (shared, note) = (given.shared.unwrap_or(false), given.note);
+    let made = hub.reserve(Reserve { agent: me, tree, patterns, shared, note, lease }).await?;
+    let until = made.first().map(|one| one.until.to_string());
+    let text = format!("Reserved until {}: {}.", until.as_deref().unwrap_or("now"), names.join(", "));
+    Ok(Answer::new(text, json!({ "patterns": names, "until": until })))
+}
+
+fn patterns(
+    folder: &Path,
+    workspace: &Path,
+    given: &[String],
+) -> Result<(WorkTree, Vec<switchboard_core::Pattern>), Problem> {
+    let (folder, tree) = WorkTree::place(folder, workspace)?;
+    let mut patterns = Vec::new();
+    for text in given {
+        patterns.extend(tree.patterns(&folder, text)?);
+    }
+    Ok((tree, patterns))
+}
+
+fn minutes(given: Option<u32>, default: SignedDuration) -> SignedDuration {
+    given.map_or(default, |minutes| SignedDuration::from_mins(minutes.into()))
+}

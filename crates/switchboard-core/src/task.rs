@@ -1,0 +1,74 @@
+//! What a task is called by those who claim it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of a task: a word, a ticket, a sentence. Names that differ in the case of ASCII letters alone are the
+/// same task.
+#[derive(Debug, Clone)]
+pub struct TaskName(String);
+
+/// A text that is no name of a task.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the task '{}' {problem}", .text.escape_debug())]
+pub struct TaskNameError {
+    text: String,
+    problem: &'static str,
+}
+
+impl TaskName {
+    /// Longer is a description, and belongs into a message.
+    pub const LONGEST: usize = 200;
+
+    /// Checks a text and takes the space around it away.
+    pub fn parse(text: &str) -> Result<Self, TaskNameError> {
+        let name = text.trim();
+        let problem = if name.is_empty() {
+            "has no name"
+        } else if name.chars().count() > Self::LONGEST {
+            "has a name of more than 200 characters"
+        } else if name.chars().any(char::is_control) {
+            "has control characters in its name"
+        } else {
+            return Ok(Self(name.to_owned()));
+        };
+        let text = text.chars().take(Self::LONGEST).collect();
+        Err(TaskNameError { text, problem })
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What it is compared by.
+    pub fn key(&self) -> String {
+        self.0.to_ascii_lowercase()
+    }
+}
+
+impl PartialEq for TaskName {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for TaskName {}
+
+impl fmt::Display for TaskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for TaskName {
+    type Err = TaskNameError;
+
+    fn from_str(text: &str) -> Result<Self, TaskNameError> {
+        Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,278 @@
+//! Whether the journal is what was written: every entry says what it said, and none is missing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Row};
+
+use crate::clock::from_micros;
+use crate::error::HubError;
+use crate::store::chain::{self, BreakReason, GENESIS, Link};
+use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+
+/// What a look at the whole chain found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audit {
+    /// Entries that were looked at.
+    pub entries: u64,
+    /// The last entry. Noted elsewhere, it shows later whether the journal was made anew up to it.
+    pub head: Option<Head>,
+    /// Where entries follow from something that is not there any more, as they should.
+    pub breaks: Vec<ChainBreak>,
+    /// The first entry that is not as it was written.
+    pub first_bad: Option<BadEntry>,
+    /// How many are not.
+    pub bad: u64,
+}
+
+/// An entry by its number and its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Its place in the journal.
+    pub seq: i64,
+    /// Its hash, which stands for everything before it as well.
+    pub hash: Hash,
+}
+
+/// A place where the chain goes on from an entry that is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainBreak {
+    /// The entry after it.
+    pub seq: i64,
+    /// Why.
+    pub reason: BreakReason,
+    /// Since when.
+    pub at: Timestamp,
+}
+
+/// An entry that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadEntry {
+    /// Its place in the journal.
+    pub seq: i64,
+    /// The message, as far as that can be read.
+    pub id: Option<switchboard_core::MessageId>,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It does not say what it said.
+    Changed,
+    /// It does not follow from the entry before it.
+    OutOfChain,
+    /// It is gone, and retention did not remove it.
+    Removed,
+    /// It has another hash than the one that was noted.
+    NotAsNoted,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Changed => "its content was changed after it was written",
+            Self::OutOfChain => {
+                "it does not follow from the entry before it: one was removed, added or written anew here"
+            }
+            Self::Removed => "it was removed, and not by retention",
+            Self::NotAsNoted => {
+                "it has another hash than the one that was noted: the journal was written anew"
+            }
+        })
+    }
+}
+
+/// A hash of the chain; written as 64 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hash(Link);
+
+impl Hash {
+    /// Reads 64 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut hash = GENESIS;
+        if text.len() != 2 * hash.len() || !text.is_ascii() {
+            return None;
+        }
+        for (number, byte) in hash.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * number..2 * number + 2], 16).ok()?;
+        }
+        Some(Self(hash))
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// An entry of the journal with its place in the chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The message; why it cannot be read, where it cannot.
+    pub stored: Result<Stored, i64>,
+    /// The hash of all that it says.
+    pub content: Option<Hash>,
+    /// The hash of the entry before it; nothing where that is lost.
+    pub previous: Option<Hash>,
+    /// Its own hash; nothing where that cannot be read.
+    pub hash: Option<Hash>,
+}
+
+impl Entry {
+    /// Its place in the journal.
+    pub fn seq(&self) -> i64 {
+        self.stored.as_ref().map_or_else(|seq| *seq, |stored| stored.seq)
+    }
+
+    /// What is wrong with it, by itself.
+    fn fault(&self) -> Option<Fault> {
+        let (Ok(stored), Some(Hash(content))) = (&self.stored, &self.content) else {
+            return Some(Fault::Changed);
+        };
+        match (&self.previous, &self.hash) {
+            (Some(Hash(previous)), Some(Hash(hash))) => {
+                (chain::link(previous, stored.seq, content) != *hash).then_some(Fault::OutOfChain)
+            }
+            (None, Some(_)) => None,
+            (_, None) => Some(Fault::OutOfChain),
+        }
+    }
+}
+
+/// Goes through the whole journal. `noted` is the end of it as it was noted before.
+pub(crate) fn verify(db: &Connection, noted: Option<Head>) -> Result<Audit, HubError> {
+    // One moment: what is written meanwhile must not look like something that is missing.
+    let moment = db.unchecked_transaction()?;
+    let mut audit = Audit { entries: 0, head: None, breaks: breaks(&moment)?, first_bad: None, bad: 0 };
+    let mut removed = removed(&moment)?.into_iter().peekable();
+    let mut walk = Walk::new(&audit.breaks, &moment)?;
+    let mut as_noted = noted.is_none();
+    let statement = format!("SELECT {MESSAGE_COLUMNS}, m.chain FROM messages m ORDER BY m.seq");
+    let mut statement = moment.prepare(&statement)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let entry = walk.entry(row)?;
+        let seq = entry.seq();
+        while let Some(gone) = removed.next_if(|gone| *gone < seq) {
+            audit.blame(gone, None, Fault::Removed);
+        }
+        audit.entries += 1;
+        let id = || row.get(1).ok().map(switchboard_core::MessageId::from_bytes);
+        if let Some(fault) = entry.fault() {
+            audit.blame(seq, id(), fault);
+        } else if let Some(noted) = noted
+            && noted.seq == seq
+            && Some(noted.hash) != entry.hash
+        {
+            audit.blame(seq, id(), Fault::NotAsNoted);
+        }
+        as_noted |= noted.is_some_and(|noted| noted.seq == seq);
+        audit.head = entry.hash.map(|hash| Head { seq, hash }).or(audit.head);
+    }
+    for gone in removed {
+        audit.blame(gone, None, Fault::Removed);
+    }
+    if let Some(noted) = noted
+        && !as_noted
+        && !is_bridged(&moment, noted)?
+    {
+        audit.blame(noted.seq, None, Fault::Removed);
+    }
+    Ok(audit)
+}
+
+impl Audit {
+    fn blame(&mut self, seq: i64, id: Option<switchboard_core::MessageId>, fault: Fault) {
+        self.bad += 1;
+        if self.first_bad.as_ref().is_none_or(|first| seq < first.seq) {
+            self.first_bad = Some(BadEntry { seq, id, fault });
+        }
+    }
+}
+
+/// A page of the journal after a cursor, with its place in the chain.
+pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<Entry>, HubError> {
+    let moment = db.unchecked_transaction()?;
+    let mut walk = Walk::new(&breaks(&moment)?, &moment)?;
+    walk.previous = chain::before(&moment, after + 1)?;
+    let statement =
+        format!("SELECT {MESSAGE_COLUMNS}, m.chain FROM messages m WHERE m.seq > ?1 ORDER BY m.seq LIMIT ?2");
+    let mut statement = moment.prepare(&statement)?;
+    let mut rows = statement.query([after, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(walk.entry(row)?);
+    }
+    Ok(entries)
+}
+
+/// A walk along the chain, in the order of the journal.
+struct Walk {
+    /// The hash that the next entry follows.
+    previous: Option<Link>,
+    /// What those entries follow whose predecessor is gone.
+    bridges: BTreeMap<i64, Option<Link>>,
+}
+
+impl Walk {
+    fn new(breaks: &[ChainBreak], db: &Connection) -> Result<Self, HubError> {
+        let mut bridges = BTreeMap::new();
+        for noted in breaks {
+            bridges.insert(noted.seq, chain::before(db, noted.seq)?);
+        }
+        Ok(Self { previous: Some(GENESIS), bridges })
+    }
+
+    /// The entry of a row of [`MESSAGE_COLUMNS`] and its hash.
+    fn entry(&mut self, row: &Row<'_>) -> Result<Entry, HubError> {
+        let seq: i64 = row.get(0)?;
+        let hash = row.get::<_, Link>(MESSAGE_WIDTH).ok();
+        let previous = self.bridges.get(&seq).copied().unwrap_or(self.previous);
+        self.previous = hash;
+        let content = match Stored::read_unsealed(row) {
+            Ok((stored, digest)) => Some(rows::content(&stored.message, stored.accepted_at, &digest)),
+            Err(_) => None,
+        };
+        // What cannot be read as a message is a bad entry, and no reason to stop.
+        let stored = Stored::read(row).map_err(|_| seq);
+        Ok(Entry { stored, content: content.map(Hash), previous: previous.map(Hash), hash: hash.map(Hash) })
+    }
+}
+
+fn breaks(db: &Connection) -> Result<Vec<ChainBreak>, HubError> {
+    let mut statement = db.prepare("SELECT seq, reason, at FROM chain_breaks ORDER BY seq")?;
+    let rows = statement.query_map([], |row| {
+        // A word that nobody writes is damage, and so is what it was meant to explain.
+        let reason = BreakReason::from_name(&row.get::<_, String>(1)?).unwrap_or(BreakReason::Recovered);
+        Ok(ChainBreak { seq: row.get(0)?, reason, at: from_micros(row.get(2)?) })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The numbers of entries that are gone while their deliveries are there. Whatever removes an entry as it should
+/// removes these too.
+fn removed(db: &Connection) -> Result<Vec<i64>, HubError> {
+    let mut statement = db.prepare(&format!(
+        "SELECT DISTINCT id / {SPREAD} FROM deliveries WHERE id / {SPREAD} NOT IN (SELECT seq FROM messages) ORDER BY 1"
+    ))?;
+    let rows = statement.query_map([], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Whether retention has removed an entry since it was noted, so that nothing can be said of it any more.
+fn is_bridged(db: &Connection, noted: Head) -> Result<bool, HubError> {
+    Ok(db.query_row(
+        "SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE reason = ?2 \
+         AND seq = (SELECT min(seq) FROM messages WHERE seq > ?1))",
+        rusqlite::params![noted.seq, BreakReason::Retention.as_str()],
+        |row| row.get(0),
+    )?)
+}
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

@@ -1,0 +1,216 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::test_hub::{TestHub, agent_id, name, seconds};
+use crate::{Draft, Hub};
+
+fn task(text: &str) -> TaskName {
+    text.parse().expect("a task")
+}
+
+async fn claim(hub: &Hub, name: &str, agent: &str) -> Result<TaskClaim, HubError> {
+    hub.claim_task(task(name), agent_id(agent), CLAIM_LEASE, None).await
+}
+
+fn is_stale<T>(result: &Result<T, HubError>) -> bool {
+    matches!(result, Err(HubError::StaleClaim { .. }))
+}
+
+#[tokio::test]
+async fn x5_of_64_agents_that_claim_one_task_at_once_one_wins_a_thousand_times() {
+    let hub = TestHub::with(&[]).await;
+    // As two processes would: each has its own writer on the same database.
+    let hubs = [hub.hub.clone(), hub.another().await];
+    for round in 0..1000 {
+        let mut asking = JoinSet::new();
+        for number in 0..64 {
+            let hub = hubs[number % 2].clone();
+            asking
+                .spawn(async move { claim(&hub, &format!("task {round}"), &format!("agent{number}")).await });
+        }
+        let (mut winners, mut named) = (Vec::new(), BTreeSet::new());
+        while let Some(answer) = asking.join_next().await {
+            match answer.expect("asked") {
+                Ok(won) => winners.push(won),
+                Err(HubError::ClaimHeld { holder, own: None, .. }) => {
+                    named.insert(holder.to_string());
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(winners.len(), 1, "round {round}: {winners:?}");
+        assert_eq!(winners[0].fence, 1);
+        assert_eq!(named, BTreeSet::from([winners[0].holder.to_string()]), "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let first = claim(&hub.hub, "T-1", "a").await.expect("claimed");
+    assert_eq!((first.fence, first.until), (1, hub.hub.now() + CLAIM_LEASE));
+    let held = claim(&hub.hub, "t-1", "b").await;
+    assert!(matches!(held, Err(HubError::ClaimHeld { own: None, .. })), "{held:?}");
+    let again = claim(&hub.hub, "T-1", "A").await;
+    assert!(matches!(again, Err(HubError::ClaimHeld { own: Some(1), .. })), "{again:?}");
+
+    hub.clock.advance(CLAIM_LEASE);
+    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    // Also before anybody else has it.
+    assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id("a"), 1, CLAIM_LEASE).await));
+    let second = claim(&hub.hub, "T-1", "b").await.expect("claimed");
+    assert_eq!(second.fence, 2);
+    let write = |from: &str, fence: i64| {
+        let claim = json!({ "claim": { "task": "T-1", "fence": fence } });
+        let metadata = claim.as_object().expect("an object").clone();
+        Draft { metadata, ..hub.draft(from, "b", "result") }
+    };
+    let late = hub.hub.submit(write("a", 1)).await;
+    let problem = late.as_ref().err().map(ToString::to_string);
+    assert_eq!(problem.as_deref(), Some("claim 1 of the task 'T-1' is not in force: it is b's now"));
+    for (agent, fence) in [("a", 1), ("a", 2), ("b", 1), ("b", 3)] {
+        assert!(is_stale(&hub.hub.submit(write(agent, fence)).await), "{agent} {fence}");
+        assert!(is_stale(&hub.hub.check_claim(task("T-1"), agent_id(agent), fence).await));
+        assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id(agent), fence, CLAIM_LEASE).await));
+        assert!(is_stale(&hub.hub.release_claim(task("T-1"), agent_id(agent), fence).await));
+    }
+    let accepted = write("b", 2);
+    hub.hub.submit(accepted.clone()).await.expect("accepted");
+    hub.hub.release_claim(task("T-1"), agent_id("b"), 2).await.expect("released");
+    // Accepted once is accepted, also when it is sent again later.
+    assert!(hub.hub.submit(accepted).await.expect("accepted").duplicate);
+    assert!(is_stale(&hub.hub.submit(write("b", 2)).await));
+    assert_eq!(claim(&hub.hub, "T-1", "a").await.expect("claimed").fence, 3);
+}
+
+#[tokio::test]
+async fn x5_renewed_in_time_a_claim_goes_on() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    claim(&hub.hub, "T", "a").await.expect("claimed");
+    for _ in 0..5 {
+        hub.clock.advance(seconds(500));
+        let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 1, CLAIM_LEASE).await.expect("renewed");
+        assert_eq!(renewed.until, hub.hub.now() + CLAIM_LEASE);
+        assert!(claim(&hub.hub, "T", "b").await.is_err());
+    }
+    assert_eq!(hub.hub.claims().await.expect("read").len(), 1);
+    let day = hub.hub.renew_claim(task("T"), agent_id("a"), 1, SignedDuration::MAX).await.expect("renewed");
+    assert_eq!(day.until, hub.hub.now() + LONGEST_LEASE);
+}
+
+#[tokio::test]
+async fn f24_a_clock_that_was_set_back_ends_a_claim_instead_of_keeping_it_for_years() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.clock.advance(seconds(10 * 365 * 86_400));
+    claim(&hub.hub, "T", "a").await.expect("claimed");
+    hub.clock.advance(seconds(-10 * 365 * 86_400));
+    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 2);
+}
+
+#[tokio::test]
+async fn x7_a_claim_is_the_agents_under_any_of_its_names_and_survives_a_restart() {
+    let hub = TestHub::with(&["old"]).await;
+    claim(&hub.hub, "T", "old").await.expect("claimed");
+    let (folder, clock) = hub.close().await;
+    let hub = crate::test_hub::open(folder.path(), &clock).await;
+    hub.rename(name("old"), name("new")).await.expect("renamed");
+    for own in ["old", "new"] {
+        hub.renew_claim(task("T"), agent_id(own), 1, CLAIM_LEASE).await.expect("renewed");
+    }
+    let told: Vec<_> = hub.activity(0, 0, 100).await.expect("read");
+    let told: Vec<_> = told.iter().map(|one| (one.what.as_str(), one.thing.as_str())).collect();
+    assert_eq!(told, [("claimed", "T"), ("renewed", "T"), ("renewed", "T")]);
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_be_read_is_refused_and_other_data_of_that_name_is_not() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    for (claim, is_fine) in [
+        (json!({ "task": "T" }), false),
+        (json!({ "task": "T", "fence": "1" }), false),
+        (json!({ "task": "", "fence": 1 }), false),
+        (json!("mine"), true),
+        (json!({ "amount": 3 }), true),
+    ] {
+        let metadata = json!({ "claim": claim }).as_object().expect("an object").clone();
+        let answer = hub.hub.submit(Draft { metadata, ..hub.draft("a", "b", "x") }).await;
+        assert_eq!(answer.is_ok(), is_fine, "{claim}");
+        assert!(is_fine || matches!(answer, Err(HubError::BadClaim)), "{claim}");
+    }
+}
+
+/// What the process with the link does, with a server that says yes, or no.
+fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
+    let hub = hub.clone();
+    tokio::spawn(async move {
+        let mut changes = hub.changes();
+        loop {
+            for (id, ask) in hub.claim_asks().await.expect("read") {
+                let answer = match held {
+                    true => ClaimAnswer::Held { holder: "far@office".into(), until: ask.until },
+                    false => {
+                        ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAct::Claim) }
+                    }
+                };
+                assert!(hub.answer_claim(id, answer).await.expect("answered"));
+            }
+            changes.next().await;
+        }
+    })
+}
+
+#[tokio::test]
+async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let far = link(&hub.another().await, true);
+    let lease = CLAIM_LEASE;
+    let lost = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, None).await.expect_err("held");
+    assert!(lost.to_string().starts_with("the task 'T' is far@office's until"), "{lost}");
+    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    far.abort();
+
+    let near = link(&hub.another().await, false);
+    let won = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
+    assert_eq!((won.fence, won.note.as_deref()), (11, Some("x")));
+    assert_eq!(hub.hub.claims().await.expect("read"), [won]);
+    // It is one claim, and what is done with it goes by the link.
+    assert!(matches!(claim(&hub.hub, "T", "b").await, Err(HubError::ClaimHeld { .. })));
+    hub.clock.advance(seconds(60));
+    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, lease).await.expect("renewed");
+    assert_eq!(renewed.until, hub.hub.now() + lease);
+    assert!(is_stale(&hub.hub.renew_claim(task("T"), agent_id("a"), 1, lease).await));
+    hub.hub.release_claim(task("T"), agent_id("a"), 11).await.expect("released");
+    assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 12);
+    near.abort();
+}
+
+#[tokio::test]
+async fn x5_the_link_takes_back_what_nobody_waits_for_or_somebody_here_has() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let asking = {
+        let hub = hub.hub.clone();
+        tokio::spawn(async move { hub.claim_everywhere(task("T"), agent_id("a"), CLAIM_LEASE, None).await })
+    };
+    let mut changes = hub.hub.changes();
+    let id = loop {
+        if let Some((id, _)) = hub.hub.claim_asks().await.expect("read").first() {
+            break *id;
+        }
+        changes.next().await;
+    };
+    claim(&hub.hub, "T", "b").await.expect("claimed here, while the link was at work");
+    assert!(!hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"));
+    let lost = asking.await.expect("asked");
+    assert!(
+        matches!(lost, Err(HubError::ClaimHeld { ref holder, .. }) if *holder == agent_id("b")),
+        "{lost:?}"
+    );
+    assert!(
+        !hub.hub.answer_claim(id, ClaimAnswer::Done { fence: 5 }).await.expect("answered"),
+        "nobody waits"
+    );
+}

@@ -1,0 +1,82 @@
+use super::*;
+use crate::test_hub::{TestHub, agent_id, seconds};
+
+fn tree(name: &str) -> WorkTree {
+    WorkTree { repository: "/repo/.git".into(), root: format!("/{name}") }
+}
+
+fn patterns(texts: &[&str]) -> Vec<Pattern> {
+    texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
+}
+
+fn asked(agent: &str, texts: &[&str]) -> Reserve {
+    Reserve {
+        agent: agent_id(agent),
+        tree: tree("repo"),
+        patterns: patterns(texts),
+        shared: false,
+        note: None,
+        lease: RESERVATION_LEASE,
+    }
+}
+
+async fn held(hub: &TestHub) -> Vec<(String, String)> {
+    let all = hub.hub.reservations().await.expect("read");
+    all.into_iter().map(|one| (one.holder.to_string(), one.pattern)).collect()
+}
+
+#[tokio::test]
+async fn x6_overlapping_files_are_refused_to_others_in_either_order_and_all_or_none() {
+    for (first, second) in [("src/**", "src/a.rs"), ("src/a.rs", "src/**"), ("SRC/A.RS", "src/*.rs")] {
+        let hub = TestHub::with(&["a", "b"]).await;
+        hub.hub.reserve(asked("a", &[first])).await.expect("reserved");
+        let refused = hub.hub.reserve(asked("b", &["docs/x.md", second])).await.expect_err("refused");
+        let text = refused.to_string();
+        assert!(text.contains(second) && text.contains(first) && text.contains("a's until"), "{text}");
+        assert_eq!(held(&hub).await, [("a".to_owned(), first.to_owned())]);
+        // Its holder may go on, and nobody has it twice.
+        hub.hub.reserve(asked("A", &[first, second])).await.expect("reserved");
+        assert_eq!(held(&hub).await.len(), 2);
+        hub.hub.reserve(asked("b", &["docs/x.md"])).await.expect("reserved");
+    }
+}
+
+#[tokio::test]
+async fn x6_another_tree_of_the_repository_is_another_place_unless_one_of_them_is_shared() {
+    for (one, other, is_met) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let hub = TestHub::with(&["a", "b"]).await;
+        hub.hub.reserve(Reserve { shared: one, ..asked("a", &["src/**"]) }).await.expect("reserved");
+        let elsewhere = Reserve { tree: tree("other"), shared: other, ..asked("b", &["src/a.rs"]) };
+        assert_eq!(hub.hub.reserve(elsewhere).await.is_err(), is_met, "{one}, {other}");
+        let stranger = WorkTree { repository: "/else/.git".into(), root: "/else".into() };
+        let strange = Reserve { tree: stranger, shared: true, ..asked("b", &["src/a.rs"]) };
+        hub.hub.reserve(strange).await.expect("reserved");
+    }
+}
+
+#[tokio::test]
+async fn x6_a_reservation_ends_with_its_time_or_when_it_is_given_up() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.hub.reserve(asked("a", &["src/**", "docs/**"])).await.expect("reserved");
+    let gone = hub.hub.unreserve(agent_id("b"), tree("repo"), patterns(&["src/**"])).await.expect("asked");
+    assert_eq!(gone, 0, "not b's to give up");
+    let gone = hub.hub.unreserve(agent_id("a"), tree("repo"), patterns(&["src/**"])).await.expect("given up");
+    assert_eq!(gone, 1);
+    hub.hub.reserve(asked("b", &["src/**"])).await.expect("reserved");
+    assert!(hub.hub.reserve(asked("b", &["docs/a.md"])).await.is_err());
+    hub.clock.advance(RESERVATION_LEASE);
+    assert_eq!(held(&hub).await, []);
+    hub.hub.reserve(asked("b", &["docs/a.md"])).await.expect("reserved");
+    assert_eq!(hub.hub.unreserve(agent_id("b"), tree("repo"), Vec::new()).await.expect("given up"), 1);
+    let told = hub.hub.activity(0, 0, 100).await.expect("read");
+    assert_eq!(told.iter().filter(|one| one.what == "unreserved").count(), 2);
+}
+
+#[tokio::test]
+async fn f24_a_clock_that_was_set_back_ends_a_reservation() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.clock.advance(seconds(86_400));
+    hub.hub.reserve(asked("a", &["src/**"])).await.expect("reserved");
+    hub.clock.advance(seconds(-86_400));
+    hub.hub.reserve(asked("b", &["src/**"])).await.expect("reserved");
+}

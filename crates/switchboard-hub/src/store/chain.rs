@@ -1,0 +1,176 @@
+//! The chain of hashes through the journal: each row's is made of the one before it and of its own content.
+//!
+//! Whoever changes, removes or adds a row without making all later hashes anew is found out by [`crate::audit`].
+//! Nothing here keeps anybody from making them anew who can write the database; a hash that was noted elsewhere does.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+
+use crate::error::HubError;
+use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+use crate::submit::READ_BACK;
+
+/// A hash of the chain.
+pub(crate) type Link = [u8; 32];
+
+/// What the first row of a journal follows.
+pub(crate) const GENESIS: Link = [0; 32];
+
+/// Why a row does not follow from the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BreakReason {
+    /// Retention removed what stood between them.
+    Retention,
+    /// The journal was damaged, and what stood between them could not be read any more.
+    Recovered,
+    /// The database was lost, and this is where the one begins that was made from the files.
+    Rebuilt,
+    /// The journal is older than the chain, which was made for this row and those that were there when it was upgraded.
+    Upgraded,
+    /// The row was damaged and put back from a file, which does not tell everything that the row said.
+    Restored,
+}
+
+impl BreakReason {
+    const ALL: [Self; 5] = [Self::Retention, Self::Recovered, Self::Rebuilt, Self::Upgraded, Self::Restored];
+
+    /// As the database and JSON have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retention => "retention",
+            Self::Recovered => "recovered",
+            Self::Rebuilt => "rebuilt",
+            Self::Upgraded => "upgraded",
+            Self::Restored => "restored",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+}
+
+/// The hash of a row: `content` is the hash of all that it says.
+pub(crate) fn link(previous: &Link, seq: i64, content: &[u8; 32]) -> Link {
+    let mut hash = Sha256::new();
+    hash.update(previous);
+    hash.update(seq.to_le_bytes());
+    hash.update(content);
+    hash.finalize().into()
+}
+
+/// Notes that a row does not follow from the one before it.
+pub(crate) fn note_break(
+    db: &Connection,
+    seq: i64,
+    previous: Option<&[u8]>,
+    reason: BreakReason,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO chain_breaks (seq, previous, reason, at) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![seq, previous, reason.as_str(), now.as_microsecond()])?;
+    Ok(())
+}
+
+/// Makes sure that the chain can be followed past a row that retention is about to remove. Rows are to be removed in
+/// ascending order, and never the last one.
+pub(crate) fn bridge(db: &Connection, seq: i64, now: Timestamp) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM chain_breaks WHERE seq = ?1")?.execute([seq])?;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO chain_breaks (seq, previous, reason, at) \
+         SELECT (SELECT min(seq) FROM messages WHERE seq > ?1), chain, ?2, ?3 FROM messages WHERE seq = ?1",
+    )?
+    .execute(params![seq, BreakReason::Retention.as_str(), now.as_microsecond()])?;
+    Ok(())
+}
+
+/// Notes that the journal begins with what was read back from files, where it does.
+pub(crate) fn note_rebuilt(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    db.execute(
+        &format!(
+            "INSERT OR IGNORE INTO chain_breaks (seq, previous, reason, at) \
+             SELECT seq, ?1, ?2, ?3 FROM messages WHERE seq = (SELECT min(seq) FROM messages) \
+             AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'floor') \
+             AND EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= seq * {SPREAD} AND d.id < (seq + 1) * {SPREAD} \
+             AND d.note = ?4)"
+        ),
+        params![GENESIS, BreakReason::Rebuilt.as_str(), now.as_microsecond(), READ_BACK],
+    )?;
+    Ok(())
+}
+
+/// Notes that a row which was put back says something else than it did, where that is so.
+pub(crate) fn note_restored(
+    db: &Connection,
+    seq: i64,
+    content: &[u8; 32],
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let own: Option<Link> = db
+        .query_row("SELECT chain FROM messages WHERE seq = ?1", [seq], |row| Ok(row.get(0).ok()))
+        .optional()?
+        .flatten();
+    let follows = before(db, seq)?.is_some_and(|previous| own == Some(link(&previous, seq, content)));
+    if follows { Ok(()) } else { note_break(db, seq, None, BreakReason::Restored, now) }
+}
+
+/// The hash that a row follows; nothing where that is lost.
+pub(crate) fn before(db: &Connection, seq: i64) -> rusqlite::Result<Option<Link>> {
+    let noted: Option<Option<Link>> = db
+        .query_row("SELECT previous FROM chain_breaks WHERE seq = ?1", [seq], |row| Ok(row.get(0).ok()))
+        .optional()?;
+    if let Some(noted) = noted {
+        return Ok(noted);
+    }
+    let row_before = "SELECT chain FROM messages WHERE seq < ?1 ORDER BY seq DESC LIMIT 1";
+    let found: Option<Option<Link>> =
+        db.query_row(row_before, [seq], |row| Ok(row.get(0).ok())).optional()?;
+    Ok(found.unwrap_or(Some(GENESIS)))
+}
+
+/// Goes through a journal that was taken over from another database: gives the rows their hashes that come from
+/// before the chain, and notes where rows are missing.
+pub(crate) fn mend(db: &Connection, now: Timestamp) -> Result<(), HubError> {
+    let mut select = db.prepare(&format!(
+        "SELECT {MESSAGE_COLUMNS}, m.chain FROM messages m WHERE m.seq > ?1 ORDER BY m.seq LIMIT 1000"
+    ))?;
+    let (mut last, mut previous, mut upgraded) = (0, GENESIS, false);
+    loop {
+        let mut page = Vec::new();
+        let mut rows = select.query([last])?;
+        while let Some(row) = rows.next()? {
+            let (stored, digest) = Stored::read_unsealed(row)?;
+            let content = rows::content(&stored.message, stored.accepted_at, &digest);
+            page.push((stored.seq, content, row.get::<_, Link>(MESSAGE_WIDTH).ok()));
+        }
+        let Some((newest, ..)) = page.last() else { return Ok(()) };
+        last = *newest;
+        for (seq, content, own) in page {
+            let expected = link(&previous, seq, &content);
+            match own {
+                Some(own) if own == expected || has_break(db, seq)? => previous = own,
+                Some(own) => {
+                    note_break(db, seq, None, BreakReason::Recovered, now)?;
+                    previous = own;
+                }
+                None => {
+                    if !upgraded {
+                        note_break(db, seq, Some(&previous), BreakReason::Upgraded, now)?;
+                        upgraded = true;
+                    }
+                    db.prepare_cached("UPDATE messages SET chain = ?2 WHERE seq = ?1")?
+                        .execute(params![seq, expected])?;
+                    previous = expected;
+                }
+            }
+        }
+    }
+}
+
+fn has_break(db: &Connection, seq: i64) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE seq = ?1)")?
+        .query_row([seq], |row| row.get(0))
+}

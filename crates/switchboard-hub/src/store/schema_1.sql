@@ -1,0 +1,106 @@
+-- Schema 1. Times are microseconds since 1970 in UTC. States are the numbers in store/rows.rs.
+
+CREATE TABLE meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- The journal. `seq` is the order of acceptance and never changes; order by it, not by any clock.
+CREATE TABLE messages (
+  seq         INTEGER PRIMARY KEY,
+  id          BLOB NOT NULL UNIQUE,
+  sender      TEXT NOT NULL COLLATE NOCASE,
+  recipient   TEXT NOT NULL COLLATE NOCASE,
+  kind        TEXT NOT NULL,
+  in_reply_to BLOB,
+  thread      BLOB NOT NULL,
+  sent_at     INTEGER NOT NULL,
+  accepted_at INTEGER NOT NULL,
+  expires_at  INTEGER,
+  door        TEXT NOT NULL,
+  scope       TEXT NOT NULL,
+  native_id   TEXT NOT NULL,
+  verified    INTEGER NOT NULL,
+  route       TEXT,
+  via         TEXT,
+  -- Of the content: the same for the same message, however often it comes in.
+  digest      BLOB NOT NULL,
+  -- Of the row: what the digest leaves out, so that no damage passes for the truth.
+  seal        BLOB NOT NULL,
+  -- The long ones last: SQLite reads the columns before them without them.
+  metadata    TEXT,
+  signed      BLOB,
+  body        TEXT NOT NULL
+);
+-- A conversation's first message is found by its id, so only the others need the index.
+CREATE INDEX messages_by_thread ON messages (thread) WHERE thread <> id;
+CREATE INDEX messages_by_parent ON messages (in_reply_to, accepted_at) WHERE in_reply_to IS NOT NULL;
+CREATE INDEX messages_recent_replies ON messages (accepted_at) WHERE in_reply_to IS NOT NULL;
+
+-- What a message is called in each protocol it came in or went out by.
+CREATE TABLE native_ids (
+  door  TEXT NOT NULL,
+  id    TEXT NOT NULL,
+  scope TEXT NOT NULL COLLATE NOCASE,
+  seq   INTEGER NOT NULL,
+  PRIMARY KEY (door, id, scope)
+) WITHOUT ROWID;
+
+-- The outbox and what became of it. `id` is seq * 65536 + n, so a message's deliveries lie together.
+-- `due_at` is when something has to happen next: the attempt, the retry, the end of the lease.
+CREATE TABLE deliveries (
+  id              INTEGER PRIMARY KEY,
+  agent           TEXT NOT NULL COLLATE NOCASE,
+  door            TEXT NOT NULL,
+  route           TEXT NOT NULL,
+  state           INTEGER NOT NULL,
+  attempts        INTEGER NOT NULL DEFAULT 0,
+  fence           INTEGER NOT NULL DEFAULT 0,
+  due_at          INTEGER NOT NULL,
+  expires_at      INTEGER,
+  owner           TEXT,
+  note            TEXT,
+  queued_at       INTEGER NOT NULL,
+  in_flight_at    INTEGER,
+  delivered_at    INTEGER,
+  seen_at         INTEGER,
+  acknowledged_at INTEGER,
+  ended_at        INTEGER
+);
+CREATE INDEX deliveries_due ON deliveries (door, due_at) WHERE state IN (0, 1, 6);
+CREATE INDEX deliveries_waiting ON deliveries (agent, id) WHERE state IN (2, 3);
+CREATE INDEX deliveries_done ON deliveries (agent, id) WHERE state IN (4, 7);
+CREATE INDEX deliveries_expiring ON deliveries (expires_at) WHERE expires_at IS NOT NULL AND state IN (0, 1, 2, 3, 6);
+
+CREATE TABLE agents (
+  name          TEXT PRIMARY KEY COLLATE NOCASE,
+  role          TEXT,
+  team          TEXT COLLATE NOCASE,
+  routes        TEXT NOT NULL,
+  registered_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE aliases (
+  alias TEXT PRIMARY KEY COLLATE NOCASE,
+  agent TEXT NOT NULL COLLATE NOCASE
+) WITHOUT ROWID;
+
+CREATE TABLE teams (
+  id         TEXT PRIMARY KEY COLLATE NOCASE,
+  title      TEXT NOT NULL,
+  composite  INTEGER NOT NULL,
+  created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What a door remembers between runs: how far it has read a folder, what it has complained about.
+CREATE TABLE notes (
+  door  TEXT NOT NULL,
+  topic TEXT NOT NULL,
+  key   TEXT NOT NULL,
+  value TEXT NOT NULL,
+  at    INTEGER NOT NULL,
+  PRIMARY KEY (door, topic, key)
+) WITHOUT ROWID;
+
+-- Filled behind the journal, outside the way of a message: see store/search.rs.
+CREATE VIRTUAL TABLE search USING fts5 (body, content = 'messages', content_rowid = 'seq', tokenize = 'unicode61');

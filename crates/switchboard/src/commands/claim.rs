@@ -1,0 +1,86 @@
+//! `switchboard claim`
+
+use clap::Args;
+use serde_json::json;
+use switchboard_core::TaskName;
+use switchboard_hub::{CLAIM_LEASE, TaskClaim};
+
+use crate::commands::send::time_span;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Take a task on, so that nobody else does; without a task, list who has which.
+///
+/// Of all who claim a task at once, one gets it, with a number. Name the number with what you do for the task
+/// (`switchboard send --claim TASK:NUMBER`, `claim TASK --check NUMBER`): once the claim has ended, it is refused.
+#[derive(Debug, Args)]
+pub(crate) struct Claim {
+    /// The task: a ticket, a word, a sentence
+    task: Option<String>,
+
+    /// How long you have it, unless you renew it [default: 10m, at most 24h]
+    #[arg(long = "for", value_name = "TIME", requires = "task")]
+    lease: Option<String>,
+
+    /// A line about it, for the others
+    #[arg(long, value_name = "TEXT", requires = "task")]
+    note: Option<String>,
+
+    /// Among all hubs that are linked over NATS, not only in this workspace; `serve` has to run
+    #[arg(long, requires = "task", conflicts_with = "check")]
+    everywhere: bool,
+
+    /// Only say whether your claim of this number is still in force
+    #[arg(long, value_name = "NUMBER", requires = "task", conflicts_with_all = ["lease", "note"])]
+    check: Option<i64>,
+}
+
+pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
+    let lease = args.lease.as_deref().map(time_span).transpose()?.unwrap_or(CLAIM_LEASE);
+    let task = args.task.as_deref().map(TaskName::parse).transpose()?;
+    let workspace = context.open().await?;
+    let hub = workspace.hub();
+    let me = context.identity()?;
+    match (task, args.check) {
+        (None, _) => {
+            let claims = hub.claims().await?;
+            for claim in &claims {
+                print(&context, claim, "has");
+            }
+            if claims.is_empty() {
+                context.printer.note("Nobody has claimed a task.");
+            }
+        }
+        (Some(task), Some(fence)) => print(&context, &hub.check_claim(task, me, fence).await?, "has"),
+        (Some(task), None) => {
+            let claim = if args.everywhere {
+                hub.claim_everywhere(task, me, lease, args.note).await?
+            } else {
+                hub.claim_task(task, me, lease, args.note).await?
+            };
+            print(&context, &claim, "claimed");
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+/// Prints a claim. Scripts rely on the names of its fields.
+pub(crate) fn print(context: &Context, claim: &TaskClaim, did: &str) {
+    let TaskClaim { task, holder, fence, note, claimed_at, until } = claim;
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "task": task.as_str(),
+            "holder": holder.to_string(),
+            "fence": fence,
+            "note": note,
+            "claimed_at": claimed_at.to_string(),
+            "until": until.to_string(),
+        }));
+        return;
+    }
+    let note = note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
+    let task = show::plain(task.as_str());
+    context.printer.line(format_args!("{holder} {did} '{task}' until {until:.0}, claim {fence}{note}"));
+}

@@ -1,0 +1,59 @@
+//! What Git is asked.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use switchboard_hub::process::Spawn;
+use tokio::io::AsyncReadExt;
+
+use crate::failure::{Exit, Failure};
+
+/// Longer than any list of files that a person commits, shorter than what would fill the memory.
+const ANSWER: u64 = 64 << 20;
+
+/// How long Git has. It waits for nothing but the disk.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The files that the next commit changes, adds or removes, by their paths in the tree.
+pub(super) async fn staged(folder: &Path) -> Result<Vec<String>, Failure> {
+    // Both names of a file that is renamed: somebody may have either.
+    let said = ask(folder, &["diff", "--cached", "--name-only", "--no-renames", "-z"]).await?;
+    let paths = said.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+}
+
+/// The folder in which Git looks for hooks.
+pub(super) async fn hooks(folder: &Path) -> Result<PathBuf, Failure> {
+    let said = ask(folder, &["rev-parse", "--git-path", "hooks"]).await?;
+    Ok(folder.join(String::from_utf8_lossy(&said).trim_end_matches('\n')))
+}
+
+async fn ask(folder: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
+    let failed = |problem: String| {
+        Failure::new("git", Exit::Failed, problem).hint("`switchboard guard` is for repositories of Git")
+    };
+    let asking = async {
+        let mut child = Spawn::new("git")
+            .args(args.iter().copied())
+            .cwd(folder)
+            // Within a hook, Git says by these which commit it is about.
+            .env_allow(&["GIT_*"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(crate::failure::chain(&error)))?;
+        let (mut said, mut complaint) = (Vec::new(), Vec::new());
+        if let (Some(stdout), Some(stderr)) = (child.take_stdout(), child.take_stderr()) {
+            let (mut stdout, mut stderr) = (stdout.take(ANSWER), stderr.take(ANSWER));
+            let _ = tokio::join!(stdout.read_to_end(&mut said), stderr.read_to_end(&mut complaint));
+        }
+        let status = child.wait().await.map_err(|error| failed(format!("git: {error}")))?;
+        if status.success() {
+            return Ok(said);
+        }
+        Err(failed(format!("git {}: {}", args[0], String::from_utf8_lossy(&complaint).trim())))
+    };
+    let late = |_| failed(format!("git {} did not answer within {} s", args[0], PATIENCE.as_secs()));
+    tokio::time::timeout(PATIENCE, asking).await.map_err(late)?
+}

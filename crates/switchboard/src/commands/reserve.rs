@@ -1,0 +1,109 @@
+//! `switchboard reserve`
+
+use std::path::Path;
+
+use clap::Args;
+use serde_json::json;
+use switchboard_core::Pattern;
+use switchboard_hub::{RESERVATION_LEASE, Reservation, WorkTree};
+
+use crate::commands::send::time_span;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::show;
+
+/// Say which files you work at, so that others keep away; without patterns, list who works at which.
+///
+/// It keeps nobody from anything by itself. `switchboard guard install` has Git ask before every commit.
+#[derive(Debug, Args)]
+pub(crate) struct Reserve {
+    /// Files, folders or patterns: src/a.rs, docs/, 'src/**/*.rs'
+    patterns: Vec<String>,
+
+    /// For how long, unless you reserve them again [default: 30m, at most 24h]
+    #[arg(long = "for", value_name = "TIME", requires = "patterns")]
+    lease: Option<String>,
+
+    /// A line about it, for the others
+    #[arg(long, value_name = "TEXT", requires = "patterns")]
+    note: Option<String>,
+
+    /// In every tree of the repository, not only in this one
+    #[arg(long, requires = "patterns")]
+    shared: bool,
+
+    /// Give them up; without patterns, all of yours
+    #[arg(long, conflicts_with_all = ["lease", "note", "shared"])]
+    release: bool,
+}
+
+pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> {
+    let lease = args.lease.as_deref().map(time_span).transpose()?.unwrap_or(RESERVATION_LEASE);
+    let (folder, tree) = context.place()?;
+    let patterns = patterns(&tree, &folder, &args.patterns)?;
+    let workspace = context.open().await?;
+    let hub = workspace.hub();
+    if args.release {
+        let count = hub.unreserve(context.identity()?, tree, patterns).await?;
+        if context.printer.is_json() {
+            context.printer.object(&json!({ "released": count }));
+        } else {
+            context.printer.line(format_args!("{count} given up"));
+        }
+    } else if patterns.is_empty() {
+        let all = hub.reservations().await?;
+        for one in &all {
+            print(&context, one, &tree);
+        }
+        if all.is_empty() {
+            context.printer.note("Nobody has reserved files.");
+        }
+    } else {
+        let asked = switchboard_hub::Reserve {
+            agent: context.identity()?,
+            tree: tree.clone(),
+            patterns,
+            shared: args.shared,
+            note: args.note,
+            lease,
+        };
+        for one in &hub.reserve(asked).await? {
+            print(&context, one, &tree);
+        }
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+/// The patterns that are meant by what was typed in a folder.
+fn patterns(tree: &WorkTree, folder: &Path, given: &[String]) -> Result<Vec<Pattern>, Failure> {
+    let mut patterns = Vec::new();
+    for text in given {
+        patterns.extend(tree.patterns(folder, text)?);
+    }
+    Ok(patterns)
+}
+
+/// Prints a reservation. Scripts rely on the names of its fields.
+fn print(context: &Context, one: &Reservation, here: &WorkTree) {
+    let Reservation { holder, tree, pattern, shared, note, made_at, until } = one;
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "holder": holder.to_string(),
+            "pattern": pattern,
+            "tree": tree.root,
+            "shared": shared,
+            "note": note,
+            "made_at": made_at.to_string(),
+            "until": until.to_string(),
+        }));
+        return;
+    }
+    let place = if tree == here { String::new() } else { format!(" in {}", show::plain(&tree.root)) };
+    let shared = if *shared { ", in every tree" } else { "" };
+    let note = note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
+    context.printer.line(format_args!(
+        "{holder} works at '{}'{place} until {until:.0}{shared}{note}",
+        show::plain(pattern)
+    ));
+}

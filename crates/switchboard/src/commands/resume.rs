@@ -1,0 +1,153 @@
+//! `switchboard resume`
+
+use std::time::Duration;
+
+use clap::Args;
+use door_workspace::{Workspace, native_of};
+use serde_json::json;
+use switchboard_core::{AgentId, Delivery};
+use switchboard_hub::clock::ago;
+use switchboard_hub::{Resumed, Selection, Stopped};
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// How long the doors of this process have for what goes on. What they do not take now, they take later.
+const ARRIVAL: Duration = Duration::from_secs(2);
+
+/// List what was stopped, or let it go on.
+///
+/// Messages are stopped that go round in circles, come too fast, or are beyond an agent's budget. What goes on is
+/// delivered, and its limits count anew.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// A message of the conversation that goes on, or an agent; without it, what is stopped is listed
+    #[arg(value_name = "ID|AGENT", conflicts_with = "all")]
+    what: Option<String>,
+
+    /// Everything goes on
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
+    if args.what.is_none() && !args.all {
+        return list(&context).await;
+    }
+    if !context.identity()?.is_human() {
+        return Err(Failure::new(
+            "not_allowed",
+            Exit::NotAllowed,
+            "only a person lets stopped messages go on",
+        )
+        .hint("ask the person to run `switchboard resume`"));
+    }
+    let open = context.open_door().await?;
+    let result = resume(&open.workspace, &context, args.what.as_deref()).await;
+    open.close().await;
+    result
+}
+
+async fn list(context: &Context) -> Result<(), Failure> {
+    let workspace = context.open().await?;
+    let stopped = workspace.hub().stopped().await?;
+    for one in &stopped {
+        print_stopped(&workspace, context, one);
+    }
+    context.printer.note(if stopped.is_empty() {
+        "Nothing is stopped."
+    } else {
+        "`switchboard resume ID` lets one go on, with what was stopped for the same reason."
+    });
+    workspace.close().await;
+    Ok(())
+}
+
+async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) -> Result<(), Failure> {
+    let hub = workspace.hub();
+    let selection = match what {
+        None => Selection::All,
+        Some(text) => selection(workspace, text).await?,
+    };
+    let resumed = hub.resume(selection).await?;
+    if resumed.is_empty() {
+        let message = match what {
+            Some(what) => format!("nothing of '{}' is stopped", show::plain(what)),
+            None => "nothing is stopped".to_owned(),
+        };
+        return Err(Failure::new("nothing_stopped", Exit::NotFound, message)
+            .hint("`switchboard resume` lists what is stopped"));
+    }
+    for one in &resumed {
+        let settled = hub.settled(one.stopped.stored.message.id);
+        let _ = tokio::time::timeout(ARRIVAL, settled).await;
+        print_resumed(context, one);
+    }
+    Ok(())
+}
+
+/// What is meant: an agent by its name, or a conversation by any of its messages.
+async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failure> {
+    let hub = workspace.hub();
+    if let Ok(agent) = text.parse::<AgentId>()
+        && hub.directory().await?.agent(&agent).is_some()
+    {
+        return Ok(Selection::Agent(agent));
+    }
+    let id = workspace.find(text).await?;
+    let thread = hub.message(id).await?.map_or(id, |stored| stored.message.thread);
+    Ok(Selection::Thread(thread))
+}
+
+fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {
+    let message = &one.stored.message;
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "id": message.id.to_string(),
+            "native_id": native_of(message),
+            "from": message.from.to_string(),
+            "to": message.to.to_string(),
+            "thread": message.thread.to_string(),
+            "reason": one.reason,
+            "stopped_at": one.at.to_string(),
+        }));
+    } else {
+        let ago = ago(workspace.hub().now(), one.at);
+        context.printer.line(format_args!(
+            "{} → {}  {}  {ago}",
+            message.from,
+            message.to,
+            native_of(message)
+        ));
+        context.printer.line(format_args!("    {}", show::plain(&one.reason)));
+    }
+}
+
+fn print_resumed(context: &Context, one: &Resumed) {
+    let message = &one.stopped.stored.message;
+    let names = |deliveries: &[Delivery]| -> Vec<String> {
+        deliveries.iter().map(|delivery| delivery.agent.to_string()).collect()
+    };
+    let (to, lost) = (names(&one.deliveries), names(&one.lost));
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "id": message.id.to_string(),
+            "native_id": native_of(message),
+            "from": message.from.to_string(),
+            "resumed": to,
+            "not_resumed": lost,
+        }));
+        return;
+    }
+    if !to.is_empty() {
+        context.printer.line(format_args!("{} goes on to {}", native_of(message), to.join(", ")));
+    }
+    if !lost.is_empty() {
+        context.printer.line(format_args!(
+            "{} does not go on to {}: they are behind another hub. Have it sent again.",
+            native_of(message),
+            lost.join(", ")
+        ));
+    }
+}

@@ -1,0 +1,41 @@
+//! What agents have taken on, for those who list agents.
+
+use switchboard_core::AgentId;
+use switchboard_hub::{Hub, Reservation, TaskClaim};
+
+use crate::failure::Failure;
+
+/// Who has which task and works at which files.
+pub(crate) struct Holdings {
+    claims: Vec<TaskClaim>,
+    reservations: Vec<Reservation>,
+}
+
+impl Holdings {
+    pub(crate) async fn load(hub: &Hub) -> Result<Self, Failure> {
+        Ok(Self { claims: hub.claims().await?, reservations: hub.reservations().await? })
+    }
+
+    /// The tasks that an agent has.
+    pub(crate) fn tasks(&self, agent: &AgentId) -> Vec<String> {
+        let own = self.claims.iter().filter(|claim| claim.holder == *agent);
+        own.map(|claim| claim.task.to_string()).collect()
+    }
+
+    /// The files that an agent works at.
+    pub(crate) fn files(&self, agent: &AgentId) -> Vec<String> {
+        let own = self.reservations.iter().filter(|one| one.holder == *agent);
+        own.map(|one| one.pattern.clone()).collect()
+    }
+
+    /// Both in words; nothing where there is nothing to say.
+    pub(crate) fn words(&self, agent: &AgentId) -> Option<String> {
+        let (tasks, files) = (self.tasks(agent), self.files(agent));
+        let say = |verb: &str, things: &[String]| {
+            (!things.is_empty()).then(|| format!("{verb} {}", things.join(", ")))
+        };
+        let words: Vec<String> =
+            [say("has", &tasks), say("works at", &files)].into_iter().flatten().collect();
+        (!words.is_empty()).then(|| words.join("; "))
+    }
+}

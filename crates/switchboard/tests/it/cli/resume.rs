@@ -1,0 +1,71 @@
+//! `switchboard resume`, and what is stopped before it
+
+use serde_json::{Value, json};
+use test_support::{Sandbox, files};
+
+use crate::workspace;
+
+/// Nine replies, the last of which is stopped; its id.
+fn storm(sandbox: &Sandbox) -> String {
+    let mut last = sandbox.send("claude", "codex", "start");
+    let pair = [("codex", "claude"), ("claude", "codex")];
+    for (from, to) in pair.into_iter().cycle().take(8) {
+        last = sandbox.run_as(from, ["send", to, "re", "--reply-to", &last]).ok();
+    }
+    let ran = sandbox.run_as("codex", ["send", "claude", "too much", "--reply-to", &last]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert!(ran.stderr.contains("its limit is 8") && ran.stderr.contains("switchboard resume"), "{ran:?}");
+    ran.stdout.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn x9_what_a_person_lets_go_on_is_delivered() {
+    let sandbox = workspace();
+    assert_eq!(sandbox.run(["resume"]).stderr, "Nothing is stopped.\n");
+    let id = storm(&sandbox);
+    let stopped = sandbox.json(["resume"]);
+    assert_eq!(stopped.len(), 1);
+    assert_eq!((&stopped[0]["native_id"], &stopped[0]["from"]), (&json!(id), &json!("codex")));
+    let told = sandbox.ok(["inbox"]);
+    assert!(
+        told.contains("Stopped a message from codex to claude") && told.contains("switchboard resume"),
+        "{told}"
+    );
+
+    let ran = sandbox.run_as("codex", ["resume", "--all"]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "refused");
+    assert_eq!(sandbox.run(["resume", "claude"]).ok(), format!("{id} goes on to claude"));
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
+    let mail = sandbox.json(["inbox", "claude", "--limit", "100"]);
+    assert!(mail.iter().any(|message| message["body"] == "too much"), "{mail:?}");
+    let receipts = sandbox.file("outbox/codex");
+    assert!(receipts.join(format!("{id}.delivered.receipt.json")).exists());
+    assert_eq!(sandbox.run(["resume", &id]).code, Some(5));
+    assert_eq!(sandbox.run(["resume", "nobody"]).code, Some(5));
+    let answer = sandbox.run_as("claude", ["send", "codex", "on we go", "--reply-to", &id]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+}
+
+#[test]
+fn x9_a_budget_stops_an_agent_and_tells_both() {
+    let sandbox = workspace();
+    let settings = json!({ "budgets": { "agents": { "claude": { "messagesPerHour": 2 } } } });
+    files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());
+    for _ in 0..2 {
+        sandbox.send("claude", "codex", "task");
+    }
+    let ran = sandbox.run_as("claude", ["send", "codex", "one more", "--json"]);
+    assert_eq!(ran.code, Some(4), "{ran:?}");
+    let error: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    let message = error["error"]["message"].as_str().unwrap();
+    assert_eq!(message, "claude wrote 3 messages within an hour and its budget is 2");
+    sandbox.send("codex", "claude", "others go on");
+    assert!(sandbox.ok(["inbox"]).contains("its budget is 2"));
+    sandbox.ok(["resume", "claude"]);
+    sandbox.send("claude", "codex", "again");
+
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"budgets":{"agents":{"a/b":{}}}}"#);
+    let ran = sandbox.run(["tail"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("'budgets.agents'"), "{ran:?}");
+}

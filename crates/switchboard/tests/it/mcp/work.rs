@@ -1,0 +1,58 @@
+//! Claims and reservations through the tools.
+
+use serde_json::json;
+use test_support::Served;
+use test_support::mcp::Client;
+
+use super::stdio;
+use crate::workspace;
+
+#[test]
+fn x5_mcp_one_session_gets_a_task_and_a_late_one_is_refused() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let mut claude = stdio(&sandbox, None).registered("claude");
+    let mut codex = Client::sse(&served, None).registered("codex");
+    let won = claude.ok("claim_task", json!({ "task": "T-1", "note": "the parser" }));
+    assert_eq!((&won["task"], &won["fence"], &won["holder"]), (&json!("T-1"), &json!(1), &json!("claude")));
+    let said = codex.refused("claim_task", json!({ "task": "t-1" }));
+    assert!(said.contains("claude's until") && said.contains("ask claude"), "{said}");
+    let said = claude.refused("claim_task", json!({ "task": "T-1" }));
+    assert!(said.contains("renew_claim with fence 1"), "{said}");
+    claude.ok("renew_claim", json!({ "task": "T-1", "fence": 1, "minutes": 60 }));
+    let roster = codex.ok("get_team_roster", json!({}));
+    assert_eq!(roster["agents"]["claude"]["claims"], json!(["T-1"]));
+
+    let result = |fence: i64| {
+        json!({ "recipient": "codex", "action": "submit_result", "payload": "done",
+            "metadata": { "claim": { "task": "T-1", "fence": fence } } })
+    };
+    claude.ok("send_message", result(1));
+    claude.ok("release_claim", json!({ "task": "T-1", "fence": 1 }));
+    let said = claude.refused("send_message", result(1));
+    assert!(said.contains("claim 1 of the task 'T-1' is not in force"), "{said}");
+    assert_eq!(codex.ok("claim_task", json!({ "task": "T-1" }))["fence"], 2);
+    let said = claude.refused("renew_claim", json!({ "task": "T-1", "fence": 1 }));
+    assert!(said.contains("codex's now") && said.contains("Stop working"), "{said}");
+}
+
+#[test]
+fn x6_mcp_files_of_another_agent_are_refused_and_can_be_given_up() {
+    let sandbox = workspace();
+    let mut claude = stdio(&sandbox, None).registered("claude");
+    let mut codex = stdio(&sandbox, None).registered("codex");
+    let made = claude.ok("reserve_files", json!({ "paths": ["src/**", "./docs/../a.md"] }));
+    assert_eq!(made["patterns"], json!(["src/**", "a.md"]));
+    let said = codex.refused("reserve_files", json!({ "paths": ["src/x.rs"] }));
+    assert!(said.contains("'src/x.rs' overlaps 'src/**'") && said.contains("ask claude"), "{said}");
+    let said = codex.refused("reserve_files", json!({ "paths": ["../x"] }));
+    assert!(said.contains("is outside of"), "{said}");
+    codex.refused("reserve_files", json!({ "paths": [] }));
+    assert_eq!(
+        codex.ok("get_team_roster", json!({}))["agents"]["claude"]["reserves"],
+        json!(["src/**", "a.md"])
+    );
+    let gone = claude.ok("reserve_files", json!({ "paths": ["src/**"], "minutes": 0 }));
+    assert_eq!(gone["released"], 1);
+    codex.ok("reserve_files", json!({ "paths": ["src/x.rs"], "shared": true }));
+}

@@ -1,0 +1,67 @@
+//! Claims among linked hubs.
+
+use serde_json::{Value, json};
+use test_support::nats::Release;
+use test_support::{Ran, Sandbox};
+
+use super::hub::Linked;
+use super::server;
+
+fn claim(sandbox: &Sandbox, agent: &str, task: &str) -> Ran {
+    sandbox.run_as(agent, ["claim", task, "--everywhere", "--json"])
+}
+
+#[test]
+fn x5_one_of_two_hubs_wins_over_the_oldest_server() {
+    one_wins("x5_one_of_two_hubs_wins_over_the_oldest_server", Release::Oldest);
+}
+
+#[test]
+fn x5_one_of_two_hubs_wins_over_the_newest_server() {
+    one_wins("x5_one_of_two_hubs_wins_over_the_newest_server", Release::Newest);
+}
+
+/// Of agents in two hubs that claim one task at once, one wins; and then the next.
+fn one_wins(test: &str, release: Release) {
+    let Some(server) = server(test, release, "") else { return };
+    let office = Linked::start("office", &server.url(), &["a1", "a2", "a3"], json!({}));
+    let home = Linked::start("home", &server.url(), &["b1", "b2", "b3"], json!({}));
+    office.wait_for("b1@home");
+    home.wait_for("a1@office");
+    for round in 0..5 {
+        let task = format!("Task {round}");
+        let (here, there) = (&office.sandbox, &home.sandbox);
+        let asking = [(here, "a1"), (there, "b1"), (here, "a2"), (there, "b2"), (here, "a3"), (there, "b3")];
+        let ran: Vec<(&str, Ran)> = std::thread::scope(|scope| {
+            let asked: Vec<_> = asking
+                .iter()
+                .map(|(hub, agent)| scope.spawn(|| (*agent, claim(hub, agent, &task))))
+                .collect();
+            asked.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let winners: Vec<_> = ran.iter().filter(|(_, ran)| ran.code == Some(0)).collect();
+        assert_eq!(winners.len(), 1, "{ran:?}");
+        assert!(ran.iter().all(|(_, ran)| matches!(ran.code, Some(0 | 3))), "{ran:?}");
+        let (winner, won) = winners[0];
+        let won: Value = serde_json::from_str(&won.stdout).unwrap();
+        let fence = won["fence"].to_string();
+        let (own, other) = if winner.starts_with('a') { (&office, &home) } else { (&home, &office) };
+        let rival = if winner.starts_with('a') { "b1" } else { "a1" };
+        own.sandbox.run_as(winner, ["renew", &task, &fence]).ok();
+        assert_eq!(claim(&other.sandbox, rival, &task).code, Some(3));
+        own.sandbox.run_as(winner, ["release", &task, &fence]).ok();
+        let next: Value = serde_json::from_str(&claim(&other.sandbox, rival, &task).ok()).unwrap();
+        assert!(next["fence"].as_i64() > won["fence"].as_i64(), "{won} then {next}");
+        let late = own.sandbox.run_as(winner, ["renew", &task, &fence]);
+        assert_eq!(late.code, Some(4), "{late:?}");
+    }
+}
+
+#[test]
+fn x5_without_a_link_nobody_is_given_a_task_of_all_hubs() {
+    let sandbox = crate::workspace();
+    let ran = sandbox.run_as("claude", ["claim", "T", "--everywhere"]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stderr.contains("no link with other hubs answers"), "{ran:?}");
+    sandbox.run_as("codex", ["claim", "T"]).ok();
+}
