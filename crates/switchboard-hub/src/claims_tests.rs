@@ -150,11 +150,10 @@ fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
         let mut changes = hub.changes();
         loop {
             for (id, ask) in hub.claim_asks().await.expect("read") {
-                let answer = match held {
-                    true => ClaimAnswer::Held { holder: "far@office".into(), until: ask.until },
-                    false => {
-                        ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAct::Claim) }
-                    }
+                let answer = if held {
+                    ClaimAnswer::Held { holder: "far@office".into(), until: ask.until }
+                } else {
+                    ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAct::Claim) }
                 };
                 assert!(hub.answer_claim(id, answer).await.expect("answered"));
             }
