@@ -88,7 +88,12 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         router.log().pin(seq);
         seq
     });
-    let content = handoff.message.body.clone();
+    // What a client of the router injects is the client's own prompt; mail is what others say.
+    let content = if injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS) {
+        handoff.message.as_prompt().into_owned()
+    } else {
+        handoff.message.body.clone()
+    };
     view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
     drop(view);
     Some(node)

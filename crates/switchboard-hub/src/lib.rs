@@ -27,21 +27,24 @@ mod outbox;
 mod presence;
 mod reads;
 mod service;
+mod showing;
 mod store;
 mod submit;
 #[cfg(test)]
 mod test_hub;
+mod unseen;
 
 pub use config::HubConfig;
 pub use directory::{HUB_NAME, Registration, Resident};
 pub use error::HubError;
 pub use events::HubEvent;
-pub use hub::{Changes, Hub};
+pub use hub::{Changes, Hold, Hub};
 pub use link::{Outgoing, Passage, Verdict};
 pub use maintenance::{DamagedRow, Health};
 pub use outbox::{Handoff, Outbound};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use service::Service;
+pub use showing::Showing;
 pub use store::recover::DatabaseState;
 pub use store::rows::Stored;
 pub use submit::{Accepted, Draft, Passed};

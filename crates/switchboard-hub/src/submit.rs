@@ -385,34 +385,47 @@ fn unbind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<(), HubError> {
 
 /// One notice per conversation: the person hears of a storm, not of each of its drops.
 fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
-    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
+    // Its notices of mail that nobody has looked at carry metadata, and are another matter.
     let told: bool = tx.db.query_row(
-        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified)",
+        "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified \
+         AND metadata IS NULL)",
         params![stopped.thread.as_bytes(), HUB_NAME],
         |row| row.get(0),
     )?;
     if told {
         return Ok(());
     }
-    let (millis, _) = stopped.id.parts();
-    let id = MessageId::from_parts(millis, fastrand::u128(..));
     let body = format!(
         "Stopped a reply from {} to {}: {stop}. The message is kept; answer in the thread to let it go on.",
         stopped.from, stopped.to
     );
+    notice(tx, stopped, &AgentId::human().into(), body, Map::new())
+}
+
+/// A word of the hub itself about a message, in the conversation of that message.
+pub(crate) fn notice(
+    tx: &mut Work<'_>,
+    about: &Message,
+    to: &Address,
+    body: String,
+    metadata: Map<String, Value>,
+) -> Result<(), HubError> {
+    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
+    let millis = u64::try_from(tx.now.as_millisecond()).unwrap_or_default();
+    let id = MessageId::from_parts(millis, fastrand::u128(..));
     let notice = Message {
         id,
         from: hub,
-        to: AgentId::human().into(),
+        to: to.clone(),
         kind: Kind::status_update(),
         body,
-        in_reply_to: Some(stopped.id),
-        thread: stopped.thread,
+        in_reply_to: Some(about.id),
+        thread: about.thread,
         sent_at: tx.now,
         expires_at: None,
-        metadata: Map::new(),
+        metadata,
         origin: Origin {
-            native: NativeId { door: stopped.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
+            native: NativeId { door: about.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
             verified: true,
             route: None,
         },
@@ -420,7 +433,8 @@ fn tell_the_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<
         signed: None,
     };
     let digest = rows::digest(&notice);
-    let planned = plan(&notice, &tx.directory.value.clone(), false)?;
+    // A sender that only reads its mailbox folder is told there.
+    let planned = plan(&notice, &tx.directory.value.clone(), true)?;
     let seq = tx.next_seq()?;
     tx.inserts.message(seq, &notice, tx.now, &digest)?;
     bind(tx, &notice.origin.native, seq)?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, router, run, search, send,
-    serve, suite, tail, team, thread, wait, watch, who, worker, workflow,
+    ack, agents, channel, completions, doctor, guard, hook, inbox, init, install, mcp, receipt, route,
+    router, run, search, send, serve, suite, tail, team, thread, wait, watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -84,6 +84,8 @@ pub(crate) enum Command {
     Who(who::Who),
     /// Find messages by words in them
     Search(search::Search),
+    /// Explain where a message to an address would go, and why
+    Route(route::RouteTo),
     /// Run an agent's program in this terminal, so that mail can be typed into it
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool
@@ -94,6 +96,12 @@ pub(crate) enum Command {
     Router(router::Router),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
+    /// Write our MCP server and hooks into the settings of clients
+    Install(install::Install),
+    /// Take out of clients' settings what `install` wrote
+    Uninstall(install::Uninstall),
+    /// Show new mail to an agent's model: what a hook of its client calls
+    Hook(hook::Hook),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
     /// Check files, database, permissions and locks; changes nothing without --fix
