@@ -59,7 +59,7 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     };
     let injection_id = injection_of(&handoff.message, &id);
     if router.history().lock().is_finished(&injection_id) {
-        router.settle(&injection_id, handoff, Outcome::Delivered);
+        router.settle(&injection_id, handoff, Outcome::Shown);
         return None;
     }
     let Some((_, node)) = router.node(&id) else {

@@ -8,6 +8,7 @@ mod doctor;
 mod inbox;
 mod init;
 mod receipt;
+mod route;
 mod search;
 mod send;
 mod serve;

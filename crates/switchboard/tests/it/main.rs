@@ -15,6 +15,7 @@ mod crash;
 mod disk_full;
 mod mcp;
 mod nats;
+mod reaching;
 mod router;
 mod storm;
 mod suite_config;
