@@ -145,8 +145,8 @@ pub fn trace(
         }
         Address::Group(id @ GroupId::Channel(channel)) => {
             let joined = links.realms(channel).flat_map(|realm| directory.of_realm(realm));
-            // What came from a realm has been heard there.
-            let joined = joined.filter(|agent| agent.id.realm != from.realm);
+            // What came from a realm has been heard there, and hubs bring their channels to each other anyway.
+            let joined = joined.filter(|agent| agent.id.realm != from.realm && agent.hub().is_none());
             let joined = joined.map(|agent| (&agent.id, Because::Joined));
             group(id, &mut members(directory.channel(channel)).chain(joined))
         }

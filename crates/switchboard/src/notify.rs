@@ -88,10 +88,7 @@ async fn tell(config: &NotifyConfig, hub: &Hub) -> Result<bool, Failure> {
     let page = hub.mailbox(query).await?;
     let Some(newest) = page.items.last().map(|mail| mail.stored.seq) else { return Ok(false) };
     // All of it is told of now, if not by name.
-    let newest = match page.more {
-        true => hub.newest_waiting(human.clone()).await?.unwrap_or(newest),
-        false => newest,
-    };
+    let newest = if page.more { hub.newest_waiting(human.clone()).await?.unwrap_or(newest) } else { newest };
     let unread = hub.count(human, Part::Unseen, 1000).await?;
     note(hub, newest).await?;
     start(&config.how, &page.items, unread).await?;

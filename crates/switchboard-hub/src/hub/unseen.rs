@@ -14,7 +14,7 @@ impl Hub {
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let now = self.now();
         let look = move |db: &rusqlite::Connection| unseen::due(db, now, after);
-        let due = match self.glance(&look) {
+        let due = match self.glance(look) {
             Some(due) => due,
             None => self.read(look).await.unwrap_or_default(),
         };

@@ -1,5 +1,7 @@
 //! `switchboard route`
 
+use std::fmt::Write;
+
 use clap::Args;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
@@ -16,7 +18,7 @@ use crate::failure::Failure;
 /// The same rule that `send` goes by is asked, with you as the sender; --from asks it for another.
 #[derive(Debug, Args)]
 pub(crate) struct RouteTo {
-    /// codex · team:backend · #general · alice@research · job:7/0 · all
+    /// codex · team:backend · #general · alice@research · job:7/0 · all · or a role
     to: String,
 
     /// As of a recipient that reads its mailbox as files and never registered
@@ -25,8 +27,12 @@ pub(crate) struct RouteTo {
 }
 
 pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> {
-    let to: Address = args.to.parse()?;
     let workspace = context.open().await?;
+    let to: Address = if args.allow_unregistered {
+        args.to.parse()?
+    } else {
+        workspace.resolve_recipient(&args.to).await?
+    };
     let hub = workspace.hub();
     let directory = hub.directory().await?;
     let message = asked(hub, directory.canonical(&context.identity()?), to);
@@ -79,7 +85,7 @@ fn text(one: &Considered, to: &Address, is_served: bool) -> String {
     for (route, fit) in &one.routes {
         let is_chosen = choice.is_some_and(|(chosen, _)| chosen == route);
         let mark = if is_chosen { '→' } else { ' ' };
-        text.push_str(&format!("\n  {mark} {route}  {}", verdict(*fit, is_chosen)));
+        let _ = write!(text, "\n  {mark} {route}  {}", verdict(*fit, is_chosen));
         if is_chosen && needs_serve(route.door()) && !is_served {
             text.push_str("; waits for `switchboard serve`");
         }
@@ -139,7 +145,7 @@ fn verdict(fit: Fit, is_chosen: bool) -> &'static str {
         Fit::InPlace => "the message lies there",
         Fit::WrittenTo if is_chosen => "taken: the message is written to that channel",
         Fit::Open(_) if is_chosen => "taken: the most direct way",
-        Fit::WrittenTo | Fit::Open(_) => "not taken: another way is more direct",
+        Fit::WrittenTo | Fit::Open(_) => "not taken: another way comes first",
         Fit::CameBy => "not taken: the message came by it",
         Fit::FurtherHub => "not taken: what came from a hub goes to no further one",
     }

@@ -5,6 +5,7 @@ mod basics;
 mod broken;
 mod cluster;
 mod hub;
+mod links;
 
 use test_support::nats::{NatsServer, Release};
 use test_support::tools;

@@ -3,7 +3,7 @@
 //! All functions return the new text, and nothing where there is nothing to change.
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstRootNode};
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::{Value, json};
 
 use super::entries::{AGENT, Entries, SERVER, is_ours, is_program};
@@ -67,7 +67,7 @@ pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
     };
     ours.remove();
     if servers.properties().is_empty() {
-        root.get(SERVERS).into_iter().for_each(|prop| prop.remove());
+        root.get(SERVERS).into_iter().for_each(CstObjectProp::remove);
     }
     Ok(Some(cst.to_string()))
 }
@@ -105,7 +105,7 @@ pub(super) fn take_hooks(text: &str, client: Client) -> Result<Option<String>, S
         is_changed = true;
     }
     if is_changed && hooks.properties().is_empty() {
-        root.get(HOOKS).into_iter().for_each(|prop| prop.remove());
+        root.get(HOOKS).into_iter().for_each(CstObjectProp::remove);
     }
     Ok(is_changed.then(|| cst.to_string()))
 }

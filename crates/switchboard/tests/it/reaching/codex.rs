@@ -35,13 +35,13 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
     launch.extend(model.codex_args());
     sandbox.ok(&launch);
     // The first prompt starts it; from then on it is idle.
-    sandbox.send("claude", "deep-0", "SAY ready");
+    sandbox.send("claude", "deep", "SAY ready");
     sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
     let mut took = Vec::new();
     for number in 0..3 {
         let text = format!("SAY number {number}");
         let sent = Instant::now();
-        let id = sandbox.send("claude", "deep-0", &text);
+        let id = sandbox.send("claude", "deep", &text);
         poll::until("the model to be asked", || model.prompts().contains(&text).then_some(()));
         took.push(sent.elapsed());
         let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
