@@ -120,7 +120,7 @@ impl<'l> Publisher<'l> {
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
         let mut flight = Flight { seq: stored.seq, bytes: 0, deliveries, ack: None };
         if !self.there.remove(&message.id) {
-            let payload = to_bytes(&to_letter(message, &self.link.me));
+            let payload = to_bytes(&to_letter(message, &flight.deliveries, &self.link.me));
             flight.bytes = payload.len();
             while self.flying.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.flying.is_empty()) {
                 self.land().await?;

@@ -2,15 +2,20 @@
 
 use std::borrow::Cow;
 
-use switchboard_core::{Address, AgentId, Door, Hop, Message, Name, NativeId, Route};
+use switchboard_core::{Address, AgentId, Delivery, Door, Hop, Message, Name, NativeId, Route};
 use switchboard_hub::{Draft, Passed};
 
 use crate::wire::{Letter, Malformed, ParcelKind, VERSION};
 
-/// A message of this hub as the others read it.
-pub(crate) fn to_letter<'m>(message: &'m Message, me: &'m Name) -> Letter<'m> {
+/// A message of this hub as the others read it, on its way to these.
+///
+/// Mail of one agent goes to the one who gets it: only the hub that forwards it knows of that.
+pub(crate) fn to_letter<'m>(message: &'m Message, deliveries: &[Delivery], me: &'m Name) -> Letter<'m> {
     let to = match &message.to {
-        Address::Agent(agent) => Address::Agent(in_full(agent, me)),
+        Address::Agent(agent) => {
+            let recipient = deliveries.first().map_or(agent, |delivery| &delivery.agent);
+            Address::Agent(in_full(recipient, me))
+        }
         other => other.clone(),
     };
     let hop = |hop: &Hop| match hop {

@@ -34,7 +34,7 @@ fn message(from: &str, to: &str) -> Message {
 
 /// The message as it arrives at `office`, where `lab` wrote it.
 fn arrived(message: &Message) -> Result<Passed, Malformed> {
-    let bytes = to_bytes(&to_letter(message, &name("lab")));
+    let bytes = to_bytes(&to_letter(message, &[], &name("lab")));
     let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
     to_passed(*letter, &name("office"), |realm| *realm == name("attic"))
 }

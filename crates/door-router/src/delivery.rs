@@ -59,7 +59,7 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
     };
     let injection_id = injection_of(&handoff.message, &id);
     if router.history().lock().is_finished(&injection_id) {
-        router.settle(&injection_id, handoff, Outcome::Delivered);
+        router.settle(&injection_id, handoff, Outcome::Shown);
         return None;
     }
     let Some((_, node)) = router.node(&id) else {
@@ -88,7 +88,12 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         router.log().pin(seq);
         seq
     });
-    let content = handoff.message.body.clone();
+    // What a client of the router injects is the client's own prompt; mail is what others say.
+    let content = if injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS) {
+        handoff.message.as_prompt().into_owned()
+    } else {
+        handoff.message.body.clone()
+    };
     view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
     drop(view);
     Some(node)

@@ -244,7 +244,7 @@ impl Node {
                     if running.turn.is_delivered()
                         && let Some(handoff) = running.handoff.take()
                     {
-                        self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Delivered);
+                        self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Shown);
                     }
                     self.check_budget();
                 }

@@ -254,7 +254,7 @@ impl Router {
     pub(crate) fn turn_ended(&self, job: &Arc<Job>, node: &Arc<NodeShared>, ended: Ended) {
         self.inner.history.lock().finish(&ended.injection.at.injection_id);
         if let Some(held) = self.inner.held.lock().remove(&ended.injection.at.injection_id) {
-            self.settle(&ended.injection.at.injection_id, held, Outcome::Delivered);
+            self.settle(&ended.injection.at.injection_id, held, Outcome::Shown);
         }
         job.is_dirty.store(true, Ordering::Relaxed);
         self.check_budget(job);

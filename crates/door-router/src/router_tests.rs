@@ -323,7 +323,7 @@ async fn a_message_from_another_door_is_run_and_answered() {
             assert_eq!(reply.message.to, "claude".parse::<AgentId>().unwrap().into());
         }
         let receipt = rig.hub.receipt(sent).await.unwrap().unwrap().1;
-        assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "delivered"), "{receipt:?}");
+        assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
     }
     let query = MailboxQuery { agent: "claude".parse().unwrap(), after: 0, limit: 10, part: Part::Waiting };
     let _ = rig.hub.mailbox(query).await.unwrap();

@@ -7,7 +7,6 @@
 mod answer;
 mod arguments;
 mod claims;
-mod letters;
 mod resources;
 mod server;
 mod session;

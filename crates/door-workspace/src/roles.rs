@@ -231,6 +231,8 @@ pub(crate) fn recipient(
         Ok(Address::Agent(agent)) if agent.is_human() => return Ok(AgentId::human().into()),
         Ok(Address::Agent(agent)) if agent.realm.is_none() => match directory.agent(agent) {
             Some(record) => return Ok(record.id.clone().into()),
+            // One that has gone, and whose mail goes to another.
+            None if directory.links().end_of(agent).is_some() => return Ok(agent.clone().into()),
             None => Some(agent.clone()),
         },
         Ok(other) => return Ok(other.clone()),

@@ -33,6 +33,9 @@ const SETTLING: Duration = Duration::from_millis(200);
 /// How often to keep house.
 const HOUSEKEEPING: Duration = Duration::from_mins(1);
 
+/// How often to look who is there, which a file tells: senders are told since when somebody idles.
+const STATE: Duration = Duration::from_secs(5);
+
 /// Under this topic the hub remembers the boot in which the files were last compared.
 const BOOT: &str = "boot";
 
@@ -67,7 +70,7 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
-    let mut house = Instant::now();
+    let (mut house, mut state) = (Instant::now(), Instant::now());
     let mut is_compared = false;
     loop {
         let began = Instant::now();
@@ -83,10 +86,15 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
                 rescan
             }
         };
+        if state <= Instant::now() {
+            state = Instant::now() + STATE;
+            if let Err(error) = workspace.read_state().await {
+                tracing::warn!(error = %error, "who is there could not be read");
+            }
+        }
         if house <= Instant::now() {
             house = Instant::now() + HOUSEKEEPING;
-            let kept = workspace.read_state().await.and(workspace.keep_house().await);
-            if let Err(error) = kept {
+            if let Err(error) = workspace.keep_house().await {
                 tracing::warn!(error = %error, "housekeeping failed");
             }
         }

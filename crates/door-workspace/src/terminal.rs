@@ -23,6 +23,7 @@ pub use self::notices::Notices;
 pub use self::paste::PasteMode;
 pub use self::post::{Execute, TerminalPost};
 pub use self::results::ExecuteResult;
+pub(crate) use self::rule::EXECUTE;
 pub use self::rule::Refusal;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
 pub use self::serve::run_terminals;

@@ -1,10 +1,11 @@
 //! Who is known, and how each can be reached.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{AgentId, JobId, Name, NodeId, Route};
+use crate::{AgentId, JobId, Links, Name, NodeId, Route};
 
 /// The agents, aliases and teams a hub knows, as a plain value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +13,7 @@ pub struct Directory {
     agents: BTreeMap<AgentId, AgentRecord>,
     aliases: BTreeMap<Name, Name>,
     teams: BTreeMap<Name, TeamRecord>,
+    links: Arc<Links>,
 }
 
 /// What is known of one agent.
@@ -70,6 +72,16 @@ impl Directory {
         self.teams.insert(record.id.clone(), record);
     }
 
+    /// Sets what a person has joined.
+    pub fn set_links(&mut self, links: Arc<Links>) {
+        self.links = links;
+    }
+
+    /// What a person has joined.
+    pub fn links(&self) -> &Links {
+        &self.links
+    }
+
     /// The agent of this id or alias, ignoring case.
     pub fn agent(&self, id: &AgentId) -> Option<&AgentRecord> {
         self.agents.get(id).or_else(|| {
@@ -90,6 +102,11 @@ impl Directory {
     /// The agents of one other hub.
     pub fn residents<'a>(&'a self, hub: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
         self.agents.values().filter(move |agent| agent.hub() == Some(hub))
+    }
+
+    /// The agents of one realm, be it a swarm or another hub.
+    pub fn of_realm<'a>(&'a self, realm: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(realm))
     }
 
     /// The agent that an address names: of this hub, or else of another one.

@@ -1,6 +1,9 @@
 //! From a message to deliveries.
 
-use crate::{Address, AgentId, AgentRecord, Directory, GroupId, Message, ResolveError, Route, resolve};
+use crate::{
+    Address, AgentId, AgentRecord, Because, Directory, GroupId, Message, Recipient, ResolveError, Route,
+    trace,
+};
 
 /// Who gets a message, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +24,61 @@ pub struct Planned {
     pub in_place: bool,
 }
 
-/// The deliveries that `message` calls for.
+/// One recipient, with all the ways to reach it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Considered {
+    /// To whom, and why.
+    pub recipient: Recipient,
+    /// The ways that there are, in no order, and what speaks for and against each.
+    pub routes: Vec<(Route, Fit)>,
+}
+
+/// What speaks for a route, the best first; or against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// The message came in there: a file that lies before its reader.
+    InPlace,
+    /// The message is written to that channel, where it stands for all of its readers.
+    WrittenTo,
+    /// It can be taken; the lowest number is the most direct.
+    Open(u8),
+    /// Never: the message came in by it.
+    CameBy,
+    /// Never: what came from another hub is brought to all hubs by the link that brought it.
+    FurtherHub,
+}
+
+impl Fit {
+    /// Whether the route may be taken.
+    pub fn may_be_taken(self) -> bool {
+        matches!(self, Self::InPlace | Self::WrittenTo | Self::Open(_))
+    }
+}
+
+impl Considered {
+    /// The way to take: the one that most speaks for, of several the first.
+    pub fn choice(&self) -> Option<&(Route, Fit)> {
+        let open = self.routes.iter().filter(|(_, fit)| fit.may_be_taken());
+        open.min_by_key(|(_, fit)| *fit)
+    }
+
+    fn planned(self) -> Option<Planned> {
+        let (route, fit) = self.choice()?.clone();
+        Some(Planned { agent: self.recipient.agent, route, in_place: fit == Fit::InPlace })
+    }
+}
+
+/// The deliveries that `message` calls for: of each recipient that is considered, the way to take.
+pub fn plan(
+    message: &Message,
+    directory: &Directory,
+    allow_unregistered: bool,
+) -> Result<Plan, ResolveError> {
+    let considered = consider(message, directory, allow_unregistered)?;
+    Ok(Plan { deliveries: considered.into_iter().filter_map(Considered::planned).collect() })
+}
+
+/// Everyone who is to get `message`, in name order, and the ways to reach each.
 ///
 /// Each recipient gets it once, by the most direct of its routes, and never by the route the message
 /// came in by; a member of a group that has no other is left out. With `allow_unregistered`, an unknown
@@ -31,34 +88,36 @@ pub struct Planned {
 /// of them. One that lies in its channel already needs no reader: who comes later finds it.
 ///
 /// What came from another hub goes to no further one: the link that brought it brings it to all of them.
-pub fn plan(
+pub fn consider(
     message: &Message,
     directory: &Directory,
     allow_unregistered: bool,
-) -> Result<Plan, ResolveError> {
-    let agents = match resolve(&message.to, &message.from, directory) {
+) -> Result<Vec<Considered>, ResolveError> {
+    let recipients = match trace(&message.to, &message.from, directory) {
         Err(ResolveError::UnknownAgent { agent, .. }) if allow_unregistered && agent.realm.is_none() => {
-            vec![agent]
+            vec![Recipient { agent, because: Because::Unregistered, forwarded_from: None }]
         }
         Err(ResolveError::EmptyGroup { .. }) if is_in_its_channel(message) => Vec::new(),
-        resolved => resolved?,
+        traced => traced?,
     };
     let came_by = message.origin.route.as_ref();
-    let deliveries: Vec<_> = agents
-        .into_iter()
-        .filter_map(|agent| {
-            let routes = routes_of(&agent, directory, came_by);
-            let (route, in_place) = choose(routes, came_by, channel_of(message))?;
-            Some(Planned { agent, route, in_place })
-        })
-        .collect();
-    if deliveries.is_empty() && !is_in_its_channel(message) {
+    let written_to = channel_of(message);
+    let considered = |recipient: Recipient| {
+        let routes = routes_of(&recipient.agent, directory, came_by).into_iter();
+        let judged = routes.map(|route| {
+            let fit = fit(&route, came_by, written_to.as_ref());
+            (route, fit)
+        });
+        Considered { routes: judged.collect(), recipient }
+    };
+    let considered: Vec<_> = recipients.into_iter().map(considered).collect();
+    if considered.iter().all(|one| one.choice().is_none()) && !is_in_its_channel(message) {
         return Err(match &message.to {
             Address::Group(group) => ResolveError::EmptyGroup { group: group.clone() },
             direct => ResolveError::NoRoute { to: direct.clone() },
         });
     }
-    Ok(Plan { deliveries })
+    Ok(considered)
 }
 
 /// The channel that a message was written to, as a way to its readers.
@@ -74,21 +133,21 @@ fn is_in_its_channel(message: &Message) -> bool {
     message.origin.route.is_some() && message.origin.route == channel_of(message)
 }
 
-/// The route to take, and whether the message is there already.
-fn choose(routes: Vec<Route>, came_by: Option<&Route>, written_to: Option<Route>) -> Option<(Route, bool)> {
+/// What speaks for a route, or against it.
+fn fit(route: &Route, came_by: Option<&Route>, written_to: Option<&Route>) -> Fit {
     // A file in a mailbox or a channel lies before its reader; any other way in is not a way to a reader.
-    let is_place = |route: &Route| matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
-    if let Some(route) = routes.iter().find(|route| is_place(route) && came_by == Some(route)) {
-        return Some((route.clone(), true));
-    }
-    if let Some(route) = routes.iter().find(|route| written_to.as_ref() == Some(*route)) {
-        return Some((route.clone(), false));
-    }
+    let is_place = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
     let is_hub = |route: &Route| matches!(route, Route::Hub { .. });
-    let is_passed_on = came_by.is_some_and(is_hub);
-    let is_open = |route: &Route| came_by != Some(route) && !(is_passed_on && is_hub(route));
-    let route = routes.into_iter().filter(is_open).min_by_key(Route::preference)?;
-    Some((route, false))
+    if came_by == Some(route) {
+        return if is_place { Fit::InPlace } else { Fit::CameBy };
+    }
+    if written_to == Some(route) {
+        return Fit::WrittenTo;
+    }
+    if came_by.is_some_and(is_hub) && is_hub(route) {
+        return Fit::FurtherHub;
+    }
+    Fit::Open(route.preference())
 }
 
 fn routes_of(agent: &AgentId, directory: &Directory, came_by: Option<&Route>) -> Vec<Route> {

@@ -2,6 +2,7 @@ use jiff::Timestamp;
 use serde_json::Map;
 
 use super::*;
+use crate::resolve;
 use crate::{AgentRecord, Door, JobId, Kind, MessageId, Name, NativeId, NodeId, Origin, TeamRecord};
 
 fn name(text: &str) -> Name {
@@ -341,4 +342,95 @@ fn the_channel_of_a_team_reaches_its_members_wherever_they_read() {
     let by: Vec<String> = planned.iter().map(|p| format!("{} {}", p.agent, p.route)).collect();
     let gemini = "gemini mailbox:gemini".to_owned();
     assert!(by.contains(&"watcher channel:team-backend".to_owned()) && by.contains(&gemini), "{by:?}");
+}
+
+/// The directory of the tests with these links.
+fn linked(link: impl FnOnce(&mut crate::Links)) -> Directory {
+    let mut links = crate::Links::default();
+    link(&mut links);
+    let mut directory = directory();
+    directory.set_links(links.into());
+    directory
+}
+
+#[test]
+fn mail_of_one_agent_is_forwarded_to_another_and_only_once() {
+    let directory = linked(|links| {
+        links.forward(agent("gemini"), agent("codex")).unwrap();
+        links.forward(agent("retired"), agent("alice@research")).unwrap();
+    });
+    let planned = |to| deliveries(&message("claude", to, None), &directory);
+    assert_eq!(planned("gemini"), [sent("Codex", worker(1))]);
+    assert_eq!(planned("bard"), [sent("Codex", worker(1))]);
+    assert_eq!(planned("retired"), [sent("alice@research", peer("alice@research"))]);
+    // Both are in the team, and what is for both is read once.
+    let team = [sent("alice@research", peer("alice@research")), sent("Codex", worker(1))];
+    assert_eq!(planned("team:backend"), team);
+}
+
+#[test]
+fn a_forward_that_leads_to_nobody_is_told() {
+    let directory = linked(|links| links.forward(agent("gemini"), agent("codx")).unwrap());
+    let error = plan(&message("claude", "gemini", None), &directory, false).unwrap_err();
+    let ResolveError::UnknownAgent { agent: named, near, .. } = error else { panic!("{error}") };
+    assert_eq!((named, near), (agent("codx"), vec!["Codex".to_owned()]));
+}
+
+#[test]
+fn a_team_includes_members_of_a_swarm_and_of_another_hub() {
+    let mut directory = linked(|links| {
+        links.include(name("backend"), agent("bob@research"));
+        links.include(name("visitors"), agent("codex@office"));
+    });
+    put(&mut directory, "codex@office", vec![hub("office")]);
+    let everyone = deliveries(&message("human", "team:backend", None), &directory);
+    assert!(everyone.contains(&sent("bob@research", peer("bob@research"))), "{everyone:?}");
+    let visitors = deliveries(&message("human", "team:Visitors", None), &directory);
+    assert_eq!(visitors, [sent("codex@office", hub("office"))]);
+}
+
+#[test]
+fn a_joined_channel_reaches_the_realm_and_what_came_from_there_does_not_go_back() {
+    let mut directory = linked(|links| links.join(name("general"), name("research")));
+    put(&mut directory, "bob@research", vec![]);
+    let readers = [sent("claude", channel("general")), sent("Codex", channel("general"))];
+    let realm = [sent("alice@research", peer("alice@research")), sent("bob@research", peer("bob@research"))];
+    let ours = deliveries(&message("human", "#general", None), &directory);
+    assert_eq!(ours, [&realm[..1], &realm[1..], &readers[..]].concat());
+    let theirs = deliveries(&message("alice@research", "#general", None), &directory);
+    assert_eq!(theirs, readers);
+}
+
+#[test]
+fn the_explanation_is_the_plan() {
+    let directory = directory();
+    for (from, to, came_by) in [
+        ("human", "claude", None),
+        ("human", "bard", None),
+        ("human", "#general", Some(channel("general"))),
+        ("claude", "team:backend", None),
+        ("human", "codex", Some(worker(1))),
+    ] {
+        let message = message(from, to, came_by);
+        let considered = consider(&message, &directory, false).unwrap();
+        let chosen: Vec<_> = considered
+            .iter()
+            .filter_map(|one| Some((one.recipient.agent.clone(), one.choice()?.0.clone())))
+            .collect();
+        let planned: Vec<_> = deliveries(&message, &directory)
+            .into_iter()
+            .map(|planned| (planned.agent, planned.route))
+            .collect();
+        assert_eq!(chosen, planned, "{to}");
+    }
+    let considered = consider(&message("human", "codex", Some(worker(1))), &directory, false).unwrap();
+    assert_eq!(
+        considered[0].routes,
+        [(mailbox("Codex"), Fit::Open(2)), (channel("general"), Fit::Open(3)), (worker(1), Fit::CameBy),]
+    );
+    let reasons =
+        |to| consider(&message("human", to, None), &directory, true).unwrap()[0].recipient.because.clone();
+    assert_eq!(reasons("claude"), Because::Named);
+    assert_eq!(reasons("bard"), Because::Alias(name("bard")));
+    assert_eq!(reasons("somebody"), Because::Unregistered);
 }

@@ -1,8 +1,8 @@
 //! From an address to agents.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-use crate::{Address, AgentId, Directory, GroupId, HUMAN, Name, NodeId, nearest};
+use crate::{Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, Name, NodeId, nearest};
 
 /// Why an address leads to nobody.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +45,38 @@ pub enum ResolveError {
     },
 }
 
+/// One agent that an address leads to, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// The agent.
+    pub agent: AgentId,
+    /// Why the address leads to it, or to the one whose mail is forwarded to it.
+    pub because: Because,
+    /// Whose mail it gets here by a forward.
+    pub forwarded_from: Option<AgentId>,
+}
+
+/// Why an address leads to an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Because {
+    /// It has that name.
+    Named,
+    /// That is another name of it.
+    Alias(Name),
+    /// Nobody here has that name, and this one of another hub has.
+    Elsewhere,
+    /// It runs as that node.
+    Node,
+    /// It belongs to the group.
+    Member,
+    /// A link makes it a member of the team.
+    Included,
+    /// A link has everyone of its realm read the channel along.
+    Joined,
+    /// Nobody is known by that name; a local name may be that of a program which only reads its mailbox.
+    Unregistered,
+}
+
 /// The agents an address stands for, in name order, the sender of a group message left out.
 ///
 /// The person is always known and belongs to `all`; the people of other hubs are written to by name. A name that
@@ -54,42 +86,104 @@ pub fn resolve(
     from: &AgentId,
     directory: &Directory,
 ) -> Result<Vec<AgentId>, ResolveError> {
+    Ok(trace(address, from, directory)?.into_iter().map(|recipient| recipient.agent).collect())
+}
+
+/// The same, with the reason for each.
+pub fn trace(
+    address: &Address,
+    from: &AgentId,
+    directory: &Directory,
+) -> Result<Vec<Recipient>, ResolveError> {
     let from = &directory.canonical(from);
-    let group = |group: &GroupId, members: &mut dyn Iterator<Item = &AgentId>| {
-        let members: BTreeSet<_> = members.filter(|id| *id != from).cloned().collect();
-        if members.is_empty() {
+    let links = directory.links();
+    let group = |group: &GroupId, members: &mut dyn Iterator<Item = (&AgentId, Because)>| {
+        let mut found = BTreeMap::new();
+        for (agent, because) in members {
+            let recipient = forwarded(agent, because, directory);
+            if recipient.agent != *from && agent != from {
+                found.entry(recipient.agent.clone()).or_insert(recipient);
+            }
+        }
+        if found.is_empty() {
             Err(ResolveError::EmptyGroup { group: group.clone() })
         } else {
-            Ok(members.into_iter().collect())
+            Ok(found.into_values().collect())
         }
     };
     match address {
-        Address::Agent(agent) if agent.is_human() => Ok(vec![AgentId::human()]),
-        Address::Agent(agent) => match directory.addressee(agent) {
-            Some(record) => Ok(vec![record.id.clone()]),
-            None => Err(unknown_agent(agent, directory)),
-        },
+        Address::Agent(agent) if agent.is_human() => {
+            Ok(vec![Recipient { agent: AgentId::human(), because: Because::Named, forwarded_from: None }])
+        }
+        Address::Agent(agent) => {
+            let (known, because) = match (directory.addressee(agent), links.end_of(agent)) {
+                (Some(record), _) => (record.id.clone(), why(agent, record)),
+                // An agent that has gone for good may still have mail forwarded.
+                (None, Some(_)) => (agent.clone(), Because::Named),
+                (None, None) => return Err(unknown_agent(agent, directory)),
+            };
+            let recipient = forwarded(&known, because, directory);
+            let is_known = recipient.agent.realm.is_some()
+                || recipient.agent.is_human()
+                || directory.agent(&recipient.agent).is_some();
+            if is_known { Ok(vec![recipient]) } else { Err(unknown_agent(&recipient.agent, directory)) }
+        }
         Address::Node(node) => match directory.node(node) {
-            Some(record) => Ok(vec![record.id.clone()]),
+            // A node is a process, and what is for it is for no other.
+            Some(record) => {
+                Ok(vec![Recipient { agent: record.id.clone(), because: Because::Node, forwarded_from: None }])
+            }
             None => Err(ResolveError::UnknownNode { node: node.clone() }),
         },
         Address::Group(id @ GroupId::Team(team)) => {
-            if directory.team(team).is_none() {
+            if directory.team(team).is_none() && !links.has_team(team) {
                 let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near });
             }
-            group(id, &mut directory.members(team).map(|agent| &agent.id))
+            let included = links.members(team).map(|agent| (agent, Because::Included));
+            group(id, &mut members(directory.members(team)).chain(included))
         }
         Address::Group(id @ GroupId::Channel(channel)) => {
-            group(id, &mut directory.channel(channel).map(|agent| &agent.id))
+            let joined = links.realms(channel).flat_map(|realm| directory.of_realm(realm));
+            // What came from a realm has been heard there, and hubs bring their channels to each other anyway.
+            let joined = joined.filter(|agent| agent.id.realm != from.realm && agent.hub().is_none());
+            let joined = joined.map(|agent| (&agent.id, Because::Joined));
+            group(id, &mut members(directory.channel(channel)).chain(joined))
         }
-        Address::Group(id @ GroupId::Job(job)) => group(id, &mut directory.job(job).map(|agent| &agent.id)),
+        Address::Group(id @ GroupId::Job(job)) => group(id, &mut members(directory.job(job))),
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
             // Those behind a swarm are of other owners; those of other hubs are of ours.
             let ours = directory.agents().filter(|agent| agent.id.realm.is_none() || agent.hub().is_some());
-            group(id, &mut ours.map(|agent| &agent.id).filter(|id| !id.name.is_human()).chain([&human]))
+            let ours = members(ours).filter(|(id, _)| !id.name.is_human());
+            group(id, &mut ours.chain([(&human, Because::Member)]))
         }
+    }
+}
+
+fn members<'d>(
+    agents: impl Iterator<Item = &'d AgentRecord>,
+) -> impl Iterator<Item = (&'d AgentId, Because)> {
+    agents.map(|agent| (&agent.id, Because::Member))
+}
+
+/// Why a name leads to an agent.
+fn why(name: &AgentId, record: &AgentRecord) -> Because {
+    match (&name.realm, &record.id.realm) {
+        (None, Some(_)) => Because::Elsewhere,
+        _ if *name == record.id => Because::Named,
+        _ => Because::Alias(name.name.clone()),
+    }
+}
+
+/// The one who gets what is for an agent.
+fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Recipient {
+    match directory.links().end_of(agent) {
+        Some(end) => {
+            let end = directory.addressee(end).map_or_else(|| end.clone(), |record| record.id.clone());
+            Recipient { agent: end, because, forwarded_from: Some(agent.clone()) }
+        }
+        None => Recipient { agent: agent.clone(), because, forwarded_from: None },
     }
 }
 

@@ -9,6 +9,8 @@ use crate::DeliveryState;
 pub enum Outcome {
     /// The far side has it.
     Delivered,
+    /// The far side has it, and is itself what was to be shown it: an agent that has taken it as its prompt.
+    Shown,
     /// The far side said no; asking again would not help.
     Refused {
         /// Why, for the sender.
@@ -59,6 +61,7 @@ pub fn after_attempt(
 ) -> DeliveryState {
     match outcome {
         Outcome::Delivered => DeliveryState::Delivered,
+        Outcome::Shown => DeliveryState::Seen,
         Outcome::Refused { .. } => DeliveryState::Refused,
         Outcome::Unreachable { .. } => {
             let last_chance = expires_at.or_else(|| accepted_at.checked_add(policy.give_up_after).ok());

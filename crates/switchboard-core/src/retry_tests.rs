@@ -26,9 +26,11 @@ fn failed(attempts: u32, expires_at: Option<i64>, now: i64, jitter: f64) -> Deli
 #[test]
 fn a_yes_or_a_no_is_final_whenever_it_comes() {
     let refused = Outcome::Refused { reason: "unknown sender".into() };
-    for (outcome, expected) in
-        [(Outcome::Delivered, DeliveryState::Delivered), (refused, DeliveryState::Refused)]
-    {
+    for (outcome, expected) in [
+        (Outcome::Delivered, DeliveryState::Delivered),
+        (Outcome::Shown, DeliveryState::Seen),
+        (refused, DeliveryState::Refused),
+    ] {
         for now in [0, 100, 30 * DAY] {
             let policy = RetryPolicy::default();
             let state = after_attempt(&outcome, 1, ACCEPTED, Some(second(100)), second(now), 0.5, policy);

@@ -6,14 +6,12 @@
 
 mod resume;
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use serde_json::Map;
 use switchboard_core::{
-    AgentId, Budget, Delivery, DeliveryState, Door, Hop, Kind, LoopLimits, Message, MessageId, NativeId,
-    Origin, Recent, Spent, Stop, check_budget, check_loops, plan, tokens_of,
+    AgentId, Budget, Delivery, DeliveryState, Door, Hop, LoopLimits, Message, MessageId, Recent, Spent, Stop,
+    check_budget, check_loops, tokens_of,
 };
 
 pub use self::resume::{Resumed, Stopped};
@@ -21,10 +19,10 @@ pub(crate) use self::resume::{list, resume};
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
 use crate::events::HubEvent;
-use crate::outbox;
+use crate::notice;
 use crate::store::rows;
 use crate::store::writer::Work;
-use crate::submit::{self, Decided};
+use crate::submit::Decided;
 
 /// How long spending is remembered: a little more than anything is counted for.
 const REMEMBERED: i64 = 25 * 60;
@@ -301,9 +299,10 @@ fn is_told(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Resu
         }
         _ => {
             let resumed = resumed(tx, subject)?;
+            // Notices of mail that nobody has looked at carry metadata, and are another matter.
             return Ok(tx.db.query_row(
                 "SELECT EXISTS (SELECT 1 FROM messages WHERE thread = ?1 AND thread <> id AND sender = ?2 AND verified \
-                 AND seq > ?3)",
+                 AND metadata IS NULL AND seq > ?3)",
                 params![message.thread.as_bytes(), HUB_NAME, resumed],
                 |row| row.get(0),
             )?);
@@ -320,7 +319,7 @@ fn tell(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubErro
          answer in the thread.",
         stopped.from, stopped.to
     );
-    notify(tx, stopped, AgentId::human(), body)?;
+    notice::write(tx, stopped, AgentId::human(), body, Map::new())?;
     let sender = tx.directory.value.canonical(&stopped.from);
     let is_told = stopped.origin.native.door == Door::Workspace || sender.realm.is_some();
     if !is_told && tx.directory.value.agent(&sender).is_some() {
@@ -328,43 +327,7 @@ fn tell(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubErro
             "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
             stopped.to
         );
-        notify(tx, stopped, sender, body)?;
-    }
-    Ok(())
-}
-
-/// Writes a message of the hub's own into a conversation.
-fn notify(tx: &mut Work<'_>, about: &Message, to: AgentId, body: String) -> Result<(), HubError> {
-    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
-    let (millis, _) = about.id.parts();
-    let id = MessageId::from_parts(millis, fastrand::u128(..));
-    let notice = Message {
-        id,
-        from: hub,
-        to: to.into(),
-        kind: Kind::status_update(),
-        body,
-        in_reply_to: Some(about.id),
-        thread: about.thread,
-        sent_at: tx.now,
-        expires_at: None,
-        metadata: Map::new(),
-        origin: Origin {
-            native: NativeId { door: about.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
-            verified: true,
-            route: None,
-        },
-        via: Vec::new(),
-        signed: None,
-    };
-    let digest = rows::digest(&notice);
-    let planned = plan(&notice, &tx.directory.value.clone(), false)?;
-    let seq = tx.next_seq()?;
-    tx.append(seq, &notice, &digest)?;
-    submit::bind(tx, &notice.origin.native, seq)?;
-    let notice = Arc::new(notice);
-    for (number, planned) in planned.deliveries.into_iter().enumerate() {
-        outbox::enqueue(tx, &notice, seq, number, planned, None)?;
+        notice::write(tx, stopped, sender, body, Map::new())?;
     }
     Ok(())
 }

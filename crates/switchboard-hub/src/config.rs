@@ -1,9 +1,10 @@
 //! What can be set about the hub.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_core::{Budgets, LoopLimits, PresenceTimeouts, RetryPolicy};
+use switchboard_core::{Budgets, Links, LoopLimits, PresenceTimeouts, RetryPolicy};
 
 use crate::clock::Clock;
 
@@ -26,6 +27,10 @@ pub struct HubConfig {
     pub presence: PresenceTimeouts,
     /// How long a door has for one delivery before another process may take it over.
     pub lease: Duration,
+    /// After how long a sender is told that nobody has looked at a message; `None`: never.
+    pub unseen_after: Option<Duration>,
+    /// What a person has joined that would otherwise be apart.
+    pub links: Arc<Links>,
     /// Where the time comes from.
     pub clock: Clock,
 }
@@ -43,6 +48,8 @@ impl HubConfig {
             presence: PresenceTimeouts::default(),
             // A mailbox takes milliseconds and a slow peer has 30 s; a dead process is noticed at once anyway.
             lease: Duration::from_mins(1),
+            unseen_after: None,
+            links: Arc::default(),
             clock: Clock::system(),
         }
     }

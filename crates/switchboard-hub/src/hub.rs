@@ -3,6 +3,8 @@
 mod link;
 mod mail;
 mod people;
+mod showing;
+mod unseen;
 mod work;
 
 use std::fs::File;
@@ -20,6 +22,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::showing::Hold;
 use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::config::HubConfig;
 use crate::error::{HubError, is_suspicious};
@@ -36,6 +39,7 @@ use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
 use crate::submit::{self, Accepted, Draft, Passed, Prepared};
+use crate::unseen::begin as begin_judging;
 
 pub use self::work::Selection;
 
@@ -122,6 +126,7 @@ impl Hub {
             Writer::start(connection, setup).map_err(io("start the writer of", DATABASE))?;
         doors.attach(writer.clone());
         let is_local = !platform::is_network_filesystem(folder.path());
+        let directory = CachedDirectory::with(config.links.clone());
         let inner = Inner {
             config,
             folder,
@@ -129,7 +134,7 @@ impl Hub {
             writer,
             writer_thread: Mutex::new(Some(thread)),
             readers: Mutex::default(),
-            directory: Mutex::default(),
+            directory: Mutex::new(directory),
             doors,
             events,
             bell,
@@ -266,7 +271,12 @@ impl Hub {
     /// Opens a door: from now on this process works off that door's deliveries.
     pub async fn open_door(&self, door: Door) -> Result<Outbound, HubError> {
         let outbound = self.inner.doors.open(door);
-        self.write(|tx| outbox::bound_times(tx).and_then(|()| outbox::release_gone(tx))).await?;
+        self.write(|tx| {
+            outbox::bound_times(tx)?;
+            outbox::release_gone(tx)?;
+            begin_judging(tx)
+        })
+        .await?;
         if !self.inner.ticking.swap(true, Ordering::Relaxed) {
             let hub = self.clone();
             let ticking = async move { hub.tick().await };
@@ -316,6 +326,7 @@ impl Hub {
                 }
                 Ok(())
             });
+            self.tell_unseen().await;
             if round % 5 == 0 && self.read(search::is_behind).await.unwrap_or(false) {
                 self.inner.writer.post(|tx| search::catch_up(tx).map(|_| ()));
             }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
-    ack, agents, audit, channel, claim, completions, doctor, guard, inbox, init, mcp, receipt, release,
-    renew, reserve, resume, router, run, search, send, sentinel, serve, suite, tail, team, thread, wait,
-    watch, who, worker, workflow,
+    ack, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp, receipt,
+    release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite, tail, team,
+    thread, wait, watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Search(search::Search),
     /// List what the rules against storms and costs have stopped, or let it go on
     Resume(resume::Resume),
+    /// Explain where a message to an address would go, and why
+    Route(route::RouteTo),
     /// Run an agent's program in this terminal, so that mail can be typed into it
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool
@@ -107,6 +109,12 @@ pub(crate) enum Command {
     Router(router::Router),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
+    /// Write our MCP server and hooks into the settings of clients
+    Install(install::Install),
+    /// Take out of clients' settings what `install` wrote
+    Uninstall(install::Uninstall),
+    /// Show new mail to an agent's model: what a hook of its client calls
+    Hook(hook::Hook),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
     Serve(serve::Serve),
     /// Check that the journal is what was written, and export it

@@ -8,14 +8,17 @@ pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod guard;
+pub(crate) mod hook;
 pub(crate) mod inbox;
 pub(crate) mod init;
+pub(crate) mod install;
 pub(crate) mod mcp;
 pub(crate) mod receipt;
 pub(crate) mod release;
 pub(crate) mod renew;
 pub(crate) mod reserve;
 pub(crate) mod resume;
+pub(crate) mod route;
 pub(crate) mod router;
 pub(crate) mod run;
 pub(crate) mod search;
@@ -53,6 +56,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Channel(args) => channel::run(args, context).await,
         Command::Watch(args) => watch::run(args, context).await,
         Command::Who(args) => who::run(args, context).await,
+        Command::Route(args) => route::run(args, context).await,
         Command::Search(args) => search::run(args, context).await,
         Command::Resume(args) => resume::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
@@ -60,6 +64,9 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Worker(args) => worker::run(args, context).await,
         Command::Router(args) => router::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
+        Command::Install(args) => install::install(&args, &context),
+        Command::Uninstall(args) => install::uninstall(&args, &context),
+        Command::Hook(args) => hook::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
         Command::Audit(args) => audit::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,

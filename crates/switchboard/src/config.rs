@@ -2,22 +2,27 @@
 
 mod channels;
 mod file;
+mod links;
 mod nats;
+mod notify;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use door_suites::Places;
 use door_workspace::Profile;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, LoopLimits, Name, nearest};
+use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
 use switchboard_hub::HubConfig;
 use switchboard_hub::files::Dir;
 use switchboard_mcp::PortChoice;
 
 use self::file::ConfigFile;
 use crate::failure::{Exit, Failure};
+use crate::notify::NotifyConfig;
 
 /// The file's name, beside `.switchboard/`.
 const NAME: &str = "switchboard.config.json";
@@ -28,6 +33,9 @@ const USER_NAME: &str = "config.json";
 /// Larger than any configuration a person writes.
 const LIMIT: u64 = 1 << 20;
 
+/// After how long a sender is told that nobody has looked: longer than a model takes for most turns.
+const UNSEEN: Duration = Duration::from_mins(1);
+
 /// The settings, resolved: every door's own, and the hub's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
@@ -37,7 +45,11 @@ pub(crate) struct Settings {
     pub(crate) suites: door_suites::Config,
     /// The link with other hubs, where there is to be one.
     pub(crate) nats: Option<door_nats::Config>,
+    /// How the person hears of mail, where that is wanted.
+    pub(crate) notify: Option<NotifyConfig>,
     channels: channels::ChannelSettings,
+    links: Arc<Links>,
+    unseen_after: Option<Duration>,
     body_limit: Option<usize>,
     loops: LoopLimits,
     budgets: Budgets,
@@ -49,6 +61,8 @@ impl Settings {
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
         hub.loops = self.loops;
         hub.budgets = self.budgets.clone();
+        hub.links = self.links.clone();
+        hub.unseen_after = self.unseen_after;
     }
 
     /// The settings of the channels, which are in `folder` unless they are somewhere else.
@@ -137,6 +151,12 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     settings.loops.pair_per_minute = hub.replies_per_minute.unwrap_or(settings.loops.pair_per_minute);
     settings.loops.thread = hub.replies_per_thread.unwrap_or(settings.loops.thread);
     settings.budgets = budgets(file.budgets.unwrap_or_default())?;
+    settings.unseen_after = match hub.unseen_seconds {
+        Some(0) => None,
+        seconds => Some(seconds.map_or(UNSEEN, Duration::from_secs)),
+    };
+    settings.links = links::resolve(file.links.unwrap_or_default())?.into();
+    settings.notify = notify::resolve(file.notify.unwrap_or_default())?;
     let workspace = file.workspace.unwrap_or_default();
     let retention = workspace.retention.unwrap_or_default();
     settings.workspace.retention = door_workspace::Retention {

@@ -85,6 +85,18 @@ impl Context {
         Ok(WorkTree::place(&here, &self.workspace_folder()?)?)
     }
 
+    /// The same at the workspace of a folder: the one that was asked for, or the nearest upward. Nothing where there
+    /// is none.
+    pub(crate) fn at(&self, folder: Option<&Path>) -> Option<Self> {
+        let mut context = self.clone();
+        if let (None, Some(folder)) = (&self.global.workspace, folder) {
+            let found = folder.ancestors().find(|folder| folder.join(FOLDER).is_dir())?;
+            context.global.workspace = Some(found.to_path_buf());
+        }
+        context.workspace_folder().ok().filter(|folder| folder.join(FOLDER).is_dir())?;
+        Some(context)
+    }
+
     /// The folder to make a workspace in: where it was asked for, or here.
     pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
         match &self.global.workspace {

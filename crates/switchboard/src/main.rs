@@ -11,6 +11,7 @@ mod failure;
 mod front;
 mod holdings;
 mod log;
+mod notify;
 mod printer;
 mod show;
 mod telemetry;
@@ -63,6 +64,11 @@ fn usage(error: &clap::Error) -> ExitCode {
     let json = std::env::args_os().any(|argument| argument == "--json");
     if error.use_stderr() && json {
         return Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()));
+    }
+    // To a client, 2 from a hook means that it must not go on.
+    if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|verb| verb == "hook") {
+        let _ = error.print();
+        return ExitCode::FAILURE;
     }
     error.exit()
 }

@@ -147,6 +147,11 @@ pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: b
     text
 }
 
+/// Whether [`message_text`] shows all of a message.
+pub(crate) fn is_whole(stored: &Stored, full: bool) -> bool {
+    full || plain(&stored.message.body).chars().count() <= BODY_SHOWN
+}
+
 /// Text of others on our terminal: what could move the cursor or change colours is made visible.
 pub(crate) fn plain(text: &str) -> String {
     let hidden = |c: char| {

@@ -23,6 +23,7 @@ struct State {
     is_over: AtomicBool,
     hanging: AtomicUsize,
     prompts: Mutex<Vec<String>>,
+    requests: Mutex<Vec<Value>>,
 }
 
 impl Model {
@@ -60,6 +61,11 @@ impl Model {
         self.state.prompts.lock().unwrap().clone()
     }
 
+    /// All that it was told, of every request so far.
+    pub fn requests(&self) -> Vec<Value> {
+        self.state.requests.lock().unwrap().clone()
+    }
+
     /// How many requests hang.
     pub fn hanging(&self) -> usize {
         self.state.hanging.load(Ordering::Relaxed)
@@ -92,6 +98,7 @@ fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     let prompt: String = pieces.iter().filter_map(|piece| piece["text"].as_str()).collect();
     let has_run = input[place..].iter().any(|item| item["type"] == "function_call_output");
     state.prompts.lock().unwrap().push(prompt.clone());
+    state.requests.lock().unwrap().push(body["input"].clone());
     if prompt.starts_with("BREAK") {
         return stream.write_all(b"HTTP/1.1 500 Broken\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     }

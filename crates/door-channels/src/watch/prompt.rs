@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use switchboard_core::Trust;
+
 use crate::wire::ChannelMessage;
 
 use super::WatcherConfig;
@@ -30,8 +32,8 @@ pub(super) struct Prompt<'p> {
     pub(super) context: &'p [ChannelMessage],
     /// The message to be answered.
     pub(super) request: &'p ChannelMessage,
-    /// Whether the hub knows that its sender wrote it.
-    pub(super) verified: bool,
+    /// How far the hub believes it.
+    pub(super) trust: Trust,
     /// Random, so that no message can pretend to end where it does not.
     pub(super) mark: &'p str,
 }
@@ -56,16 +58,16 @@ impl Prompt<'_> {
             for message in self.context {
                 let shown: String = message.content.text.chars().take(CONTEXT_CHARACTERS).collect();
                 let cut = if shown.len() < message.content.text.len() { " (shortened)" } else { "" };
+                // Of these nobody has asked who wrote them.
+                let shown = Trust::Unverified.escape(&shown);
                 let _ = write!(text, "\n{}\n", self.framed(message, &shown, cut));
             }
         }
-        let doubt = if self.verified { "" } else { " (sender not verified)" };
-        let _ = write!(
-            text,
-            "\n# The request\n\n{}\n",
-            self.framed(self.request, &self.request.content.text, doubt)
-        );
+        let doubt = self.trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
+        let request = self.trust.escape(&self.request.content.text);
+        let _ = write!(text, "\n# The request\n\n{}\n", self.framed(self.request, &request, &doubt));
         if let Some(code) = &self.request.content.code {
+            let code = self.trust.escape(code);
             let _ = write!(text, "\nIts code:\n--- {mark}\n{code}\n--- {mark}\n");
         }
         if !self.request.content.artifacts.is_empty() {

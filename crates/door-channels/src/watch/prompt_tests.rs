@@ -8,7 +8,8 @@ fn message(from: &str, text: &str) -> ChannelMessage {
 fn prompt(request: &ChannelMessage, context: &[ChannelMessage]) -> String {
     let watcher = WatcherConfig::new(name("codex"), name("general"), Vec::new());
     let (role, memory) = (Some("You review code.".to_owned()), Some("line\n".repeat(500)));
-    Prompt { watcher: &watcher, role, memory, context, request, verified: false, mark: "c0ffee" }.text()
+    Prompt { watcher: &watcher, role, memory, context, request, trust: Trust::Unverified, mark: "c0ffee" }
+        .text()
 }
 
 #[test]
@@ -21,7 +22,7 @@ fn everything_a_program_needs_is_there_in_order() {
         "# Memory",
         "earlier",
         "# The request",
-        "claude to codex, chat, 2026-01-11T16:33:15.123Z (sender not verified)\nplease look\n",
+        "claude to codex, chat, 2026-01-11T16:33:15.123Z (untrusted: sender not verified)\nplease look\n",
     ]
     .iter()
     .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is in\n{text}")))

@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use serde_json::{Map, json};
 use switchboard_core::{AgentId, Door, MessageId};
 use switchboard_hub::files::{Created, Dir, Durability};
-use switchboard_hub::{HubError, Stored};
+use switchboard_hub::{HubError, Showing, Stored};
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
@@ -192,7 +192,14 @@ impl Watcher {
         }
         self.pulse.begin(now).await;
         self.log(&format!("answering {} from {}", request.id, request.from)).await;
+        // No hook and no tool of the same agent shows it meanwhile.
+        let agent = AgentId::from(self.config.agent.clone());
+        let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
+        let hold = self.channels.hub().hold_for(agent, vec![id], Showing::Asked, held).await?;
         let result = self.ask(stored, &request).await;
+        if result.is_ok() && !hold.is_empty() {
+            hold.finish(vec![id], Vec::new()).await?;
+        }
         let failed = result.as_ref().err().map(|failed| describe(failed));
         self.pulse.end(failed, self.channels.hub().now()).await;
         match result {
@@ -341,7 +348,7 @@ impl Watcher {
             memory: self.text_of(config.memory.as_deref()).await,
             context: &context,
             request,
-            verified: stored.message.origin.verified,
+            trust: stored.message.trust(),
             mark: &format!("{:016x}", fastrand::u64(..)),
         };
         let output = call(config, &config.agent, &prompt.text()).await?;

@@ -49,7 +49,7 @@ impl Node {
         }
         if let Some(handoff) = handoff {
             let outcome = match status {
-                _ if was_delivered || status == TurnStatus::Completed => Outcome::Delivered,
+                _ if was_delivered || status == TurnStatus::Completed => Outcome::Shown,
                 _ => Outcome::Refused { reason: error.clone().unwrap_or_else(|| status.as_str().to_owned()) },
             };
             self.router.settle(&turn.at().injection_id, handoff, outcome);

@@ -13,8 +13,8 @@ use switchboard_core::{AgentId, Name};
 use switchboard_hub::{Hub, MailboxQuery, Part};
 
 use super::answer::Problem;
-use super::letters::{Extent, PREVIEW, show_mail};
 use super::tools::roster;
+use crate::letters::{Extent, PREVIEW, show_mail};
 use crate::workspace::Workspace;
 
 const RULES: &str = "switchboard://active-rules";

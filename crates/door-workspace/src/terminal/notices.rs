@@ -1,7 +1,7 @@
 //! Notices of new mail, for a terminal whose owner wants them.
 
 use switchboard_core::{AgentId, Door, MessageId};
-use switchboard_hub::{Changes, Mail, MailboxQuery, Part};
+use switchboard_hub::{Changes, Mail, MailboxQuery, Part, Showing};
 
 use super::post::TerminalPost;
 use super::rule::EXECUTE;
@@ -43,28 +43,35 @@ impl Notices {
         Ok(())
     }
 
-    /// The notice to type now, if there still is one; it counts as typed.
+    /// The notice to type now, if there still is one; it counts as typed. What another adapter shows to the agent
+    /// or has told it of needs none.
     pub async fn take(&mut self) -> Result<Option<String>, WorkspaceError> {
-        let Some((oldest, text)) = self.look().await? else { return Ok(None) };
-        self.outstanding = Some(oldest);
+        let Some((mail, more)) = self.look().await? else { return Ok(None) };
+        self.outstanding = mail.first().map(|mail| mail.stored.message.id);
+        let hold = self.workspace.hold_unseen(&self.agent, &mail, Showing::Unasked).await?;
+        let told: Vec<&Mail> = mail.iter().filter(|mail| hold.has(mail.stored.message.id)).collect();
+        if told.is_empty() {
+            return Ok(None);
+        }
+        let senders: Vec<&AgentId> = told.iter().map(|mail| &mail.stored.message.from).collect();
+        let text = notice(&senders, more);
+        let ids = told.iter().map(|mail| mail.stored.message.id).collect();
+        self.workspace.finish_showing(hold, Vec::new(), ids).await?;
         let hub = self.workspace.hub();
         let (key, value) = (self.agent.to_string(), format!("{} {text}", iso(hub.now())));
         hub.note(Door::Workspace, NOTICES, key, Some(value)).await?;
         Ok(Some(text))
     }
 
-    async fn look(&mut self) -> Result<Option<(MessageId, String)>, WorkspaceError> {
+    /// The mail to tell of, and whether there is more of it.
+    async fn look(&mut self) -> Result<Option<(Vec<Mail>, bool)>, WorkspaceError> {
         let query =
             MailboxQuery { agent: self.agent.clone(), after: self.after, limit: MOST, part: Part::Unseen };
         let page = self.workspace.hub().mailbox(query).await?;
-        let is_mail = |mail: &&Mail| mail.stored.message.kind.as_str() != EXECUTE;
-        let mail: Vec<&Mail> = page.items.iter().filter(is_mail).collect();
-        let Some(oldest) = mail.first().map(|mail| mail.stored.message.id) else { return Ok(None) };
-        if self.outstanding == Some(oldest) {
-            return Ok(None);
-        }
-        let senders: Vec<&AgentId> = mail.iter().map(|mail| &mail.stored.message.from).collect();
-        Ok(Some((oldest, notice(&senders, page.more))))
+        let mut mail = page.items;
+        mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
+        let oldest = mail.first().map(|mail| mail.stored.message.id);
+        Ok((oldest.is_some() && self.outstanding != oldest).then_some((mail, page.more)))
     }
 }
 

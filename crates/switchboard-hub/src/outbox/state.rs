@@ -47,10 +47,13 @@ pub(super) fn settle(
     let state =
         after_attempt(outcome, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
     let note = match outcome {
-        Outcome::Delivered => None,
+        Outcome::Delivered | Outcome::Shown => None,
         Outcome::Refused { reason } | Outcome::Unreachable { reason } => Some(reason.clone()),
     };
     delivery.message = message;
+    if *outcome == Outcome::Shown {
+        put_state(tx, &mut delivery, DeliveryState::Delivered, None)?;
+    }
     put_state(tx, &mut delivery, state, note)?;
     Ok(Some(state))
 }

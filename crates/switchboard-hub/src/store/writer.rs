@@ -6,7 +6,7 @@ use std::thread;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use switchboard_core::{Directory, Door, Message};
+use switchboard_core::{Directory, Door, Links, Message};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bell::Bell;
@@ -197,14 +197,23 @@ pub(crate) struct After {
 pub(crate) struct CachedDirectory {
     version: Option<i64>,
     pub(crate) value: Arc<Directory>,
+    /// What the owner of this hub has joined. It is set and not stored, so it is part of every version.
+    links: Arc<Links>,
 }
 
 impl CachedDirectory {
+    /// Nothing read yet.
+    pub(crate) fn with(links: Arc<Links>) -> Self {
+        Self { links, ..Self::default() }
+    }
+
     /// Reads the directory again where another process, or this one, has changed it.
     pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<()> {
         let version = directory::version(db)?;
         if self.version != Some(version) {
-            self.value = Arc::new(directory::load(db)?);
+            let mut value = directory::load(db)?;
+            value.set_links(self.links.clone());
+            self.value = Arc::new(value);
             self.version = Some(version);
         }
         Ok(())
@@ -350,7 +359,7 @@ fn savepoint<T>(
 }
 
 fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup, finisher: Finisher) {
-    let mut directory = CachedDirectory::default();
+    let mut directory = CachedDirectory::with(setup.config.links.clone());
     let mut stopping = false;
     while !stopping && let Some(Command::Run(first)) = queue.blocking_recv() {
         let mut jobs = vec![first];
@@ -391,7 +400,7 @@ fn open_again(
     setup: &Setup,
     finisher: &Finisher,
 ) {
-    *directory = CachedDirectory::default();
+    *directory = CachedDirectory::with(setup.config.links.clone());
     // Lets go of the lock; SQLite may have done so itself.
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("ROLLBACK");

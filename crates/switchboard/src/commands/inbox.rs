@@ -70,7 +70,10 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
             .note(format_args!("{} damaged; `switchboard doctor` says more", count(page.damaged, "message")));
     }
     if context.reads_own(&owner, &directory)? && !args.archived {
-        let shown = page.items.iter().map(|mail| mail.stored.message.id).collect();
+        // What was cut short has not been seen.
+        let whole =
+            |mail: &&switchboard_hub::Mail| printer.is_json() || show::is_whole(&mail.stored, args.full);
+        let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
         workspace.mark_seen(&owner, shown).await?;
         workspace.note_alive(&owner).await;
     }

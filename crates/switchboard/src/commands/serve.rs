@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::Failure;
 use crate::front::Front;
+use crate::notify::NotifyConfig;
 use crate::telemetry;
 
 /// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
@@ -58,6 +59,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
+    let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
@@ -65,7 +67,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     if let Some(workers) = &workers {
         workers.close().await;
     }
-    let _ = tokio::join!(terminals, channels, link);
+    let _ = tokio::join!(terminals, channels, link, notified);
     listening.finish().await;
     suites.close().await;
     workspace.close().await;
@@ -80,6 +82,13 @@ async fn link(config: Option<door_nats::Config>, hub: Hub, shutdown: Cancellatio
     let Some(config) = config else { return };
     if let Err(error) = door_nats::run(config, hub, shutdown).await {
         tracing::warn!(error = %error, "no longer linked with other hubs");
+    }
+}
+
+/// Notifies the person of mail, where that is wanted.
+async fn notify(config: Option<NotifyConfig>, workspace: Workspace, shutdown: CancellationToken) {
+    if let Some(config) = config {
+        crate::notify::run(config, workspace, shutdown).await;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use switchboard_core::AgentId;
-use switchboard_hub::{Mail, MailboxQuery, Part};
+use switchboard_hub::{Hold, Mail, MailboxQuery, Part, Showing};
 
 use crate::commands::inbox::seq_of;
 use crate::commands::send::seconds_from;
@@ -34,7 +34,8 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
         Some(id) => seq_of(workspace, workspace.find(id).await?).await?,
         None => 0,
     };
-    let arrived = arrival(&open, &owner, after);
+    let is_own = context.reads_own(&owner, &directory)?;
+    let arrived = arrival(&open, &owner, after, is_own);
     let limit = args.timeout.map(seconds_from).transpose()?;
     let arrived = async {
         match limit {
@@ -42,7 +43,7 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
             Some(limit) => tokio::time::timeout(limit, arrived).await.ok().transpose(),
         }
     };
-    let Some(mail) = arrived.await? else {
+    let Some((mail, hold)) = arrived.await? else {
         open.close().await;
         let seconds = args.timeout.unwrap_or_default();
         return Err(Failure::temporary("timeout", format!("no message for {owner} within {seconds} s"))
@@ -53,26 +54,37 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
             context.printer.object(&show::MessageLine::new(&mail.stored, mail.delivery.state.as_str()));
         } else {
             let state = mail.delivery.state.as_str();
-            context.printer.line(show::message_text(&mail.stored, state, workspace.hub().now(), false));
+            context.printer.line(show::message_text(&mail.stored, state, workspace.hub().now(), true));
         }
     }
-    if context.reads_own(&owner, &directory)? {
+    if let Some(hold) = hold {
         let shown = mail.iter().map(|mail| mail.stored.message.id).collect();
-        workspace.mark_seen(&owner, shown).await?;
+        workspace.finish_showing(hold, shown, Vec::new()).await?;
         workspace.note_alive(&owner).await;
     }
     open.close().await;
     Ok(())
 }
 
-async fn arrival(open: &Open, owner: &AgentId, after: i64) -> Result<Vec<Mail>, Failure> {
+/// What has come. Where its reader waits for it, it is held, so that nobody else shows it.
+async fn arrival(
+    open: &Open,
+    owner: &AgentId,
+    after: i64,
+    is_own: bool,
+) -> Result<(Vec<Mail>, Option<Hold>), Failure> {
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
     loop {
         let query = MailboxQuery { agent: owner.clone(), after, limit: 20, part: Part::Unseen };
-        let page = hub.mailbox(query).await?;
-        if !page.items.is_empty() {
-            return Ok(page.items);
+        let mut mail = hub.mailbox(query).await?.items;
+        if !is_own && !mail.is_empty() {
+            return Ok((mail, None));
+        }
+        let hold = open.workspace.hold_unseen(owner, &mail, Showing::Asked).await?;
+        mail.retain(|mail| hold.has(mail.stored.message.id));
+        if !mail.is_empty() {
+            return Ok((mail, Some(hold)));
         }
         changes.next().await;
     }

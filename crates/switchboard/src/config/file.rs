@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::links::{self, LinksSection};
 use super::nats::{self, NatsSection};
+use super::notify::{self, NotifySection};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -20,6 +22,8 @@ pub(super) struct ConfigFile {
     pub(super) http: Option<HttpSection>,
     pub(super) channels: Option<ChannelsSection>,
     pub(super) nats: Option<NatsSection>,
+    pub(super) links: Option<LinksSection>,
+    pub(super) notify: Option<NotifySection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -78,6 +82,7 @@ pub(super) struct HubSection {
     pub(super) body_limit_bytes: Option<usize>,
     pub(super) reply_hops: Option<usize>,
     pub(super) replies_per_minute: Option<u32>,
+    pub(super) unseen_seconds: Option<u64>,
     pub(super) replies_per_thread: Option<u32>,
 }
 
@@ -140,7 +145,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 11] = [
+const KNOWN: [(&str, &[&str]); 13] = [
     (
         "",
         &[
@@ -156,14 +161,18 @@ const KNOWN: [(&str, &[&str]); 11] = [
             "introspection",
             "nats",
             "channels",
+            "links",
+            "notify",
         ],
     ),
+    ("links", links::KEYS),
+    ("notify", notify::KEYS),
     ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
     ("nats", nats::KEYS),
     ("nats.tls", nats::TLS_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
-    ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute", "repliesPerThread"]),
+    ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute", "repliesPerThread", "unseenSeconds"]),
     ("budgets", &["messagesPerHour", "tokensPerDay", "agents"]),
     ("workspace", &["retention", "settleMs", "rescanMs"]),
     ("terminals", &["executeFromFiles", "notifyMail", "idleMs", "tmux", "bridge"]),
@@ -192,11 +201,14 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
 }
 
 /// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 4] = [
+const USER_ONLY: [(&str, &[&str]); 6] = [
     ("terminals", &["executeFromFiles", "tmux", "bridge"]),
     ("http", &["allowedHosts", "allowedOrigins"]),
     ("channels", &["root", "watchers"]),
     ("nats", nats::USER_KEYS),
+    // Mail must not go elsewhere, and nothing be run, because of a file that came with a repository.
+    ("links", links::KEYS),
+    ("notify", notify::KEYS),
 ];
 
 /// Takes out what only the user may set; returns the paths of what was there.

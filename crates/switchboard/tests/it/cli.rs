@@ -12,6 +12,7 @@ mod init;
 mod receipt;
 mod reserve;
 mod resume;
+mod route;
 mod search;
 mod send;
 mod serve;

@@ -17,6 +17,7 @@ mod disk_full;
 mod grid;
 mod mcp;
 mod nats;
+mod reaching;
 mod router;
 mod storm;
 mod suite_config;

@@ -20,7 +20,7 @@ use test_support::mcp::Client;
 use test_support::{Running, Sandbox, Served};
 
 /// A session with a process of its own, for an agent where one is named.
-fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
+pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
     let mut command = sandbox.command(["mcp"]);
     if let Some(agent) = agent {
         command.env("SWITCHBOARD_AGENT_NAME", agent);

@@ -6,6 +6,7 @@ mod broken;
 mod claims;
 mod cluster;
 pub(crate) mod hub;
+mod links;
 
 use test_support::nats::{NatsServer, Release};
 use test_support::tools;

@@ -7,8 +7,8 @@ use switchboard_core::{AgentId, Receipt};
 use switchboard_hub::Stored;
 
 use super::Desk;
+use crate::letters::{Extent, PREVIEW, deliveries, show};
 use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::mcp::letters::{Extent, PREVIEW, deliveries, show};
 
 pub(super) const GET_RECEIPT: &str = "How far a message of yours has got with each recipient: queued, delivered, seen, \
      acknowledged, failed or expired.";

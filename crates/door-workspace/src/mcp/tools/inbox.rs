@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, MessageId};
-use switchboard_hub::{Mail, MailboxQuery, Part};
+use switchboard_core::{AgentId, DeliveryState, MessageId};
+use switchboard_hub::{Mail, MailboxQuery, Part, Showing};
 
 use super::Desk;
+use crate::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
 use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::mcp::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
 
 pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
      message. Long payloads are cut unless verbose.";
@@ -94,11 +94,14 @@ pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
     let filter = given.filter.unwrap_or(Filter::All);
     let limit = given.limit.unwrap_or(20).clamp(1, MOST);
     let since = since(desk, &given).await?;
-    let (mail, more) = take(desk, &me, part, since, limit, filter).await?;
+    let (mut mail, more) = take(desk, &me, part, since, limit, filter).await?;
+    let hold = workspace.hold_unseen(&me, &mail, Showing::Asked).await?;
+    // What somebody else is showing to the same reader at this moment is left to them.
+    mail.retain(|mail| mail.delivery.state != DeliveryState::Delivered || hold.has(mail.stored.message.id));
     let listing = Listing::of(desk, &me, &mail, verbose).await?;
     let more = more || listing.shown.len() < mail.len();
     if part == Part::Waiting {
-        workspace.mark_seen(&me, listing.seen.clone()).await?;
+        workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
         workspace.note_alive(&me).await;
     }
     let cursor = more.then(|| listing.last.map(|seq| seq.to_string())).flatten();
@@ -223,8 +226,7 @@ async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome 
     let extent = Extent { from: offset, most: RESULT, everything: true };
     let shown = show_mail(workspace, me, &mail, extent).await?;
     // Whoever reads on to the end has been shown it all.
-    let total = mail.stored.message.body.chars().count();
-    if shown.end >= total && mail.delivery.state.is_waiting() {
+    if shown.is_at_end && mail.delivery.state.is_waiting() {
         workspace.mark_seen(me, vec![id]).await?;
     }
     Ok(Answer::new(shown.text, json!({ "agent": me.to_string(), "messages": [shown.data] })))

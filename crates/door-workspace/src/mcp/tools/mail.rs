@@ -9,8 +9,8 @@ use switchboard_hub::Accepted;
 
 use super::Desk;
 use crate::error::WorkspaceError;
+use crate::letters::{deliveries, native};
 use crate::mcp::answer::{Answer, Outcome, Problem};
-use crate::mcp::letters::{deliveries, native};
 use crate::team_mail::{MemberSent, TeamLetter};
 use crate::workspace::{Letter, Workspace};
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use switchboard_core::AgentId;
-use switchboard_hub::{Mail, MailboxQuery, Part};
+use switchboard_hub::{Hold, Mail, Part, Showing};
 
 use super::Desk;
 use super::inbox::Listing;
@@ -51,31 +51,29 @@ pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> 
     desk.workspace.sweep_mailbox(&me).await?;
     let arrival = arrival(desk, &me);
     let signs = signs_of_life(desk, limit);
-    let mail = tokio::select! {
-        mail = arrival => mail?,
-        () = tokio::time::sleep(limit) => Vec::new(),
-        () = desk.context.ct.cancelled() => Vec::new(),
-        () = signs => Vec::new(),
+    let arrived = tokio::select! {
+        arrived = arrival => Some(arrived?),
+        () = tokio::time::sleep(limit) => None,
+        () = desk.context.ct.cancelled() => None,
+        () = signs => None,
     };
-    if mail.is_empty() {
+    let Some((mail, hold)) = arrived else {
         let text =
             format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs());
         return Ok(Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": true })));
-    }
+    };
     let listing = Listing::of(desk, &me, &mail, true).await?;
-    desk.workspace.mark_seen(&me, listing.seen.clone()).await?;
+    desk.workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
     desk.workspace.note_alive(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
 }
 
-async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<Vec<Mail>, Problem> {
-    let hub = desk.workspace.hub();
-    let mut changes = hub.changes();
+async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<Mail>, Hold), Problem> {
+    let mut changes = desk.workspace.hub().changes();
     loop {
-        let query = MailboxQuery { agent: me.clone(), after: 0, limit: MOST, part: Part::Unseen };
-        let page = hub.mailbox(query).await?;
-        if !page.items.is_empty() {
-            return Ok(page.items);
+        let (mail, hold) = desk.workspace.take_unseen(me, MOST, Showing::Asked).await?;
+        if !mail.is_empty() {
+            return Ok((mail, hold));
         }
         changes.next().await;
     }

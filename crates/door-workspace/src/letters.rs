@@ -1,9 +1,9 @@
-//! Messages as a model is shown them.
+//! Messages as a model is shown them: the one place, for tools, hooks and whatever else puts mail before a model.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Delivery, DeliveryState};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Trust};
 use switchboard_hub::clock::ago;
 use switchboard_hub::{Mail, Stored};
 
@@ -13,34 +13,34 @@ use crate::translate::{iso, to_file};
 use crate::workspace::Workspace;
 
 /// How many bytes of a payload a listing shows.
-pub(super) const PREVIEW: usize = 500;
+pub(crate) const PREVIEW: usize = 500;
 
 /// How many bytes one result shows in all: about 15,000 tokens, safely below the 25,000 at which clients cut.
-pub(super) const RESULT: usize = 48_000;
+pub(crate) const RESULT: usize = 48_000;
 
 /// A message, ready to be shown.
-pub(super) struct Shown {
-    pub(super) text: String,
-    pub(super) data: Value,
+pub(crate) struct Shown {
+    pub(crate) text: String,
+    pub(crate) data: Value,
     /// Whether the whole payload is there.
-    pub(super) whole: bool,
-    /// How many characters of the payload come before the end of what is there.
-    pub(super) end: usize,
+    pub(crate) whole: bool,
+    /// Whether the payload ends with what is there.
+    pub(crate) is_at_end: bool,
 }
 
 /// How much of a payload to show.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// Characters to leave out at the start.
-    pub(super) from: usize,
+    pub(crate) from: usize,
     /// Bytes to show. Texts that are no English cost about as many tokens a byte, but not a character.
-    pub(super) most: usize,
+    pub(crate) most: usize,
     /// Also what a short look leaves out: metadata and persona.
-    pub(super) everything: bool,
+    pub(crate) everything: bool,
 }
 
 /// Shows a message of an agent's own mailbox.
-pub(super) async fn show_mail(
+pub(crate) async fn show_mail(
     workspace: &Workspace,
     reader: &AgentId,
     mail: &Mail,
@@ -50,7 +50,7 @@ pub(super) async fn show_mail(
 }
 
 /// Shows a message to somebody who may see it.
-pub(super) async fn show(
+pub(crate) async fn show(
     workspace: &Workspace,
     reader: &AgentId,
     stored: &Stored,
@@ -60,8 +60,10 @@ pub(super) async fn show(
     let message = &stored.message;
     let reply_to = workspace.reply_name(message).await?;
     let file = to_file(message, reader, reply_to);
-    let (payload, whole) = part(&file.payload, extent);
-    let total = file.payload.chars().count();
+    let trust = message.trust();
+    let escaped = trust.escape(&file.payload);
+    let (payload, whole) = part(&escaped, extent);
+    let total = escaped.chars().count();
     let end = extent.from + payload.chars().count();
     let now = workspace.hub().now();
     let mut text = format!("{} · {} from {}", file.id, file.action, file.sender);
@@ -69,23 +71,18 @@ pub(super) async fn show(
         let _ = write!(text, " to {}", message.to);
     }
     let _ = write!(text, " · {} · {state}", ago(now, message.sent_at));
-    for (label, applies) in [
-        ("from another owner: untrusted", message.from.realm.is_some()),
-        ("unverified", !message.origin.verified),
-    ] {
-        if applies {
-            let _ = write!(text, " · {label}");
-        }
+    if let Some(label) = trust.label() {
+        let _ = write!(text, " · {label}");
     }
     if let Some(parent) = &file.reply_to {
         let _ = write!(text, " · answers {parent}");
     }
-    if extent.everything
-        && let Some(persona) = &file.persona
-    {
+    // Whom nobody vouches for gives nobody a role.
+    let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
+    if let Some(persona) = &persona {
         let _ = write!(text, "\nYour role for this: {persona}");
     }
-    let _ = write!(text, "\n{payload}");
+    let _ = write!(text, "\n{}", trust.frame(&payload));
     if !whole {
         let _ = write!(
             text,
@@ -108,21 +105,38 @@ pub(super) async fn show(
         "state": state,
         "verified": message.origin.verified,
     });
+    if let Some(label) = trust.label() {
+        data["trust"] = label.into();
+    }
     if !whole {
         data["payloadChars"] = total.into();
     }
     let optional = [
         ("replyTo", file.reply_to.map(Value::from)),
         ("team", file.team.map(Value::from)),
-        ("persona", file.persona.map(Value::from).filter(|_| extent.everything)),
-        ("metadata", file.metadata.map(Value::from).filter(|_| extent.everything)),
+        ("persona", persona.map(Value::from)),
+        ("metadata", file.metadata.map(|m| escaped_value(trust, m.into())).filter(|_| extent.everything)),
     ];
     for (key, value) in optional {
         if let Some(value) = value {
             data[key] = value;
         }
     }
-    Ok(Shown { text, data, whole, end })
+    Ok(Shown { text, data, whole, is_at_end: end >= total })
+}
+
+/// Everything in a value that is text, as it may be shown.
+fn escaped_value(trust: Trust, value: Value) -> Value {
+    match value {
+        Value::String(text) => trust.escape(&text).into_owned().into(),
+        Value::Array(values) => values.into_iter().map(|value| escaped_value(trust, value)).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| (trust.escape(&key).into_owned(), escaped_value(trust, value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        other => other,
+    }
 }
 
 /// A piece of a text, cut between characters, and whether that is all of it.
@@ -134,7 +148,7 @@ fn part(text: &str, extent: Extent) -> (String, bool) {
 }
 
 /// How far a message has got with each of its recipients.
-pub(super) fn deliveries(deliveries: &[Delivery]) -> Value {
+pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
     let one = |delivery: &Delivery| {
         let times = delivery.milestones;
         let ended = if delivery.state == DeliveryState::Expired { "expiredAt" } else { "refusedAt" };
@@ -163,6 +177,6 @@ pub(super) fn deliveries(deliveries: &[Delivery]) -> Value {
 }
 
 /// What a protocol calls a message that was just accepted.
-pub(super) fn native(id: switchboard_core::MessageId) -> String {
+pub(crate) fn native(id: switchboard_core::MessageId) -> String {
     ids::to_native(id)
 }

@@ -1,0 +1,94 @@
+//! Showing mail to its reader: once, by one of those who can.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use switchboard_core::{AgentId, Delivery, MessageId};
+
+use super::Hub;
+use crate::error::HubError;
+use crate::owner::Owner;
+use crate::showing::{self, Showing};
+
+/// Tells the holds of one process apart.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
+/// Messages that somebody is about to show to their reader. Dropped, it lets them go again; so does the end of
+/// the process, and the end of its time.
+pub struct Hold {
+    hub: Hub,
+    agent: AgentId,
+    token: String,
+    ids: Vec<MessageId>,
+}
+
+impl Hub {
+    /// Holds those of these messages that an agent has not seen and that nobody else is about to show to it.
+    pub async fn hold(&self, agent: AgentId, ids: Vec<MessageId>, how: Showing) -> Result<Hold, HubError> {
+        self.hold_for(agent, ids, how, self.inner.config.lease).await
+    }
+
+    /// The same for somebody who takes longer.
+    pub async fn hold_for(
+        &self,
+        agent: AgentId,
+        ids: Vec<MessageId>,
+        how: Showing,
+        lease: Duration,
+    ) -> Result<Hold, HubError> {
+        let number = HOLDS.fetch_add(1, Ordering::Relaxed);
+        let token = format!("{} {number}", Owner::this_process());
+        let agent = self.directory().await?.canonical(&agent);
+        let mut hold =
+            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: Vec::new() };
+        if ids.is_empty() {
+            return Ok(hold);
+        }
+        let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
+        // Forgotten in a power failure, nobody holds it, and nobody is there either.
+        let holding =
+            self.inner.writer.queue_repeatable(move |tx| showing::hold(tx, &agent, &ids, how, &token, lease));
+        let answer = holding.await?.result().await;
+        self.note_damage(&answer);
+        hold.ids = answer?;
+        Ok(hold)
+    }
+}
+
+impl Hold {
+    /// Whether a message is held.
+    pub fn has(&self, id: MessageId) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Whether there is nothing to show.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Notes what was shown in full, and what the reader was only told of; the others are let go. Returns what
+    /// was shown for the first time.
+    pub async fn finish(
+        mut self,
+        shown: Vec<MessageId>,
+        told: Vec<MessageId>,
+    ) -> Result<Vec<Delivery>, HubError> {
+        let (agent, held, token) = (self.agent.clone(), std::mem::take(&mut self.ids), self.token.clone());
+        self.hub.write(move |tx| showing::finish(tx, &agent, &held, &shown, &told, &token)).await
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let (agent, held, token) =
+            (self.agent.clone(), std::mem::take(&mut self.ids), std::mem::take(&mut self.token));
+        self.hub
+            .inner
+            .writer
+            .post(move |tx| showing::finish(tx, &agent, &held, &[], &[], &token).map(|_| ()));
+    }
+}

@@ -1,0 +1,56 @@
+//! What the hub itself has to say to somebody about a message.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use switchboard_core::{AgentId, Kind, Message, MessageId, NativeId, Origin, plan};
+
+use crate::directory::HUB_NAME;
+use crate::error::HubError;
+use crate::outbox;
+use crate::store::rows;
+use crate::store::writer::Work;
+use crate::submit;
+
+/// Writes a message of the hub's own into the conversation of another.
+pub(crate) fn write(
+    tx: &mut Work<'_>,
+    about: &Message,
+    to: AgentId,
+    body: String,
+    metadata: Map<String, Value>,
+) -> Result<(), HubError> {
+    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
+    let millis = u64::try_from(tx.now.as_millisecond()).unwrap_or_default();
+    let id = MessageId::from_parts(millis, fastrand::u128(..));
+    let notice = Message {
+        id,
+        from: hub,
+        to: to.into(),
+        kind: Kind::status_update(),
+        body,
+        in_reply_to: Some(about.id),
+        thread: about.thread,
+        sent_at: tx.now,
+        expires_at: None,
+        metadata,
+        origin: Origin {
+            native: NativeId { door: about.origin.native.door, scope: HUB_NAME.into(), id: id.to_string() },
+            verified: true,
+            route: None,
+        },
+        via: Vec::new(),
+        signed: None,
+    };
+    let digest = rows::digest(&notice);
+    // A sender that only reads its mailbox folder is told there.
+    let planned = plan(&notice, &tx.directory.value.clone(), true)?;
+    let seq = tx.next_seq()?;
+    tx.append(seq, &notice, &digest)?;
+    submit::bind(tx, &notice.origin.native, seq)?;
+    let notice = Arc::new(notice);
+    for (number, planned) in planned.deliveries.into_iter().enumerate() {
+        outbox::enqueue(tx, &notice, seq, number, planned, None)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use switchboard_core::{DeliveryState, MessageId};
+
+use super::*;
+use crate::test_hub::{TestHub, agent_id};
+use crate::{Hold, Hub, Part};
+
+async fn hold(hub: &Hub, id: MessageId, how: Showing) -> Hold {
+    hub.hold(agent_id("codex"), vec![id], how).await.expect("asked")
+}
+
+async fn with_mail() -> (TestHub, MessageId) {
+    let test = TestHub::with(&["claude", "codex"]).await;
+    let id = test.send("claude", "codex", "hello").await.id;
+    test.deliver_all().await;
+    (test, id)
+}
+
+#[tokio::test]
+async fn x10_of_two_adapters_one_shows_a_message() {
+    let (test, id) = with_mail().await;
+    let second_process = test.another().await;
+    let first = hold(&test.hub, id, Showing::Unasked).await;
+    assert!(first.has(id));
+    for how in [Showing::Asked, Showing::Unasked] {
+        assert!(hold(&test.hub, id, how).await.is_empty());
+        assert!(hold(&second_process, id, how).await.is_empty());
+    }
+    let seen = first.finish(vec![id], vec![]).await.expect("noted");
+    assert_eq!(seen.len(), 1);
+    assert_eq!(test.state(id).await, DeliveryState::Seen);
+    assert!(hold(&second_process, id, Showing::Asked).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_not_shown_is_let_go_also_without_a_word() {
+    let (test, id) = with_mail().await;
+    let first = hold(&test.hub, id, Showing::Asked).await;
+    assert!(first.finish(vec![], vec![]).await.expect("noted").is_empty());
+    drop(hold(&test.hub, id, Showing::Asked).await);
+    // The writer does one job after the other, so what was dropped is done by now.
+    assert!(hold(&test.hub, id, Showing::Unasked).await.has(id));
+    assert_eq!(test.state(id).await, DeliveryState::Delivered);
+}
+
+#[tokio::test]
+async fn a_hold_ends_by_itself_and_a_dead_process_has_none() {
+    let (test, id) = with_mail().await;
+    let lost = hold(&test.hub, id, Showing::Asked).await;
+    test.clock.advance(SignedDuration::from_secs(61));
+    let taken_over = hold(&test.hub, id, Showing::Asked).await;
+    assert!(taken_over.has(id));
+    // The late one takes nothing away from the one that has it now.
+    drop(lost);
+    assert!(hold(&test.hub, id, Showing::Asked).await.is_empty());
+    std::mem::forget(taken_over);
+    let host = crate::owner::this_host();
+    let gone = format!("UPDATE deliveries SET owner = '{host}/1234567890/1 0'");
+    test.sql().execute(&gone, []).expect("written");
+    assert!(hold(&test.hub, id, Showing::Unasked).await.has(id));
+}
+
+#[tokio::test]
+async fn who_was_told_is_not_told_again_for_a_while_but_may_ask() {
+    let (test, id) = with_mail().await;
+    let first = hold(&test.hub, id, Showing::Unasked).await;
+    first.finish(vec![], vec![id]).await.expect("noted");
+    assert!(hold(&test.hub, id, Showing::Unasked).await.is_empty());
+    let asked = hold(&test.hub, id, Showing::Asked).await;
+    assert!(asked.has(id));
+    asked.finish(vec![], vec![id]).await.expect("noted");
+    test.clock.advance(SignedDuration::try_from(Duration::from_mins(11)).expect("fits"));
+    assert!(hold(&test.hub, id, Showing::Unasked).await.has(id));
+    assert_eq!(test.mailbox("codex", Part::Unseen).await, ["hello"]);
+}

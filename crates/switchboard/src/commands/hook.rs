@@ -1,0 +1,179 @@
+//! `switchboard hook`
+//!
+//! What a client's hook calls. `input` is what the client says on stdin, `output` what it is told in return, `agent`
+//! whose mail it is, `idle` waits beside an idle session. A client must never be disturbed: where there is no workspace
+//! or no agent there is nothing to say, and nothing that goes wrong is reported with the exit code 2, by which hooks
+//! stop what a client is about to do.
+
+mod agent;
+mod idle;
+mod input;
+mod output;
+
+use std::path::Path;
+
+use clap::{Args, ValueEnum};
+use door_workspace::{ChatRegistration, Unasked, Workspace};
+use switchboard_core::AgentId;
+
+use self::input::Input;
+use self::output::Answer;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Most bytes of a text that a client takes from a hook: Claude Code cuts at 10,000 characters, Codex at about as much.
+const ROOM: usize = 9_500;
+
+/// Show an agent's new mail to its model: what a hook of its client calls, with the client's JSON on stdin.
+///
+/// `switchboard install claude` or `codex` writes these calls into the client's settings.
+#[derive(Debug, Args)]
+pub(crate) struct Hook {
+    /// Whose hook it is
+    #[arg(value_enum)]
+    client: Client,
+
+    /// What happened
+    #[arg(value_enum)]
+    event: Event,
+
+    /// The agent; without it the one of --from or SWITCHBOARD_AGENT_NAME, or this client's in the session's folder
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// With idle: how many seconds to wait [default: a day]
+    #[arg(long, value_name = "S")]
+    timeout: Option<f64>,
+}
+
+/// The clients whose hooks are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    Claude,
+    Codex,
+}
+
+/// What a hook is called for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Event {
+    /// A session begins
+    SessionStart,
+    /// The person has typed a prompt
+    UserPrompt,
+    /// A tool has answered
+    PostTool,
+    /// The model is about to stop
+    Stop,
+    /// The session is idle: wait for mail, then wake it (Claude Code, asyncRewake)
+    Idle,
+}
+
+impl Client {
+    /// Its name, as in `switchboard install NAME`, and that of its agent where none is given.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+
+    /// What its agents say they are reached by.
+    fn interface(self) -> &'static str {
+        match self {
+            Self::Claude => "claude-code",
+            Self::Codex => "codex",
+        }
+    }
+}
+
+impl Event {
+    /// What the clients call it. Idle is what a session is after either of two.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SessionStart => "SessionStart",
+            Self::UserPrompt => "UserPromptSubmit",
+            Self::PostTool => "PostToolUse",
+            Self::Stop | Self::Idle => "Stop",
+        }
+    }
+
+    /// The word on our command line.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::SessionStart => "session-start",
+            Self::UserPrompt => "user-prompt",
+            Self::PostTool => "post-tool",
+            Self::Stop => "stop",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// What the agent is doing from then on, where that changes.
+    fn status(self) -> Option<&'static str> {
+        match self {
+            Self::SessionStart | Self::Stop | Self::Idle => Some("idle"),
+            Self::UserPrompt => Some("working"),
+            Self::PostTool => None,
+        }
+    }
+}
+
+pub(crate) async fn run(args: Hook, context: Context) -> Result<(), Failure> {
+    // Exit code 2 would stop the client.
+    shown(args, context).await.map_err(|failure| match failure.exit {
+        Exit::Usage => Failure { exit: Exit::Failed, ..failure },
+        _ => failure,
+    })
+}
+
+async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
+    if args.event == Event::Idle && args.client != Client::Claude {
+        return Err(Failure::new("no_such_hook", Exit::Failed, "only Claude Code has hooks that wake it")
+            .hint(
+                "an idle Codex is reached as a worker, or in a terminal by `switchboard run --notify-mail`",
+            ));
+    }
+    let input = Input::read(args.event)?;
+    // A model within the model: what it is shown, its master does not see.
+    if input.is_of_a_subagent() {
+        return Ok(());
+    }
+    let Some(context) = context.at(input.cwd.as_deref().map(Path::new)) else { return Ok(()) };
+    if args.event == Event::Idle {
+        return idle::run(&args, &input, &context).await;
+    }
+    let workspace = context.open().await?;
+    if let Some(agent) = agent::of(args.client, args.agent.as_deref(), &context, &workspace).await? {
+        tell(&args, &input, &workspace, &agent).await?;
+    }
+    workspace.close().await;
+    Ok(())
+}
+
+/// Shows what there is, in the way that the client's hook has for it.
+async fn tell(args: &Hook, input: &Input, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
+    arrive(args.client, workspace, agent).await?;
+    // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
+    workspace.sweep_mailbox(agent).await?;
+    let again = args.event == Event::Stop && !input.stop_hook_active;
+    let digest = workspace.digest(agent, Unasked { room: ROOM, again }).await?;
+    let stays_busy = digest.is_some() && args.event == Event::Stop;
+    if let Some(digest) = digest {
+        Answer::new(args.event, &digest.text).print().map_err(anyhow::Error::from)?;
+        workspace.digested(digest).await?;
+    }
+    match args.event.status() {
+        Some(status) if !stays_busy => workspace.set_status(agent, status, None).await?,
+        _ => workspace.note_alive(agent).await,
+    }
+    Ok(())
+}
+
+/// An agent that a hook names is known from then on, so that others can write to it.
+async fn arrive(client: Client, workspace: &Workspace, agent: &AgentId) -> Result<(), Failure> {
+    if workspace.hub().directory().await?.agent(agent).is_none() {
+        let new = ChatRegistration::new(agent.name.clone(), client.interface());
+        workspace.register_chat_agent(new).await?;
+    }
+    Ok(())
+}

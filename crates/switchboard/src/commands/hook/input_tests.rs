@@ -1,0 +1,28 @@
+use super::*;
+
+#[test]
+fn what_clients_say_is_understood_and_more_does_not_matter() {
+    let said = br#"{"session_id":"s","cwd":"/p","hook_event_name":"Stop","stop_hook_active":true,"new":[1]}"#;
+    let input = Input::parse(said, Event::Stop).unwrap();
+    assert_eq!((input.cwd.as_deref(), input.stop_hook_active), (Some("/p"), true));
+    assert!(!input.is_of_a_subagent());
+    let inner = br#"{"hook_event_name":"PostToolUse","agent_id":"a1"}"#;
+    assert!(Input::parse(inner, Event::PostTool).unwrap().is_of_a_subagent());
+    let begun = br#"{"hook_event_name":"SessionStart","source":"startup"}"#;
+    for event in [Event::SessionStart, Event::Idle] {
+        assert!(Input::parse(begun, event).is_ok());
+    }
+}
+
+#[test]
+fn another_hook_or_no_json_is_an_error_that_stops_nobody() {
+    for (said, problem) in [
+        (&b"not json"[..], "expected ident"),
+        (b"[]", "invalid"),
+        (br#"{"hook_event_name":"PreToolUse"}"#, "hook_event_name is 'PreToolUse', but `stop` is for Stop"),
+    ] {
+        let failure = Input::parse(said, Event::Stop).unwrap_err();
+        assert!(failure.message.contains(problem), "{}", failure.message);
+        assert_eq!(failure.exit, Exit::Failed);
+    }
+}

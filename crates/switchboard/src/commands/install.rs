@@ -1,0 +1,201 @@
+//! `switchboard install` and `switchboard uninstall`
+//!
+//! A client's settings are its owner's: they are read whole, changed in as few places as possible, with their comments
+//! and their order kept, and written in one go beside a copy of what was there. `entries` is what we write,
+//! `json` and `toml` put it into a text and take it out, `settings` is the file around the text.
+
+mod entries;
+mod json;
+mod settings;
+mod toml;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Map, json as object};
+use switchboard_core::Name;
+use switchboard_hub::clock::Clock;
+
+use self::entries::Entries;
+use self::settings::{Place, Settings, Written};
+use crate::commands::hook::Client;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Write our MCP server, and the hooks by which mail reaches the model, into the settings of clients. What is there
+/// already stays as it is; the files that are changed are copied beside themselves first.
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    which: Which,
+
+    /// The agent's name [default: the client's]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+}
+
+/// Take out of the settings of clients what `install` wrote, and nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Debug, Args)]
+struct Which {
+    /// The clients
+    #[arg(required = true, value_enum)]
+    clients: Vec<Client>,
+
+    /// In your own settings, for all your projects, instead of those of this workspace
+    #[arg(long)]
+    user: bool,
+
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// The two files of a client that are written to.
+struct Files {
+    /// Where its MCP servers stand.
+    servers: Place,
+    /// Where its hooks stand.
+    hooks: Place,
+}
+
+pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> {
+    let named = args.agent.as_deref().map(Name::parse).transpose()?;
+    if named.as_ref().is_some_and(Name::is_human) {
+        return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent"));
+    }
+    let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+    for client in &args.which.clients {
+        let files = files(*client, &args.which, context)?;
+        let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
+        // One whose server has a name keeps it: hooks and server have to mean the same agent.
+        let there = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
+        let agent = match named.as_ref().map(ToString::to_string).or(there) {
+            Some(agent) => Some(agent),
+            // Which project a client will be at work in is not known: its agent is found when it is.
+            None if args.which.user => None,
+            None => Some(client.word().to_owned()),
+        };
+        let entries = Entries { client: *client, program: program.clone(), agent, renames: named.is_some() };
+        servers.edit(|text| entries.put_server(text).map(|text| (text, ())))?;
+        hooks.edit(|text| json::put_hooks(text, &entries).map(|text| (text, ())))?;
+        write([servers, hooks], *client, &args.which, context)?;
+        if !args.which.dry_run {
+            context.printer.note(what_next(*client, args.which.user));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn uninstall(args: &Uninstall, context: &Context) -> Result<(), Failure> {
+    for client in &args.which.clients {
+        let files = files(*client, &args.which, context)?;
+        let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
+        servers.edit(|text| take_server(*client, text).map(|text| (text, ())))?;
+        hooks.edit(|text| json::take_hooks(text, *client).map(|text| (text, ())))?;
+        write([servers, hooks], *client, &args.which, context)?;
+    }
+    Ok(())
+}
+
+fn agent_in(client: Client, text: &str) -> Result<Option<String>, String> {
+    match client {
+        Client::Claude => json::agent(text),
+        Client::Codex => toml::agent(text),
+    }
+}
+
+fn take_server(client: Client, text: &str) -> Result<Option<String>, String> {
+    match client {
+        Client::Claude => json::take_server(text),
+        Client::Codex => toml::take_server(text),
+    }
+}
+
+/// Where a client keeps its settings.
+fn files(client: Client, which: &Which, context: &Context) -> Result<Files, Failure> {
+    if which.user {
+        let own = |variable: &str, below_home: &str| home(variable, below_home).ok_or_else(homeless);
+        return Ok(match client {
+            Client::Claude => {
+                let folder = own("CLAUDE_CONFIG_DIR", ".claude")?;
+                // Beside its folder, unless somebody has moved both.
+                let servers = own("CLAUDE_CONFIG_DIR", "")?.join(".claude.json");
+                Files { servers: Place::own(servers), hooks: Place::own(folder.join("settings.json")) }
+            }
+            Client::Codex => {
+                let folder = own("CODEX_HOME", ".codex")?;
+                let servers = Place::own(folder.join("config.toml"));
+                Files { servers, hooks: Place::own(folder.join("hooks.json")) }
+            }
+        });
+    }
+    let folder = context.workspace_folder()?;
+    let within = |below: &str| Place::shared(&folder, below);
+    Ok(match client {
+        Client::Claude => {
+            Files { servers: within(".mcp.json"), hooks: within(".claude/settings.local.json") }
+        }
+        Client::Codex => Files { servers: within(".codex/config.toml"), hooks: within(".codex/hooks.json") },
+    })
+}
+
+/// A folder that a variable names, or one below home.
+fn home(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set(variable).or_else(|| Some(set("HOME")?.join(Path::new(below_home))))
+}
+
+fn homeless() -> Failure {
+    Failure::new("no_home", Exit::Failed, "there is no place for your settings: HOME is not set")
+        .hint("set HOME")
+}
+
+fn write(files: [Settings; 2], client: Client, which: &Which, context: &Context) -> Result<(), Failure> {
+    for settings in files {
+        let path = settings.path().display().to_string();
+        if which.dry_run && !context.printer.is_json() {
+            match settings.diff() {
+                Some(diff) => context.printer.line(diff.trim_end()),
+                None => context.printer.line(format_args!("{path}: nothing would change")),
+            }
+            continue;
+        }
+        let is_changed = settings.is_changed();
+        let written =
+            if which.dry_run { Written::default() } else { settings.write(Clock::system().now())? };
+        let backup = written.backup.map(|backup| backup.display().to_string());
+        if context.printer.is_json() {
+            let mut line = Map::new();
+            line.insert("client".to_owned(), client.word().into());
+            line.insert("file".to_owned(), path.into());
+            line.insert("changed".to_owned(), is_changed.into());
+            line.insert("backup".to_owned(), object!(backup));
+            context.printer.object(&line);
+        } else if !is_changed {
+            context.printer.line(format_args!("{path}: nothing to change"));
+        } else {
+            let kept = backup.map(|backup| format!("; what was there is in {backup}")).unwrap_or_default();
+            context.printer.line(format_args!("{path}: written{kept}"));
+        }
+    }
+    Ok(())
+}
+
+/// What its owner still has to do.
+fn what_next(client: Client, user: bool) -> &'static str {
+    match (client, user) {
+        (Client::Claude, false) => {
+            "Claude Code asks once whether to use the server of .mcp.json. Start it anew in this folder."
+        }
+        (Client::Claude, true) => "Start Claude Code anew.",
+        (Client::Codex, _) => {
+            "Codex runs hooks that you have reviewed, and no others: start it here, trust the folder, and look at them with /hooks."
+        }
+    }
+}

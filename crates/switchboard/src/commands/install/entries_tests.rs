@@ -1,0 +1,21 @@
+use super::*;
+
+#[test]
+fn our_commands_are_known_again_whatever_the_path() {
+    for program in ["/usr/bin/switchboard", "/home/a b/it's here/switchboard"] {
+        let (client, agent) = (Client::Claude, Some("a b".to_owned()));
+        let entries = Entries { client, program: program.into(), agent, renames: false };
+        for (_, hooks) in entries.hooks() {
+            for hook in hooks {
+                let command = hook["command"].as_str().unwrap();
+                assert!(is_ours(command, Client::Claude), "{command}");
+                assert!(!is_ours(command, Client::Codex), "{command}");
+            }
+        }
+    }
+    for other in
+        ["/usr/bin/other hook claude stop", "switchboard serve", "echo switchboard hook claude stop", ""]
+    {
+        assert!(!is_ours(other, Client::Claude), "{other}");
+    }
+}

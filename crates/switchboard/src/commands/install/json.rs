@@ -1,0 +1,186 @@
+//! Settings in JSON, with whatever comments and order they have.
+//!
+//! All functions return the new text, and nothing where there is nothing to change.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
+use serde_json::{Value, json};
+
+use super::entries::{AGENT, Entries, SERVER, is_ours, is_program};
+use crate::commands::hook::Client;
+
+/// Where clients have their MCP servers.
+const SERVERS: &str = "mcpServers";
+
+/// Where clients have their hooks.
+const HOOKS: &str = "hooks";
+
+/// The agent that our server speaks for by these settings.
+pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
+    let (_, root) = parse(text)?;
+    let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
+    let env = server.filter(is_our_server).and_then(|server| server.object_value("env"));
+    let agent = env.and_then(|env| env.get(AGENT)).and_then(|prop| prop.value());
+    Ok(agent.and_then(|agent| agent.as_string_lit()?.decoded_value().ok()))
+}
+
+/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now.
+pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+    let (cst, root) = parse(text)?;
+    let servers = root.object_value_or_create(SERVERS).ok_or(format!("'{SERVERS}' is no object"))?;
+    let Some(there) = servers.get(SERVER) else {
+        let mut env = json!({});
+        if let Some(agent) = &entries.agent {
+            env[AGENT] = agent.as_str().into();
+        }
+        let program = entries.program.display().to_string();
+        let server = json!({ "type": "stdio", "command": program, "args": ["mcp"], "env": env });
+        servers.append(SERVER, input(&server));
+        return Ok(Some(cst.to_string()));
+    };
+    let Some(server) = there.object_value().filter(is_our_server) else {
+        return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
+    };
+    let Some(agent) = &entries.agent else { return Ok(None) };
+    let env = server.object_value_or_create("env").ok_or(format!("'{SERVERS}.{SERVER}.env' is no object"))?;
+    match env.get(AGENT) {
+        None => drop(env.append(AGENT, agent.as_str().into())),
+        Some(prop) => {
+            let known = prop.value().and_then(|known| known.as_string_lit()?.decoded_value().ok());
+            if !entries.renames || known.as_ref() == Some(agent) {
+                return Ok(None);
+            }
+            prop.set_value(agent.as_str().into());
+        }
+    }
+    Ok(Some(cst.to_string()))
+}
+
+/// Takes our server out.
+pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
+    let (cst, root) = parse(text)?;
+    let Some(servers) = root.object_value(SERVERS) else { return Ok(None) };
+    let Some(ours) =
+        servers.get(SERVER).filter(|prop| prop.object_value().is_some_and(|s| is_our_server(&s)))
+    else {
+        return Ok(None);
+    };
+    ours.remove();
+    if servers.properties().is_empty() {
+        root.get(SERVERS).into_iter().for_each(CstObjectProp::remove);
+    }
+    Ok(Some(cst.to_string()))
+}
+
+/// Puts our hooks there, in place of those of ours that are otherwise.
+pub(super) fn put_hooks(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+    let (cst, root) = parse(text)?;
+    let hooks = root.object_value_or_create(HOOKS).ok_or(format!("'{HOOKS}' is no object"))?;
+    let mut is_changed = false;
+    for (event, wanted) in entries.hooks() {
+        let groups = hooks.array_value_or_create(event).ok_or(format!("'{HOOKS}.{event}' is no list"))?;
+        if ours(&groups, entries.client) == wanted {
+            continue;
+        }
+        take(&groups, entries.client);
+        groups.append(input(&json!({ "hooks": wanted })));
+        is_changed = true;
+    }
+    Ok(is_changed.then(|| cst.to_string()))
+}
+
+/// Takes our hooks out, and what held nothing else.
+pub(super) fn take_hooks(text: &str, client: Client) -> Result<Option<String>, String> {
+    let (cst, root) = parse(text)?;
+    let Some(hooks) = root.object_value(HOOKS) else { return Ok(None) };
+    let mut is_changed = false;
+    for event in hooks.properties() {
+        let Some(groups) = event.array_value().filter(|groups| !ours(groups, client).is_empty()) else {
+            continue;
+        };
+        take(&groups, client);
+        if groups.elements().is_empty() {
+            event.remove();
+        }
+        is_changed = true;
+    }
+    if is_changed && hooks.properties().is_empty() {
+        root.get(HOOKS).into_iter().for_each(CstObjectProp::remove);
+    }
+    Ok(is_changed.then(|| cst.to_string()))
+}
+
+/// The text as a tree, and its object. An empty file is an empty object.
+fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
+    // Lenient where a client is: comments and commas. What is no JSON otherwise, no client would have read.
+    let options = ParseOptions {
+        allow_comments: true,
+        allow_trailing_commas: true,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+    };
+    let cst = CstRootNode::parse(text, &options).map_err(|error| format!("is no JSON: {error}"))?;
+    let root = match cst.value() {
+        None => cst.object_value_or_set(),
+        Some(_) => cst.object_value().ok_or("holds no object")?,
+    };
+    Ok((cst, root))
+}
+
+/// Our hooks among the groups of an event.
+fn ours(groups: &CstArray, client: Client) -> Vec<Value> {
+    let hooks = groups.elements().into_iter().filter_map(|group| group.as_object()?.array_value(HOOKS));
+    let hooks = hooks.flat_map(|hooks| hooks.elements());
+    hooks.filter(|hook| is_our_hook(hook, client)).filter_map(|hook| hook.to_serde_value()).collect()
+}
+
+/// Takes our hooks out of the groups of an event, and groups that hold nothing else.
+fn take(groups: &CstArray, client: Client) {
+    for group in groups.elements() {
+        let Some(hooks) = group.as_object().and_then(|group| group.array_value(HOOKS)) else { continue };
+        let (ours, others): (Vec<_>, Vec<_>) =
+            hooks.elements().into_iter().partition(|hook| is_our_hook(hook, client));
+        if ours.is_empty() {
+            continue;
+        }
+        if others.is_empty() {
+            group.remove();
+        } else {
+            ours.into_iter().for_each(CstNode::remove);
+        }
+    }
+}
+
+fn is_our_hook(hook: &CstNode, client: Client) -> bool {
+    let command = hook.as_object().and_then(|hook| hook.get("command")?.value());
+    let command = command.and_then(|command| command.as_string_lit()?.decoded_value().ok());
+    command.is_some_and(|command| is_ours(&command, client))
+}
+
+fn is_our_server(server: &CstObject) -> bool {
+    let text = |node: Option<CstNode>| node.and_then(|node| node.as_string_lit()?.decoded_value().ok());
+    let program = text(server.get("command").and_then(|prop| prop.value()));
+    let verb = text(server.array_value("args").and_then(|args| args.elements().into_iter().next()));
+    program.is_some_and(|program| is_program(&program)) && verb.as_deref() == Some("mcp")
+}
+
+/// A value as the tree takes it.
+fn input(value: &Value) -> CstInputValue {
+    match value {
+        Value::Null => CstInputValue::Null,
+        Value::Bool(bool) => CstInputValue::Bool(*bool),
+        Value::Number(number) => CstInputValue::Number(number.to_string()),
+        Value::String(text) => CstInputValue::String(text.clone()),
+        Value::Array(values) => CstInputValue::Array(values.iter().map(input).collect()),
+        Value::Object(fields) => {
+            CstInputValue::Object(fields.iter().map(|(key, value)| (key.clone(), input(value))).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "json_tests.rs"]
+mod tests;

@@ -1,0 +1,179 @@
+//! A file of settings that is not ours.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use similar::TextDiff;
+use switchboard_hub::files::{Created, Dir, Durability, FileError};
+
+use crate::failure::{Exit, Failure};
+
+/// Larger than any settings; Claude Code keeps the history of all projects beside them.
+const LIMIT: u64 = 64 << 20;
+
+/// Permissions of a file that was not there.
+const MODE: u32 = 0o600;
+
+/// Where a file of settings is.
+pub(super) struct Place {
+    path: PathBuf,
+    /// The folder that its path may not lead out of, where others may have made the files in it.
+    within: Option<PathBuf>,
+}
+
+impl Place {
+    /// One of the user's own. Where it is a link, as people have them who keep their settings in a repository, the file
+    /// that it leads to is meant.
+    pub(super) fn own(path: PathBuf) -> Self {
+        let path = path.canonicalize().unwrap_or(path);
+        Self { path, within: None }
+    }
+
+    /// One of a workspace, whose links are not followed.
+    pub(super) fn shared(folder: &Path, below: &str) -> Self {
+        Self { path: folder.join(below), within: Some(folder.to_owned()) }
+    }
+}
+
+/// The text of such a file, as it was and as it is to be.
+pub(super) struct Settings {
+    place: Place,
+    name: String,
+    /// As it was; nothing where there is no file.
+    was: Option<String>,
+    text: String,
+}
+
+/// What became of it.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// Where what was there is kept.
+    pub(super) backup: Option<PathBuf>,
+}
+
+impl Settings {
+    pub(super) fn read(place: Place) -> Result<Self, Failure> {
+        let name = place.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let was = match open(&place, false)? {
+            Some(folder) => read(&folder, &name, &place.path)?,
+            None => None,
+        };
+        let text = was.clone().unwrap_or_default();
+        Ok(Self { place, name, was, text })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.place.path
+    }
+
+    /// Puts the text that `edit` returns in place of this one, and returns the rest.
+    pub(super) fn edit<T>(
+        &mut self,
+        edit: impl FnOnce(&str) -> Result<(Option<String>, T), String>,
+    ) -> Result<T, Failure> {
+        let (text, rest) = edit(&self.text).map_err(|problem| not_understood(&self.place.path, &problem))?;
+        if let Some(text) = text {
+            self.text = text;
+        }
+        Ok(rest)
+    }
+
+    /// Whether writing it would change anything.
+    pub(super) fn is_changed(&self) -> bool {
+        self.was.as_deref().unwrap_or_default() != self.text
+    }
+
+    /// What writing it would change, line by line.
+    pub(super) fn diff(&self) -> Option<String> {
+        let was = self.was.as_deref().unwrap_or_default();
+        let diff = TextDiff::from_lines(was, &self.text);
+        let path = self.place.path.display().to_string();
+        let mut shown = String::new();
+        let _ = write!(shown, "{}", diff.unified_diff().context_radius(3).header(&path, &path));
+        self.is_changed().then_some(shown)
+    }
+
+    /// Writes it in one go, with a copy of what was there beside it.
+    pub(super) fn write(self, now: Timestamp) -> Result<Written, Failure> {
+        if !self.is_changed() {
+            return Ok(Written::default());
+        }
+        let path = self.place.path.clone();
+        let Some(folder) = open(&self.place, true)? else { return Err(vanished(&path)) };
+        let mut text = self.text;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let mut written = Written::default();
+        let mut mode = MODE;
+        if let Some(was) = &self.was {
+            mode = std::fs::metadata(&path).map_or(MODE, |found| found.permissions().mode() & 0o777);
+            written.backup = Some(folder.path().join(back_up(&folder, &self.name, was, now)?));
+        }
+        // A client that has just written its settings must not lose them to us.
+        if read(&folder, &self.name, &path)? != self.was {
+            return Err(vanished(&path));
+        }
+        folder.replace(&self.name, text.as_bytes(), mode).map_err(file)?;
+        Ok(written)
+    }
+}
+
+/// The folder of a file, made where that is asked for.
+fn open(place: &Place, make: bool) -> Result<Option<Dir>, Failure> {
+    let parent = place.path.parent().unwrap_or(Path::new("."));
+    let root = place.within.clone().unwrap_or_else(|| {
+        let there = parent.ancestors().find(|folder| folder.is_dir());
+        there.unwrap_or(parent).to_owned()
+    });
+    if !root.is_dir() {
+        return Ok(None);
+    }
+    let mut folder = Dir::open_root(&root).map_err(file)?;
+    let below = parent.strip_prefix(&root).unwrap_or(Path::new(""));
+    for part in below.components() {
+        let part = part.as_os_str().to_string_lossy();
+        folder = match (folder.subdir(&part).map_err(file)?, make) {
+            (Some(folder), _) => folder,
+            (None, true) => folder.make_subdir(&part).map_err(file)?,
+            (None, false) => return Ok(None),
+        };
+    }
+    Ok(Some(folder))
+}
+
+fn read(folder: &Dir, name: &str, path: &Path) -> Result<Option<String>, Failure> {
+    let found = folder.read(name, LIMIT).map_err(file)?;
+    let text = found.map(|found| String::from_utf8(found.bytes)).transpose();
+    text.map_err(|_| not_understood(path, "is not UTF-8 text"))
+}
+
+/// Keeps what was there under a name that was free.
+fn back_up(folder: &Dir, name: &str, was: &str, now: Timestamp) -> Result<String, Failure> {
+    let stamp = now.strftime("%Y%m%dT%H%M%SZ");
+    for number in 1..100 {
+        let again = if number == 1 { String::new() } else { format!("-{number}") };
+        let backup = format!("{name}.backup-{stamp}{again}");
+        if folder.create_new(&backup, was.as_bytes(), Durability::Synced).map_err(file)? == Created::Created {
+            return Ok(backup);
+        }
+    }
+    Err(Failure::temporary("no_backup", format!("there is no free name for a copy of {name}")))
+}
+
+fn not_understood(path: &Path, problem: &str) -> Failure {
+    let message = format!("{}: {problem}", path.display());
+    Failure::new("bad_settings", Exit::Failed, message)
+        .hint("correct it, or add the entries by hand: docs/reaching.md shows them; nothing was changed")
+}
+
+fn vanished(path: &Path) -> Failure {
+    Failure::temporary("changed", format!("{} was changed by another program meanwhile", path.display()))
+        .hint("try again")
+}
+
+fn file(error: FileError) -> Failure {
+    Failure::new("file", Exit::Failed, error.to_string()).hint("nothing was changed")
+}

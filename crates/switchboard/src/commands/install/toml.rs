@@ -1,0 +1,98 @@
+//! Settings in TOML: those of Codex, but for its hooks.
+//!
+//! All functions return the new text, and nothing where there is nothing to change.
+
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
+
+use super::entries::{AGENT, Entries, SERVER, is_program};
+
+/// Where Codex has its MCP servers.
+const SERVERS: &str = "mcp_servers";
+
+/// Seconds that Codex gives the server to start; it takes milliseconds, but a machine may be asleep.
+const START_SECONDS: i64 = 20;
+
+/// Seconds that Codex gives a tool: `wait_for_message` is asked to wait.
+const TOOL_SECONDS: i64 = 600;
+
+/// The agent that our server speaks for by these settings.
+pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
+    let document = parse(text)?;
+    let server = server(&document).filter(|server| is_our_server(*server));
+    let env = server.and_then(|server| server.get("env")).and_then(Item::as_table_like);
+    Ok(env.and_then(|env| env.get(AGENT)).and_then(Item::as_str).map(str::to_owned))
+}
+
+/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now.
+pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
+    let mut document = parse(text)?;
+    if let Some(there) = server(&document) {
+        if !is_our_server(there) {
+            return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
+        }
+        let Some(agent) = &entries.agent else { return Ok(None) };
+        let env = there.get("env").and_then(Item::as_table_like);
+        let known = env.and_then(|env| env.get(AGENT)).and_then(Item::as_str);
+        if known == Some(agent) || (known.is_some() && !entries.renames) {
+            return Ok(None);
+        }
+        let server = document.get_mut(SERVERS).and_then(|servers| servers.get_mut(SERVER));
+        let env = server.map(|server| &mut server["env"]).ok_or("cannot be changed")?;
+        if env.is_none() {
+            *env = value(toml_edit::InlineTable::new());
+        }
+        let env = env.as_table_like_mut().ok_or(format!("'{SERVERS}.{SERVER}.env' is no table"))?;
+        env.insert(AGENT, value(agent.as_str()));
+        return Ok(Some(document.to_string()));
+    }
+    let servers = document.entry(SERVERS).or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let servers = servers.as_table_like_mut().ok_or(format!("'{SERVERS}' is no table"))?;
+    let mut server = Table::new();
+    server.insert("command", value(entries.program.display().to_string()));
+    server.insert("args", value(Array::from_iter(["mcp"])));
+    server.insert("startup_timeout_sec", value(START_SECONDS));
+    server.insert("tool_timeout_sec", value(TOOL_SECONDS));
+    if let Some(agent) = &entries.agent {
+        let mut env = toml_edit::InlineTable::new();
+        env.insert(AGENT, agent.as_str().into());
+        server.insert("env", value(env));
+    }
+    servers.insert(SERVER, Item::Table(server));
+    Ok(Some(document.to_string()))
+}
+
+/// Takes our server out.
+pub(super) fn take_server(text: &str) -> Result<Option<String>, String> {
+    let mut document = parse(text)?;
+    if !server(&document).is_some_and(is_our_server) {
+        return Ok(None);
+    }
+    let Some(servers) = document.get_mut(SERVERS).and_then(Item::as_table_like_mut) else { return Ok(None) };
+    servers.remove(SERVER);
+    if servers.is_empty() {
+        document.remove(SERVERS);
+    }
+    Ok(Some(document.to_string()))
+}
+
+fn parse(text: &str) -> Result<DocumentMut, String> {
+    text.parse().map_err(|error: toml_edit::TomlError| format!("is no TOML: {}", error.message()))
+}
+
+fn server(document: &DocumentMut) -> Option<&dyn TableLike> {
+    document.get(SERVERS)?.as_table_like()?.get(SERVER)?.as_table_like()
+}
+
+fn is_our_server(server: &dyn TableLike) -> bool {
+    let program = server.get("command").and_then(Item::as_str);
+    let verb = server.get("args").and_then(Item::as_array).and_then(|args| args.get(0)?.as_str());
+    program.is_some_and(is_program) && verb == Some("mcp")
+}
+
+#[cfg(test)]
+#[path = "toml_tests.rs"]
+mod tests;

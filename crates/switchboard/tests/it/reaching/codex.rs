@@ -1,0 +1,72 @@
+//! The real Codex: an idle one as a worker, and one with our hooks, both with a model on this machine.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use test_support::model::Model;
+use test_support::{Ran, poll, process, tools};
+
+use super::{SOON, state};
+use crate::workspace;
+
+/// The program; nothing where it is not installed, which has been said then.
+fn codex(test: &str) -> Option<String> {
+    match tools::installed("npm/@openai/codex") {
+        Ok(folder) => Some(folder.join("node_modules/.bin/codex").display().to_string()),
+        Err(reason) => {
+            tools::skip(test, &reason);
+            None
+        }
+    }
+}
+
+#[test]
+fn an_idle_codex_sees_a_message_within_two_seconds() {
+    let Some(program) = codex("an_idle_codex_sees_a_message_within_two_seconds") else { return };
+    let (sandbox, model) = (workspace(), Model::start());
+    let home = sandbox.home().join("codex");
+    std::fs::create_dir_all(&home).unwrap();
+    let _serve = sandbox.serve();
+    let env = format!("CODEX_HOME={}", home.display());
+    let mut launch = ["worker", "launch", "--agent", "codex", "--name", "deep", "--env", &env, "--"]
+        .map(str::to_owned)
+        .to_vec();
+    launch.push(program);
+    launch.extend(model.codex_args());
+    sandbox.ok(&launch);
+    // The first prompt starts it; from then on it is idle.
+    sandbox.send("claude", "deep", "SAY ready");
+    sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+    let mut took = Vec::new();
+    for number in 0..3 {
+        let text = format!("SAY number {number}");
+        let sent = Instant::now();
+        let id = sandbox.send("claude", "deep", &text);
+        poll::until("the model to be asked", || model.prompts().contains(&text).then_some(()));
+        took.push(sent.elapsed());
+        let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
+        assert!(answer.contains(&format!("number {number}")), "{answer}");
+        assert_eq!(state(&sandbox, &id), "seen");
+    }
+    assert!(took.iter().min() < Some(&SOON), "{took:?}");
+}
+
+#[test]
+fn a_real_codex_is_shown_mail_by_the_hooks_that_install_writes() {
+    let Some(program) = codex("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else { return };
+    let (sandbox, model) = (workspace(), Model::start());
+    sandbox.ok(["install", "codex"]);
+    let home = sandbox.home().join("codex");
+    std::fs::create_dir_all(&home).unwrap();
+    let trusted = format!("[projects.{:?}]\ntrust_level = \"trusted\"\n", sandbox.path());
+    test_support::files::put(home.join("config.toml"), &trusted);
+    let first = sandbox.send("claude", "codex", "the first letter");
+    let mut command = process::command(&program);
+    command.current_dir(sandbox.path()).env("HOME", sandbox.home()).env("CODEX_HOME", &home);
+    command.args(["exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-hook-trust"]);
+    let ran = Ran::of(command.args(model.codex_args()).arg("SAY hello"));
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(state(&sandbox, &first), "seen");
+    let said = model.requests().iter().map(Value::to_string).collect::<String>();
+    assert!(said.contains("the first letter") && said.contains(&first), "{said}");
+}

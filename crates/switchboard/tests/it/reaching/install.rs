@@ -1,0 +1,100 @@
+//! `install` and `uninstall`: a client's settings keep everything that is not ours.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+use test_support::files;
+
+use crate::{BINARY, workspace};
+
+fn text(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path.as_ref()).unwrap_or_default()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_installed_is_what_the_client_reads_and_goes_again() {
+    let sandbox = workspace();
+    let settings = sandbox.path().join(".claude/settings.local.json");
+    let theirs = "{\n  // mine\n  \"permissions\": { \"allow\": [\"Bash(ls)\"] },\n  \"hooks\": {\n    \"Stop\": [{ \"hooks\": [{ \"type\": \"command\", \"command\": \"true\" }] }]\n  }\n}\n";
+    files::put(&settings, theirs);
+    let servers = "{ \"mcpServers\": { \"other\": { \"command\": \"other\" } } }\n";
+    files::put(sandbox.path().join(".mcp.json"), servers);
+    let dry = sandbox.ok(["install", "claude", "--dry-run"]);
+    assert!(dry.contains("+") && dry.contains("asyncRewake") && text(&settings) == theirs, "{dry}");
+    sandbox.ok(["install", "claude"]);
+    let written = text(&settings);
+    assert!(written.contains("// mine") && written.contains("Bash(ls)"), "{written}");
+    assert!(written.contains(&format!("{BINARY} hook claude stop --agent claude")), "{written}");
+    let mcp: Value = serde_json::from_str(&text(sandbox.path().join(".mcp.json"))).unwrap();
+    assert_eq!(mcp["mcpServers"]["switchboard"]["env"]["SWITCHBOARD_AGENT_NAME"], "claude");
+    assert_eq!(mcp["mcpServers"]["other"]["command"], "other");
+    let copies = names(&sandbox.path().join(".claude"));
+    let copy = copies.iter().find(|name| name.starts_with("settings.local.json.backup-")).unwrap();
+    assert_eq!(text(sandbox.path().join(".claude").join(copy)), theirs);
+    // A second time nothing changes, not even a copy is made.
+    assert!(sandbox.ok(["install", "claude"]).lines().all(|line| line.ends_with("nothing to change")));
+    assert_eq!(names(&sandbox.path().join(".claude")), copies);
+    sandbox.ok(["uninstall", "claude"]);
+    let (left, servers_left) = (text(&settings), text(sandbox.path().join(".mcp.json")));
+    assert!(!left.contains("switchboard") && left.contains("// mine") && left.contains("\"true\""), "{left}");
+    assert!(!servers_left.contains("switchboard") && servers_left.contains("other"), "{servers_left}");
+}
+
+#[test]
+fn the_users_own_settings_are_found_where_the_client_has_them() {
+    let sandbox = workspace();
+    let home = sandbox.home();
+    files::put(home.join("dotfiles/settings.json"), "{}\n");
+    std::fs::create_dir_all(home.join(".claude")).unwrap();
+    std::os::unix::fs::symlink(home.join("dotfiles/settings.json"), home.join(".claude/settings.json"))
+        .unwrap();
+    files::put(home.join(".claude.json"), "{ \"numStartups\": 3 }");
+    std::fs::set_permissions(home.join(".claude.json"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    sandbox.ok(["install", "claude", "codex", "--user"]);
+    // People keep their settings in a repository: the link stays, and what it leads to is changed.
+    assert!(home.join(".claude/settings.json").is_symlink());
+    assert!(text(home.join("dotfiles/settings.json")).contains("hook claude post-tool\""));
+    let claude: Value = serde_json::from_str(&text(home.join(".claude.json"))).unwrap();
+    assert_eq!(
+        (&claude["numStartups"], &claude["mcpServers"]["switchboard"]["args"][0]),
+        (&3.into(), &"mcp".into())
+    );
+    let mode = std::fs::metadata(home.join(".claude.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+    assert!(text(home.join(".codex/config.toml")).contains("[mcp_servers.switchboard]"));
+    assert!(text(home.join(".codex/hooks.json")).contains("hook codex stop\""));
+    sandbox.ok(["uninstall", "claude", "codex", "--user"]);
+    assert_eq!(text(home.join(".codex/config.toml")).trim(), "");
+    assert!(!text(home.join("dotfiles/settings.json")).contains("switchboard"));
+}
+
+#[test]
+fn settings_that_are_not_understood_are_left_alone() {
+    let sandbox = workspace();
+    let settings = sandbox.path().join(".claude/settings.local.json");
+    for broken in ["{ \"hooks\": ", "{ \"hooks\": [] }"] {
+        files::put(&settings, broken);
+        let ran = sandbox.run(["install", "claude"]);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains("settings.local.json") && ran.stderr.contains("nothing was changed"),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!((text(&settings), sandbox.path().join(".mcp.json").exists()), (broken.to_owned(), false));
+    }
+    // A repository's link could lead anywhere.
+    std::fs::remove_file(&settings).unwrap();
+    files::put(sandbox.home().join("precious"), "{}");
+    std::os::unix::fs::symlink(sandbox.home().join("precious"), &settings).unwrap();
+    assert_eq!(sandbox.run(["install", "claude"]).code, Some(1));
+    assert_eq!(text(sandbox.home().join("precious")), "{}");
+}

@@ -1,0 +1,84 @@
+//! The person is told of mail by a program of theirs, and senders of mail that nobody has looked at.
+
+use serde_json::Value;
+use test_support::{files, poll};
+
+use crate::workspace;
+
+fn told(path: &std::path::Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+#[test]
+fn a_program_of_the_person_is_told_of_mail_as_json_and_once() {
+    let sandbox = workspace();
+    let log = sandbox.home().join("told");
+    let settings = serde_json::json!({
+        "notify": { "command": ["sh", "-c", format!("cat >> {}", log.display())], "everySeconds": 0 },
+    });
+    sandbox.configure_user(&settings.to_string());
+    sandbox.send("codex", "human", "from before");
+    let mut serve = sandbox.serve();
+    let body = "$(touch /tmp/never) `id` \"; rm -rf ~";
+    poll::until("the first word", || {
+        // Until `serve` has begun to listen, what comes counts as from before.
+        sandbox.send("codex", "human", body);
+        (!told(&log).is_empty()).then_some(())
+    });
+    let first = told(&log);
+    let message = &first[0]["messages"][0];
+    assert_eq!((&message["from"], &message["body"]), (&"codex".into(), &body.into()));
+    assert!(first[0]["summary"].as_str().unwrap().contains("from codex"));
+    let id = sandbox.send("codex", "human", "the last one");
+    let is_told = || told(&log).iter().any(|one| one["messages"].to_string().contains(&id)).then_some(());
+    poll::until("the last word", is_told);
+    serve.terminate();
+    let before = told(&log).len();
+    let mut again = sandbox.serve();
+    let next = sandbox.send("codex", "human", "after a restart");
+    poll::until("a word of it", || {
+        told(&log).iter().any(|one| one.to_string().contains(&next)).then_some(())
+    });
+    again.terminate();
+    let all: Vec<Value> =
+        told(&log).iter().flat_map(|one| one["messages"].as_array().unwrap().clone()).collect();
+    let mut ids: Vec<&str> = all.iter().map(|message| message["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all.len(), "nothing is told twice");
+    assert!(told(&log).len() > before);
+}
+
+#[test]
+fn a_repository_cannot_have_anything_run_or_mail_forwarded() {
+    let sandbox = workspace();
+    let log = sandbox.home().join("told");
+    let settings = serde_json::json!({
+        "notify": { "command": ["touch", log] }, "links": { "forwards": { "codex": "claude" } },
+    });
+    files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());
+    let ran = sandbox.run(["route", "codex"]);
+    assert!(ran.stderr.contains("'notify.command' counts only in your own"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("'links.forwards' counts only in your own"), "{}", ran.stderr);
+    assert!(ran.ok().contains("mailbox:codex"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_sender_is_told_that_nobody_has_looked() {
+    let sandbox = workspace();
+    sandbox.configure_user("{ \"hub\": { \"unseenSeconds\": 1 } }");
+    let _serve = sandbox.serve();
+    let id = sandbox.send("claude", "codex", "anybody?");
+    let notice = sandbox.run_as("claude", ["wait", "--timeout", "30"]).ok();
+    assert!(notice.contains("Not seen yet after 1 s: your message to codex. codex"), "{notice}");
+    let thread = sandbox.ok(["thread", &id]);
+    assert_eq!(thread.matches("Not seen yet").count(), 1, "{thread}");
+    let seen = sandbox.send("claude", "codex", "and this?");
+    sandbox.run_as("codex", ["inbox"]).ok();
+    // What is judged after it has been judged before it.
+    sandbox.send("codex", "claude", "unseen");
+    let told = sandbox.run_as("codex", ["wait", "--timeout", "30"]).ok();
+    assert!(told.contains("your message to claude"), "{told}");
+    assert!(!sandbox.ok(["thread", &seen]).contains("Not seen yet"));
+}

@@ -1,0 +1,56 @@
+//! X10: however many adapters there are, a message is shown once.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use serde_json::json;
+use test_support::poll;
+
+use super::{call, said, wait_beside};
+use crate::mcp::stdio;
+use crate::workspace;
+
+#[test]
+fn x10_hooks_tools_and_waiters_at_once_show_each_message_once() {
+    const HOOKS: usize = 6;
+    let sandbox = workspace();
+    for round in 0..3 {
+        let texts: Vec<String> = (0..5).map(|n| format!("letter {round}-{n}-")).collect();
+        for text in &texts {
+            sandbox.send("codex", "claude", text);
+        }
+        let start = Barrier::new(HOOKS + 2);
+        let shown: Vec<String> = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for number in 0..HOOKS {
+                let (sandbox, start) = (&sandbox, &start);
+                threads.push(scope.spawn(move || {
+                    start.wait();
+                    let (word, event) =
+                        [("post-tool", "PostToolUse"), ("user-prompt", "UserPromptSubmit"), ("stop", "Stop")]
+                            [number % 3];
+                    call(sandbox, &["claude", word], &said(sandbox, event)).ok()
+                }));
+            }
+            let (of_tool, waiting) = (&sandbox, &start);
+            threads.push(scope.spawn(move || {
+                let mut session = stdio(of_tool, Some("claude"));
+                waiting.wait();
+                session.ok("wait_for_message", json!({ "timeout": 1 })).to_string()
+            }));
+            threads.push(scope.spawn(move || {
+                waiting.wait();
+                let mut beside = wait_beside(of_tool, "s");
+                if poll::within(Duration::from_secs(3), || (!beside.is_running()).then_some(())).is_some() {
+                    beside.wait();
+                }
+                beside.errors()
+            }));
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for text in &texts {
+            let times: usize = shown.iter().filter(|shown| shown.contains(text.as_str())).count();
+            assert_eq!(times, 1, "{text} was shown {times} times in {shown:#?}");
+        }
+    }
+}
