@@ -84,6 +84,9 @@ pub fn resolve(
             group(id, &mut directory.channel(channel).map(|agent| &agent.id))
         }
         Address::Group(id @ GroupId::Job(job)) => group(id, &mut directory.job(job).map(|agent| &agent.id)),
+        Address::Group(id @ GroupId::Swarm(swarm)) => {
+            group(id, &mut directory.peers(swarm).map(|agent| &agent.id))
+        }
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
             // Those behind a swarm are of other owners; those of other hubs are of ours.

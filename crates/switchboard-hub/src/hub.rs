@@ -2,7 +2,10 @@
 
 mod link;
 mod mail;
+mod notes;
 mod people;
+
+pub use self::notes::Notes;
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -33,10 +33,10 @@ mod submit;
 mod test_hub;
 
 pub use config::HubConfig;
-pub use directory::{HUB_NAME, Registration, Resident};
+pub use directory::{HUB_NAME, Peer, Registration, Resident};
 pub use error::HubError;
 pub use events::HubEvent;
-pub use hub::{Changes, Hub};
+pub use hub::{Changes, Hub, Notes};
 pub use link::{Outgoing, Passage, Verdict};
 pub use maintenance::{DamagedRow, Health};
 pub use outbox::{Handoff, Outbound};

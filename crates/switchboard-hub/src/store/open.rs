@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 use crate::error::HubError;
 
 /// The schema this program writes.
-const SCHEMA: i64 = 1;
+const SCHEMA: i64 = 2;
 
 /// How far ahead of ours a schema can be and still be one. What is beyond is damage.
 const FORESEEABLE: i64 = 1000;
 
 /// One script per schema step: `MIGRATIONS[n]` leads from schema n to n + 1.
-const MIGRATIONS: [&str; 1] = [include_str!("schema.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema.sql"), include_str!("schema_swarm.sql")];
 
 /// Opens the database for writing, making or migrating it where needed.
 pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, HubError> {
