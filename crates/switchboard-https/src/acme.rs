@@ -1,0 +1,154 @@
+//! A certificate by ACME (RFC 8555): obtained, kept and renewed.
+
+mod challenges;
+mod order;
+mod store;
+mod transport;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use switchboard_hub::clock::Clock;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::challenges::Challenges;
+use self::store::Store;
+use self::transport::Transport;
+use crate::certificate::{Certificate, Current, Loaded};
+use crate::error::Error;
+use crate::host;
+use crate::settings::Acme;
+
+/// The longest pause after a failure: the certificate still counts for a third of its life, so there is time, but a
+/// server that is back should be noticed the same day.
+const LONGEST_RETRY: Duration = Duration::from_hours(6);
+
+/// How often to look whether a certificate is due. Machines sleep and clocks are set, so one long wait would be wrong.
+const LOOK: Duration = Duration::from_mins(10);
+
+/// How long one attempt may take. Servers look at names from several places, and take a minute at most.
+const ATTEMPT: Duration = Duration::from_mins(5);
+
+/// What obtains the certificate and keeps it fresh.
+pub(crate) struct Issuer {
+    settings: Acme,
+    store: Store,
+    transport: Transport,
+    challenges: Arc<Challenges>,
+    clock: Clock,
+}
+
+impl Issuer {
+    /// Checks the settings and opens the store. Talks to nobody yet.
+    pub(crate) fn prepare(mut settings: Acme, clock: Clock) -> Result<Self, Error> {
+        if !settings.terms_agreed {
+            return Err(Error::TermsNotAgreed { directory: settings.directory });
+        }
+        if !settings.directory.starts_with("https://") || reqwest::Url::parse(&settings.directory).is_err() {
+            return Err(Error::BadDirectory { directory: settings.directory });
+        }
+        for name in &mut settings.names {
+            if !host::is_host_name(name) {
+                return Err(Error::BadName { name: name.clone() });
+            }
+            *name = host::canonical(name);
+        }
+        settings.names.sort_unstable();
+        settings.names.dedup();
+        if settings.names.is_empty() {
+            return Err(Error::NoNames);
+        }
+        let store = Store::open(&settings)?;
+        let transport = Transport::new(settings.ca_file.as_deref())?;
+        Ok(Self { settings, store, transport, challenges: Arc::default(), clock })
+    }
+
+    /// What is shown to the server as proof.
+    pub(crate) fn challenges(&self) -> Arc<Challenges> {
+        Arc::clone(&self.challenges)
+    }
+
+    /// The certificate of an earlier run, if it still counts.
+    pub(crate) fn stored(&self) -> Result<Option<Loaded>, Error> {
+        let stored = self.store.certificate()?;
+        Ok(stored.filter(|loaded| self.clock.now() < loaded.certificate.not_after))
+    }
+
+    /// Obtains a certificate when there is none, and another when two thirds of its life are over, until `closing`.
+    pub(crate) async fn keep(self, current: Arc<Current>, closing: CancellationToken) {
+        let keeping = async {
+            let mut failures = 0;
+            loop {
+                let certificate = current.watch().borrow().clone();
+                if let Some(certificate) = certificate {
+                    self.wait_until(due(&certificate)).await;
+                }
+                match self.attempt().await {
+                    Ok(loaded) => {
+                        failures = 0;
+                        let certificate = &loaded.certificate;
+                        tracing::info!(names = ?certificate.names, until = %certificate.not_after, "a new certificate");
+                        let is_due = due(certificate) <= self.clock.now();
+                        current.show(loaded);
+                        if is_due {
+                            // Without this pause, a server with a wrong clock would be asked again and again.
+                            tracing::warn!("the new certificate is as good as over: is the clock right?");
+                            sleep(pause(&self.settings, 1)).await;
+                        }
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        let pause = pause(&self.settings, failures);
+                        complain(&error, pause);
+                        sleep(pause).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = keeping => {}
+        }
+    }
+
+    async fn attempt(&self) -> Result<Loaded, Error> {
+        let took_too_long = || self.failed(instant_acme::Error::Timeout(None));
+        timeout(ATTEMPT, self.obtain()).await.unwrap_or_else(|_| Err(took_too_long()))
+    }
+
+    async fn wait_until(&self, moment: Timestamp) {
+        loop {
+            match Duration::try_from(moment.duration_since(self.clock.now())) {
+                Ok(rest) if !rest.is_zero() => sleep(rest.min(LOOK)).await,
+                _ => return,
+            }
+        }
+    }
+
+    fn failed(&self, source: instant_acme::Error) -> Error {
+        Error::Acme { directory: self.settings.directory.clone(), source: Box::new(source) }
+    }
+}
+
+/// When a certificate is to be renewed: after two thirds of its life, as public CAs advise.
+fn due(certificate: &Certificate) -> Timestamp {
+    let life = certificate.not_after.duration_since(certificate.not_before);
+    let two_thirds = SignedDuration::from_nanos_i128(life.as_nanos() * 2 / 3);
+    certificate.not_before.checked_add(two_thirds).unwrap_or(certificate.not_after)
+}
+
+fn complain(error: &(dyn std::error::Error + 'static), pause: Duration) {
+    tracing::warn!(error, seconds = pause.as_secs(), "no certificate by ACME; trying again later");
+}
+
+/// How long to wait after so many failures in a row. A little chance keeps many hubs from coming back at once.
+fn pause(settings: &Acme, failures: u32) -> Duration {
+    let doubled = settings.first_retry.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
+    doubled.min(LONGEST_RETRY).mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+#[cfg(test)]
+#[path = "acme_tests.rs"]
+mod tests;

@@ -1,0 +1,67 @@
+//! What is shown to an ACME server so that it believes that a name is ours.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::routing::get;
+use http::StatusCode;
+use parking_lot::RwLock;
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::error::Error;
+use crate::trust;
+
+/// The proofs of the order under way; empty most of the time.
+#[derive(Debug, Default)]
+pub(crate) struct Challenges {
+    /// By host name, for TLS-ALPN-01 (RFC 8737).
+    certificates: RwLock<HashMap<String, Arc<CertifiedKey>>>,
+    /// By token, for HTTP-01 (RFC 8555 section 8.3).
+    answers: RwLock<HashMap<String, String>>,
+}
+
+impl Challenges {
+    /// Has a certificate ready that carries the proof for a name.
+    pub(super) fn prove_by_certificate(&self, name: &str, digest: &[u8]) -> Result<(), Error> {
+        let mut params = CertificateParams::new([name.to_owned()])?;
+        params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let key = CertifiedKey::from_der(vec![certificate.der().clone()], key, &trust::provider())
+            .map_err(|source| Error::Unusable { what: "the certificate of a challenge", source })?;
+        self.certificates.write().insert(name.to_owned(), Arc::new(key));
+        Ok(())
+    }
+
+    /// Has an answer ready for a token.
+    pub(super) fn prove_by_answer(&self, token: &str, answer: &str) {
+        self.answers.write().insert(token.to_owned(), answer.to_owned());
+    }
+
+    /// Forgets all proofs.
+    pub(super) fn clear(&self) {
+        self.certificates.write().clear();
+        self.answers.write().clear();
+    }
+
+    /// What is served over plain HTTP: the answers, and nothing else.
+    pub(crate) fn router(self: Arc<Self>) -> Router {
+        let answer = |State(challenges): State<Arc<Self>>, Path(token): Path<String>| async move {
+            challenges.answers.read().get(&token).cloned().ok_or(StatusCode::NOT_FOUND)
+        };
+        Router::new().route("/.well-known/acme-challenge/{token}", get(answer)).with_state(self)
+    }
+}
+
+impl ResolvesServerCert for Challenges {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name()?.to_ascii_lowercase();
+        self.certificates.read().get(&name).cloned()
+    }
+}

@@ -1,0 +1,186 @@
+//! Calls to `https` URLs that others may have written.
+//!
+//! Whoever may name a URL must not make us talk to the machines around us. So a name is resolved once per connection,
+//! every address it has is checked ([`egress`]), and the connection goes to an address that was checked. Redirects are
+//! not followed, proxies that the environment names are not used, and what is not asked for is not read.
+
+mod egress;
+mod places;
+mod resolver;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, DATE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use reqwest::{Response, Url};
+use tokio::time::timeout;
+
+use self::egress::Egress;
+use self::places::Places;
+use self::resolver::{Lookup, Refused, Resolver};
+use crate::error::Error;
+use crate::settings::{ClientSettings, Limits};
+use crate::trust;
+
+/// How long an unused connection is kept. Less than the 30 s after which a listener of ours closes it.
+const KEEP: Duration = Duration::from_secs(20);
+
+/// Unused connections that are kept per host: calls come in bursts of a few.
+const KEEP_PER_HOST: usize = 4;
+
+/// How often an HTTP/2 connection is tried, and how long its other end may take to answer. Otherwise a connection whose
+/// other end is gone would be used, in vain, until TCP gives up after a quarter of an hour.
+const PING: Duration = Duration::from_secs(10);
+const PONG: Duration = Duration::from_secs(5);
+
+/// The client for foreign addresses. A cheap handle: clones share connections and limits.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    egress: Arc<Egress>,
+    places: Arc<Places>,
+}
+
+/// What the other end said, whatever the status.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status; a redirect is an answer like any other.
+    pub status: StatusCode,
+    /// The HTTP version that was spoken.
+    pub version: Version,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+    /// The time on the other end's clock, where it told.
+    pub date: Option<Timestamp>,
+}
+
+impl Client {
+    /// Makes a client. Reads the files that the settings name.
+    pub fn new(settings: ClientSettings) -> Result<Self, Error> {
+        Self::with_lookup(settings, Lookup::System)
+    }
+
+    fn with_lookup(settings: ClientSettings, lookup: Lookup) -> Result<Self, Error> {
+        let egress = Arc::new(Egress::new(&settings.allow)?);
+        let tls = trust::client_config(settings.ca_file.as_deref(), &settings.crl_files)?;
+        let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .dns_resolver(Resolver::new(Arc::clone(&egress), lookup))
+            .https_only(true)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            // Whichever of them another crate switches on: a small answer must not become a large one here.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .referer(false)
+            .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
+            .tcp_nodelay(true)
+            .pool_idle_timeout(KEEP)
+            .pool_max_idle_per_host(KEEP_PER_HOST)
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PONG)
+            .http2_keep_alive_while_idle(true)
+            .build()
+            .map_err(Error::NoClient)?;
+        Ok(Self { http, egress, places: Arc::new(Places::new(settings.calls, settings.calls_per_host)) })
+    }
+
+    /// Reads what is at a URL.
+    pub async fn get(&self, url: &Url, headers: HeaderMap, limits: Limits) -> Result<Answer, Error> {
+        self.call(Method::GET, url, headers, Bytes::new(), limits).await
+    }
+
+    /// Posts JSON to a URL.
+    pub async fn post_json(
+        &self,
+        url: &Url,
+        mut headers: HeaderMap,
+        body: Bytes,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.call(Method::POST, url, headers, body, limits).await
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        url: &Url,
+        headers: HeaderMap,
+        body: Bytes,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
+        let host = self.egress.check_url(url)?;
+        let calling = async {
+            let _place = self.places.enter(&host).await;
+            let request = self.http.request(method, url.clone()).headers(headers).body(body);
+            let response = request.send().await.map_err(|error| failed(&host, error))?;
+            read(&host, response, limits.body).await
+        };
+        match timeout(limits.time, calling).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::TimedOut { host: host.clone(), limit: limits.time }),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Client").field("egress", &self.egress).finish_non_exhaustive()
+    }
+}
+
+/// Reads an answer to its end, or until it has more than `limit` bytes.
+async fn read(host: &str, mut response: Response, limit: usize) -> Result<Answer, Error> {
+    let too_large = || Error::TooLarge { host: host.to_owned(), limit };
+    if response.content_length().is_some_and(|length| length > limit as u64) {
+        return Err(too_large());
+    }
+    let mut body = BytesMut::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| failed(host, error))? {
+        if body.len() + piece.len() > limit {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&piece);
+    }
+    let headers = std::mem::take(response.headers_mut());
+    Ok(Answer {
+        status: response.status(),
+        version: response.version(),
+        date: date(&headers),
+        headers,
+        body: body.freeze(),
+    })
+}
+
+/// The time in a `Date` header. One that cannot be read is as good as none.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let text = headers.get(DATE)?.to_str().ok()?;
+    rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
+}
+
+/// Says what a failed call came to: a refusal of ours lies under what the HTTP library makes of it.
+fn failed(host: &str, error: reqwest::Error) -> Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(current) = cause {
+        if let Some(refused) = current.downcast_ref::<Refused>() {
+            return refused.to_error(host);
+        }
+        cause = current.source();
+    }
+    // The URL may carry a secret in its query, and errors are logged.
+    Error::Failed { host: host.to_owned(), source: error.without_url() }
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

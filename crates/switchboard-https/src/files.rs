@@ -1,0 +1,114 @@
+//! A certificate from two files that somebody else renews.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_hub::files::FileError;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::certificate::{Current, Loaded, PemError, read_file};
+use crate::error::Error;
+
+const CERT: &str = "certificate";
+const KEY: &str = "private key";
+
+/// Where a certificate and its key are.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// What tells one state of the two files from another. Times are compared, never ordered.
+type Stamp = [Option<(u64, u64, i64, i64, i64, i64)>; 2];
+
+impl Pair {
+    /// Reads both.
+    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+        check_permissions(&self.key)?;
+        let (cert, key) = (read_file(CERT, &self.cert)?, read_file(KEY, &self.key)?);
+        Loaded::from_pem("the certificate", &cert, &key).map_err(|error| match error {
+            PemError::NoCertificate => {
+                Error::BadPem { what: CERT, path: self.cert.clone(), expected: "certificate" }
+            }
+            PemError::NoKey => Error::BadPem { what: KEY, path: self.key.clone(), expected: "private key" },
+            PemError::OtherKey => Error::OtherKey { cert: self.cert.clone(), key: self.key.clone() },
+            PemError::Unusable(error) => error,
+        })
+    }
+
+    /// Reads both again whenever one has changed, until `closing`. What cannot be used is told once, and what was shown
+    /// before is shown on: of two files, one is always written first.
+    pub(crate) async fn follow(self, current: Arc<Current>, every: Duration, closing: CancellationToken) {
+        // Looked at before the first reading would have been better, so the first look reads once more.
+        let mut seen = None;
+        let mut look = interval(every.max(Duration::from_millis(10)));
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = closing.cancelled() => return,
+                _ = look.tick() => {}
+            }
+            let pair = self.clone();
+            let before = seen;
+            let looking = tokio::task::spawn_blocking(move || {
+                // Before the reading: a change during it shows as another one at the next look.
+                let stamp = pair.stamp();
+                (Some(stamp) != before).then(|| (stamp, pair.load()))
+            });
+            match looking.await {
+                Ok(None) => {}
+                Ok(Some((stamp, loaded))) => {
+                    seen = Some(stamp);
+                    self.take(&current, loaded);
+                }
+                Err(error) => tracing::error!(%error, "cannot look at the certificate's files"),
+            }
+        }
+    }
+
+    fn take(&self, current: &Current, loaded: Result<Loaded, Error>) {
+        match loaded {
+            Ok(loaded) if current.watch().borrow().as_ref() == Some(&loaded.certificate) => {}
+            Ok(loaded) => {
+                tracing::info!(cert = %self.cert.display(), until = %loaded.certificate.not_after, "a new certificate");
+                current.show(loaded);
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "the changed certificate cannot be used: the one before it is kept");
+            }
+        }
+    }
+
+    /// What the files look like now. Links are followed: a renewal may change nothing but where they lead.
+    fn stamp(&self) -> Stamp {
+        [&self.cert, &self.key].map(|path| {
+            let stat = std::fs::metadata(path).ok()?;
+            Some((stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()))
+        })
+    }
+}
+
+/// Refuses a key that others may read. A group may read one that belongs to root: that is how systems share keys with
+/// the few services that need them.
+fn check_permissions(path: &Path) -> Result<(), Error> {
+    let stat = match std::fs::metadata(path) {
+        Ok(stat) => stat,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(Error::NoFile { what: KEY, path: path.to_owned() });
+        }
+        Err(source) => {
+            return Err(FileError::Io { action: "examine", path: path.to_owned(), source }.into());
+        }
+    };
+    let mode = stat.mode() & 0o777;
+    let allowed = if stat.uid() == 0 { 0o740 } else { 0o700 };
+    match mode & !allowed {
+        0 => Ok(()),
+        _ => Err(Error::OpenKey { path: path.to_owned(), mode }),
+    }
+}

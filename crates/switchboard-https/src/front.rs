@@ -1,0 +1,176 @@
+//! What stands between a connection, whichever HTTP it speaks, and the router.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::ALT_SVC;
+use http::{HeaderName, HeaderValue, Request, StatusCode};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+use tower::ServiceExt;
+
+use crate::forwarded;
+
+/// The address of whoever sent a request; behind a proxy, that of the proxy's client. An extension of every request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientAddress(pub IpAddr);
+
+/// The router, and what is added to its requests and answers.
+pub(crate) struct Front {
+    pub(crate) router: Router,
+    /// The header in which a proxy names its client.
+    pub(crate) header: Option<HeaderName>,
+    /// How clients are told of HTTP/3.
+    pub(crate) alt_svc: Option<HeaderValue>,
+    pub(crate) body_time: Duration,
+}
+
+impl Front {
+    /// Answers a request that came from `peer`.
+    pub(crate) async fn answer<B>(&self, request: Request<B>, peer: IpAddr, busy: &Busy) -> Response
+    where
+        B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let request_counts = busy.begin();
+        let peer = peer.to_canonical();
+        let client = match &self.header {
+            None => Ok(peer),
+            Some(header) => forwarded::client(request.headers(), header, peer),
+        };
+        let mut response = match client {
+            Ok(client) => {
+                let mut request = request.map(|body| hurried(body, self.body_time));
+                request.extensions_mut().insert(ClientAddress(client));
+                self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+            }
+            Err(bad) => {
+                tracing::warn!(header = %bad.header, "the proxy's header names no address: request refused");
+                (StatusCode::BAD_REQUEST, bad.to_string()).into_response()
+            }
+        };
+        if let Some(alt_svc) = &self.alt_svc {
+            response.headers_mut().insert(ALT_SVC, alt_svc.clone());
+        }
+        response.map(|body| Body::new(Counted { body, _counts: request_counts }))
+    }
+}
+
+/// How many requests of a connection are being answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Busy(watch::Sender<usize>);
+
+/// A request that is being answered, until the last byte of the answer is on its way.
+pub(crate) struct Counts(watch::Sender<usize>);
+
+impl Busy {
+    pub(crate) fn new() -> Self {
+        Self(watch::Sender::new(0))
+    }
+
+    /// Counts a request until what is returned is dropped.
+    pub(crate) fn begin(&self) -> Counts {
+        self.0.send_modify(|count| *count += 1);
+        Counts(self.0.clone())
+    }
+
+    /// Waits until there was no request for so long.
+    pub(crate) async fn idle_for(&self, time: Duration) {
+        let mut count = self.0.subscribe();
+        loop {
+            // The sender lives at least as long as we do, so neither wait fails.
+            let _ = count.wait_for(|count| *count == 0).await;
+            tokio::select! {
+                () = sleep(time) => return,
+                _ = count.changed() => {}
+            }
+        }
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// The body of an answer, which keeps its connection busy.
+struct Counted {
+    body: Body,
+    _counts: Counts,
+}
+
+impl HttpBody for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Gives a request's body a time by which all of it must have come.
+fn hurried<B>(body: B, limit: Duration) -> Body
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<axum::BoxError>,
+{
+    if body.is_end_stream() { Body::empty() } else { Body::new(Hurried { body, limit, deadline: None }) }
+}
+
+/// The body of a request from a client that may send a byte a minute.
+struct Hurried<B> {
+    body: B,
+    limit: Duration,
+    /// Runs from when the body is first asked for.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> HttpBody for Hurried<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<axum::BoxError>,
+{
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let limit = self.limit;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
+        let is_late = deadline.as_mut().poll(context).is_ready();
+        if is_late {
+            return Poll::Ready(Some(Err("the request's body took too long".into())));
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,17 @@
+//! Host names, in one spelling.
+
+/// One spelling for a host name: DNS knows no case, and the dot at the end means the same name.
+pub(crate) fn canonical(host: &str) -> String {
+    host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
+}
+
+/// Whether a text is a host name. What ends in a number is meant to be an address.
+pub(crate) fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+    };
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.len() <= 253 && name.split('.').all(is_label) && !last.bytes().all(|byte| byte.is_ascii_digit())
+}

@@ -1,0 +1,253 @@
+//! HTTP/3 on the UDP port of the same number.
+
+mod metered;
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::server::RequestStream;
+use http::{HeaderValue, Request};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::metered::{Metered, MeteredStream, Meters};
+use crate::connections::Server;
+use crate::error::Error;
+use crate::front::Busy;
+use crate::settings::ListenLimits;
+
+/// The name of HTTP/3 in a handshake.
+pub(crate) const H3: &[u8] = b"h3";
+
+/// Streams in one direction at once: HTTP/3 needs three, and clients open one more to see that we do not mind.
+const ONE_WAY_STREAMS: u8 = 8;
+
+/// What a stream may have on its way to us: enough for a request without a pause.
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// What a connection may have on its way to us.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// How long the last answers of a connection have to reach its client.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+type Stream = RequestStream<MeteredStream, Bytes>;
+
+/// Takes the UDP port.
+pub(crate) fn bind(
+    address: SocketAddr,
+    tls: Arc<rustls::ServerConfig>,
+    limits: &ListenLimits,
+) -> Result<Endpoint, Error> {
+    let failed = |source| Error::Bind { address, protocol: "UDP", source };
+    let crypto = QuicServerConfig::try_from(tls).map_err(io::Error::other).map_err(failed)?;
+    let mut config = ServerConfig::with_crypto(Arc::new(crypto));
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(limits.requests_per_connection.into())
+        .max_concurrent_uni_streams(ONE_WAY_STREAMS.into())
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window(CONNECTION_WINDOW.into())
+        .max_idle_timeout(limits.idle_time.try_into().ok())
+        .datagram_receive_buffer_size(None);
+    config.transport_config(Arc::new(transport)).max_incoming(limits.connections);
+    let socket = UdpSocket::bind(address).map_err(failed)?;
+    Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(TokioRuntime)).map_err(failed)
+}
+
+/// What clients of HTTP/1.1 and 2 are told.
+pub(crate) fn alt_svc(port: u16) -> Option<HeaderValue> {
+    HeaderValue::try_from(format!("h3=\":{port}\"; ma=86400")).ok()
+}
+
+/// Serves connections until the server closes, then ends those that are left.
+pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
+    let mut connections = JoinSet::new();
+    loop {
+        let incoming = tokio::select! {
+            () = server.closing.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            incoming = endpoint.accept() => incoming,
+        };
+        let Some(incoming) = incoming else { break };
+        // Anybody can write any address into a UDP packet; a place is only for those who receive there.
+        if !incoming.remote_address_validated() {
+            if let Err(error) = incoming.retry() {
+                error.into_incoming().refuse();
+            }
+            continue;
+        }
+        let Some(place) = server.places.take(incoming.remote_address().ip()) else {
+            incoming.refuse();
+            continue;
+        };
+        let server = Arc::clone(&server);
+        connections.spawn(async move {
+            if let Err(error) = connection(server, incoming).await {
+                tracing::debug!(error, "an HTTP/3 connection ended early");
+            }
+            drop(place);
+        });
+    }
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if timeout(server.limits.grace, all_ended).await.is_err() {
+        tracing::debug!(left = connections.len(), "closed HTTP/3 connections with answers in flight");
+    }
+    connections.shutdown().await;
+    endpoint.close(VarInt::from_u32(0), b"");
+    // So that clients are told; those that are gone are not waited for.
+    let _ = timeout(server.limits.grace, endpoint.wait_idle()).await;
+}
+
+/// Serves the requests of one connection.
+async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum::BoxError> {
+    let quic = timeout(server.limits.handshake_time, incoming).await??;
+    let meters = Meters::new(server.limits.head);
+    let metered = Metered::new(quic.clone(), meters.clone());
+    let mut http = h3::server::builder()
+        .max_field_section_size(server.limits.head as u64)
+        .build::<_, Bytes>(metered)
+        .await?;
+    let busy = Busy::new();
+    // As many as there are streams, which the transport limits.
+    let mut requests = JoinSet::new();
+    loop {
+        let resolver = tokio::select! {
+            resolver = http.accept() => resolver?,
+            Some(_) = requests.join_next() => continue,
+            () = server.closing.cancelled() => None,
+            () = busy.idle_for(server.limits.idle_time) => None,
+        };
+        let Some(resolver) = resolver else { break };
+        let (server, busy, meters) = (Arc::clone(&server), busy.clone(), meters.clone());
+        // Connections may move to another address, so each request is asked for its own.
+        let peer = quic.remote_address().ip();
+        requests.spawn(async move {
+            // Also while its head is on its way, which has a time of its own.
+            let _counts = busy.begin();
+            let head = timeout(server.limits.head_time, resolver.resolve_request()).await;
+            let answered = match head {
+                Ok(Ok((request, stream))) => answer(&server, request, stream, peer, &busy, &meters).await,
+                Ok(Err(error)) => Err(error.into()),
+                Err(_) => Err("a request's head took too long".into()),
+            };
+            if let Err(error) = answered {
+                tracing::debug!(error, client = %peer, "an HTTP/3 request ended early");
+            }
+        });
+    }
+    let has_answers = !requests.is_empty();
+    http.shutdown(0).await?;
+    // The connection works only while it is asked for more; the answers in flight need it.
+    let mut done = pin!(async { while requests.join_next().await.is_some() {} });
+    loop {
+        tokio::select! {
+            () = &mut done => break,
+            more = http.accept() => if !matches!(more, Ok(Some(_))) { break },
+        }
+    }
+    done.await;
+    if has_answers {
+        // What was written last may not have left yet, and with the connection it would be gone.
+        let _ = timeout(LAST_WORDS, quic.closed()).await;
+    }
+    Ok(())
+}
+
+/// Answers one request.
+async fn answer(
+    server: &Server,
+    request: Request<()>,
+    stream: Stream,
+    peer: std::net::IpAddr,
+    busy: &Busy,
+    meters: &Meters,
+) -> Result<(), axum::BoxError> {
+    let meter = meters.of(stream.id());
+    let (mut to_client, from_client) = stream.split();
+    let body = Incoming3 { stream: from_client, meter, is_over: false };
+    let response = server.front.answer(request.map(|()| body), peer, busy).await;
+    let (head, body) = response.into_parts();
+    let limit = server.limits.write_time;
+    timeout(limit, to_client.send_response(http::Response::from_parts(head, ()))).await??;
+    let mut body = pin!(body);
+    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
+        match frame {
+            Ok(frame) => match frame.into_data() {
+                Ok(data) => timeout(limit, to_client.send_data(data)).await??,
+                Err(frame) => {
+                    if let Ok(trailers) = frame.into_trailers() {
+                        timeout(limit, to_client.send_trailers(trailers)).await??;
+                    }
+                }
+            },
+            Err(error) => {
+                // The client must not take a part for the whole.
+                to_client.stop_stream(Code::H3_INTERNAL_ERROR);
+                return Err(error.into());
+            }
+        }
+    }
+    timeout(limit, to_client.finish()).await??;
+    Ok(())
+}
+
+/// The body of a request, as it comes.
+struct Incoming3 {
+    stream: RequestStream<metered::MeteredRecv, Bytes>,
+    meter: Arc<metered::Meter>,
+    is_over: bool,
+}
+
+impl HttpBody for Incoming3 {
+    type Data = Bytes;
+    type Error = h3::error::StreamError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        let data = match self.stream.poll_recv_data(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(mut data))) => Some(Ok(data.copy_to_bytes(data.remaining()))),
+            // Trailers are not read: no handler of a request asks for them.
+            Poll::Ready(Ok(None)) => None,
+            Poll::Ready(Err(error)) => Some(Err(error)),
+        };
+        match data {
+            Some(Ok(data)) => {
+                self.meter.taken(data.len());
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Some(Err(error)) => {
+                self.is_over = true;
+                Poll::Ready(Some(Err(error)))
+            }
+            None => {
+                self.is_over = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::default()
+    }
+}

@@ -1,0 +1,73 @@
+//! How many connections there are at once, in all and from one client.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Places for connections. Nobody waits for one: a connection beyond the limits is closed.
+#[derive(Clone)]
+pub(crate) struct Places {
+    taken: Arc<Mutex<Taken>>,
+    limit: usize,
+    /// None where all connections come from one proxy.
+    limit_per_client: Option<usize>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    /// Has an entry only for those that have a connection, so it is as bounded as they are.
+    by_client: HashMap<IpAddr, usize>,
+}
+
+/// A place, given back when dropped.
+pub(crate) struct Place {
+    taken: Arc<Mutex<Taken>>,
+    client: IpAddr,
+}
+
+impl Places {
+    pub(crate) fn new(limit: usize, limit_per_client: Option<usize>) -> Self {
+        Self { taken: Arc::default(), limit, limit_per_client }
+    }
+
+    /// Takes a place for a connection from `address`, if there is one.
+    pub(crate) fn take(&self, address: IpAddr) -> Option<Place> {
+        let client = client(address);
+        let mut taken = self.taken.lock();
+        let of_client = taken.by_client.get(&client).copied().unwrap_or_default();
+        if taken.all >= self.limit || self.limit_per_client.is_some_and(|limit| of_client >= limit) {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_client.insert(client, of_client + 1);
+        Some(Place { taken: Arc::clone(&self.taken), client })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock();
+        taken.all -= 1;
+        if let Some(count) = taken.by_client.get_mut(&self.client) {
+            *count -= 1;
+            if *count == 0 {
+                taken.by_client.remove(&self.client);
+            }
+        }
+    }
+}
+
+/// Who counts as one client: an IPv6 client has at least 64 bits of addresses to itself.
+fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;
