@@ -7,18 +7,46 @@
 
 pub mod wire;
 
+mod admit;
 mod agent_id;
+mod announce;
+mod book;
 mod canonical;
+mod config;
+mod delivery;
 mod endpoint;
+mod error;
+mod server;
+mod intake;
 mod invite;
+mod joining;
+mod joins;
+mod keeper;
 mod keys;
+mod ledger;
+mod limits;
+mod operations;
+mod problem;
+mod roster;
+mod run;
+mod send;
 mod signing;
 mod stamp;
 mod state;
 mod strict;
+mod swarms;
+mod translate;
 
 pub use agent_id::{PeerId, PeerIdError};
+pub use config::{Config, GitHub, Secret, SwarmLimits, Wake};
 pub use endpoint::{Endpoint, EndpointError};
+pub use error::SwarmError;
 pub use invite::{Invite, InviteError, InviteLink};
+pub use joining::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
+pub use ledger::{Identity, InviteRecord, Member, PendingJoin, Standing, Swarm};
+pub use operations::{INVITE_LIFETIME, Made, Merge};
+pub use run::run;
+pub use send::Letter;
 pub use state::{KnownKey, MembershipState, StateError, StateMember, SwarmMembership, SwarmSettings};
+pub use swarms::Swarms;

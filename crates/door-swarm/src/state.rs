@@ -13,10 +13,10 @@ use crate::keys::PublicKey;
 use crate::stamp;
 
 /// The version of the format that we write.
-pub const SCHEMA_VERSION: &str = "1.0.0";
+pub(crate) const SCHEMA_VERSION: &str = "1.0.0";
 
 /// Most members of one swarm: what one roster message can still carry.
-pub const MOST_MEMBERS: usize = 1000;
+pub(crate) const MOST_MEMBERS: usize = 1000;
 
 /// Most entries of the other lists.
 const MOST_ENTRIES: usize = 10_000;

@@ -45,6 +45,9 @@ pub struct SystemContent {
     /// A new key of the sender, or of the member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub public_key: Option<String>,
+    /// The key before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_key: Option<String>,
     /// Proof that whoever rotates a key has the new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,

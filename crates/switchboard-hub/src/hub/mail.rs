@@ -204,6 +204,19 @@ impl Hub {
         }
     }
 
+    /// The place in the journal of the first message to an agent that could not be delivered and will be tried again.
+    pub async fn first_failed(&self, agent: AgentId) -> Result<Option<i64>, HubError> {
+        if let Some(first) = self.glance(|db| reads::first_failed(db, &agent)) {
+            return Ok(first);
+        }
+        self.read(move |db| reads::first_failed(db, &agent)).await
+    }
+
+    /// Makes what could not be delivered to an agent due at once, in its order: the agent can be reached again.
+    pub async fn hurry(&self, agent: AgentId) -> Result<(), HubError> {
+        self.write(move |tx| outbox::hurry(tx, &agent)).await
+    }
+
     /// What a door noted under a topic.
     pub async fn notes(&self, door: Door, topic: &'static str) -> Result<Vec<(String, String)>, HubError> {
         self.read(move |db| maintenance::notes(db, door, topic)).await

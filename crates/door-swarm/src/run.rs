@@ -1,0 +1,122 @@
+//! The door at work: serves the endpoints, delivers, keeps rosters and keys current, until it is told to stop.
+
+use std::time::Duration;
+
+use switchboard_hub::{Hub, Outbound};
+use switchboard_https::Listening;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::delivery::run_deliveries;
+use crate::error::{SwarmError, describe};
+use crate::keeper::Asked;
+use crate::server::{Server, Task};
+use crate::swarms::Swarms;
+
+/// Most that wait to be done after their answer was given; what comes beyond is dropped and found again.
+const TASKS: usize = 1024;
+
+/// How often it is looked whether somebody is to be asked again.
+const HOUSEKEEPING: Duration = Duration::from_secs(20);
+
+/// How many keys are confirmed in one go.
+const CONFIRMED_AT_ONCE: usize = 8;
+
+/// Keeps the swarms of this hub going until `shutdown`.
+pub async fn run(
+    config: Config,
+    hub: Hub,
+    outbound: Outbound,
+    shutdown: CancellationToken,
+) -> Result<(), SwarmError> {
+    let swarms = Swarms::open(config, hub).await?;
+    serve(swarms, outbound, shutdown).await
+}
+
+/// The same for swarms that are open.
+async fn serve(swarms: Swarms, outbound: Outbound, shutdown: CancellationToken) -> Result<(), SwarmError> {
+    swarms.recover().await?;
+    let (tasks, queue) = mpsc::channel(TASKS);
+    let listening = listen(&swarms, tasks, shutdown.clone()).await?;
+    let work = async {
+        tokio::select! {
+            () = run_deliveries(&swarms, outbound) => Ok(()),
+            result = follow(&swarms) => result,
+            () = tend(&swarms, queue) => Ok(()),
+            () = keep_house(&swarms) => Ok(()),
+        }
+    };
+    let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
+    shutdown.cancel();
+    if let Some(listening) = listening {
+        listening.finished().await;
+    }
+    match result {
+        Err(SwarmError::Hub(switchboard_hub::HubError::Closed)) => Ok(()),
+        result => result,
+    }
+}
+
+async fn listen(
+    swarms: &Swarms,
+    tasks: mpsc::Sender<Task>,
+    shutdown: CancellationToken,
+) -> Result<Option<Listening>, SwarmError> {
+    let Some(settings) = swarms.config().listen.clone() else { return Ok(None) };
+    let server = Server::new(swarms.clone(), tasks);
+    let listening = switchboard_https::listen(settings, server.router(), shutdown).await?;
+    tracing::info!(address = %listening.local_addr(), "listening for the swarm");
+    Ok(Some(listening))
+}
+
+/// Follows what other processes of this hub change, such as a command that mutes somebody.
+async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
+    let mut changes = swarms.hub().changes();
+    loop {
+        changes.next().await;
+        if let Err(error) = swarms.refresh().await {
+            if matches!(error, SwarmError::Hub(switchboard_hub::HubError::Closed)) {
+                return Err(error);
+            }
+            tracing::warn!(error = %describe(&error), "the swarms could not be read");
+        }
+    }
+}
+
+/// Does what requests have left to be done.
+async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
+    let mut asked = Asked::default();
+    while let Some(task) = queue.recv().await {
+        swarms.tend(task, &mut asked).await;
+    }
+    // Without a listener nothing is left to be done, which is no reason to end.
+    std::future::pending().await
+}
+
+async fn keep_house(swarms: &Swarms) {
+    loop {
+        swarms.ask_again(swarms.hub().now()).await;
+        swarms.confirm_stale(CONFIRMED_AT_ONCE).await;
+        tokio::time::sleep(HOUSEKEEPING).await;
+    }
+}
+
+impl Swarms {
+    /// Finishes what an interruption has left: things to be said, a directory and a file behind the ledger.
+    async fn recover(&self) -> Result<(), SwarmError> {
+        for identity in self.identities() {
+            self.register(&identity.agent).await?;
+            if let Err(error) = self.take_over_state(&identity.agent).await {
+                // The ledger is what counts; a file that cannot be used is written again below.
+                tracing::warn!(agent = %identity.agent, error = %describe(&error), "state.json is not taken over");
+            }
+            self.write_state(&identity.agent).await?;
+        }
+        for (agent, swarm) in self.swarms() {
+            self.say_announcements(&agent, swarm.swarm_id).await?;
+            self.tell_directory(&agent, swarm.swarm_id).await?;
+        }
+        Ok(())
+    }
+}
