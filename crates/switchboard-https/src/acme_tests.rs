@@ -1,1 +1,48 @@
+use super::*;
+use crate::settings::Challenge;
 
+fn settings() -> Acme {
+    Acme {
+        directory: String::new(),
+        ca_file: None,
+        names: Vec::new(),
+        contact: Vec::new(),
+        terms_agreed: true,
+        challenge: Challenge::TlsAlpn,
+        store: std::path::PathBuf::new(),
+        first_retry: Acme::FIRST_RETRY,
+    }
+}
+
+#[test]
+fn a_certificate_is_due_after_two_thirds_of_its_life() {
+    let certificate = |from: &str, until: &str| Certificate {
+        names: Vec::new(),
+        not_before: from.parse().unwrap(),
+        not_after: until.parse().unwrap(),
+        serial: String::new(),
+    };
+    for (from, until, expected) in [
+        ("2026-01-01T00:00:00Z", "2026-04-01T00:00:00Z", "2026-03-02T00:00:00Z"),
+        ("2026-01-01T00:00:00Z", "2026-01-07T00:00:00Z", "2026-01-05T00:00:00Z"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
+    ] {
+        assert_eq!(due(&certificate(from, until)), expected.parse().unwrap(), "{from} to {until}");
+    }
+}
+
+#[test]
+fn pauses_double_up_to_a_limit() {
+    let near = |failures, expected: Duration| {
+        let pause = pause(&settings(), failures);
+        assert!(
+            pause >= expected.mul_f64(0.9) && pause <= expected.mul_f64(1.1),
+            "{failures}: {pause:?}, not {expected:?}"
+        );
+    };
+    near(1, Duration::from_mins(5));
+    near(2, Duration::from_mins(10));
+    near(5, Duration::from_mins(80));
+    near(8, LONGEST_RETRY);
+    near(u32::MAX, LONGEST_RETRY);
+}

@@ -8,6 +8,13 @@ mod egress;
 mod places;
 mod resolver;
 
+#[cfg(test)]
+mod call_tests;
+#[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
+mod test_server;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +187,3 @@ fn failed(host: &str, error: reqwest::Error) -> Error {
     // The URL may carry a secret in its query, and errors are logged.
     Error::Failed { host: host.to_owned(), source: error.without_url() }
 }
-
-#[cfg(test)]
-#[path = "client_tests.rs"]
-mod tests;

@@ -128,6 +128,10 @@ impl Server {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
+            () = busy.overdue(self.limits.request_time) => {
+                tracing::debug!(client = %peer, "a request took too long: closed its connection");
+                return;
+            }
             () = busy.idle_for(self.limits.idle_time) => {
                 connection.as_mut().graceful_shutdown();
                 timeout(self.limits.grace, connection).await.unwrap_or(Ok(()))

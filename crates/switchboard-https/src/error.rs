@@ -11,7 +11,7 @@ use switchboard_hub::files::FileError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address cannot be had.
-    #[error("cannot listen on {address} ({protocol}); choose another address, or end what listens there")]
+    #[error("cannot listen on {address} ({protocol}): {}", bind_hint(.source))]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -201,6 +201,19 @@ impl Error {
     /// Whether the same call can succeed later without anybody changing settings or URL.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Failed { .. } | Self::TimedOut { .. })
+    }
+}
+
+/// What to do about an address that cannot be had.
+fn bind_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "something else listens there; end it, or choose another address",
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root; choose another, put a proxy in front, or give the program the right \
+             (setcap cap_net_bind_service=+ep)"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has not got the address; choose one that it has",
+        _ => "choose another address",
     }
 }
 

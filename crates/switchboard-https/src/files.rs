@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+use switchboard_hub::clock::Clock;
 use switchboard_hub::files::FileError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,9 @@ use crate::error::Error;
 
 const CERT: &str = "certificate";
 const KEY: &str = "private key";
+
+/// When to complain of a certificate that nobody has renewed: most are renewed weeks before their end.
+const SOON: SignedDuration = SignedDuration::from_hours(24 * 7);
 
 /// Where a certificate and its key are.
 #[derive(Debug, Clone)]
@@ -42,8 +47,14 @@ impl Pair {
 
     /// Reads both again whenever one has changed, until `closing`. What cannot be used is told once, and what was shown
     /// before is shown on: of two files, one is always written first.
-    pub(crate) async fn follow(self, current: Arc<Current>, every: Duration, closing: CancellationToken) {
-        // Looked at before the first reading would have been better, so the first look reads once more.
+    pub(crate) async fn follow(
+        self,
+        current: Arc<Current>,
+        every: Duration,
+        clock: Clock,
+        closing: CancellationToken,
+    ) {
+        // What was read before this loop may have changed since, so the first look reads once more.
         let mut seen = None;
         let mut look = interval(every.max(Duration::from_millis(10)));
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -63,14 +74,20 @@ impl Pair {
                 Ok(None) => {}
                 Ok(Some((stamp, loaded))) => {
                     seen = Some(stamp);
-                    self.take(&current, loaded);
+                    self.take(&current, loaded, clock.now());
                 }
                 Err(error) => tracing::error!(%error, "cannot look at the certificate's files"),
             }
         }
     }
 
-    fn take(&self, current: &Current, loaded: Result<Loaded, Error>) {
+    fn take(&self, current: &Current, loaded: Result<Loaded, Error>, now: Timestamp) {
+        if let Ok(loaded) = &loaded
+            && loaded.certificate.not_after < now + SOON
+        {
+            let until = loaded.certificate.not_after;
+            tracing::warn!(cert = %self.cert.display(), %until, "the certificate is over, or will be soon");
+        }
         match loaded {
             Ok(loaded) if current.watch().borrow().as_ref() == Some(&loaded.certificate) => {}
             Ok(loaded) => {

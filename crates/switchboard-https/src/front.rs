@@ -1,5 +1,6 @@
 //! What stands between a connection, whichever HTTP it speaks, and the router.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,7 +14,7 @@ use http::header::ALT_SVC;
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::watch;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::ServiceExt;
 
 use crate::forwarded;
@@ -63,33 +64,64 @@ impl Front {
     }
 }
 
-/// How many requests of a connection are being answered.
+/// Which requests of a connection are being answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Busy(watch::Sender<usize>);
+pub(crate) struct Busy(watch::Sender<UnderWay>);
+
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// When each began. Numbers rise, so the first is the oldest.
+    begun: BTreeMap<u64, Instant>,
+    next: u64,
+}
 
 /// A request that is being answered, until the last byte of the answer is on its way.
-pub(crate) struct Counts(watch::Sender<usize>);
+pub(crate) struct Counts {
+    busy: watch::Sender<UnderWay>,
+    number: u64,
+}
 
 impl Busy {
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(0))
+        Self(watch::Sender::default())
     }
 
     /// Counts a request until what is returned is dropped.
     pub(crate) fn begin(&self) -> Counts {
-        self.0.send_modify(|count| *count += 1);
-        Counts(self.0.clone())
+        let mut number = 0;
+        self.0.send_modify(|under_way| {
+            number = under_way.next;
+            under_way.next += 1;
+            under_way.begun.insert(number, Instant::now());
+        });
+        Counts { busy: self.0.clone(), number }
     }
 
     /// Waits until there was no request for so long.
     pub(crate) async fn idle_for(&self, time: Duration) {
-        let mut count = self.0.subscribe();
+        let mut under_way = self.0.subscribe();
         loop {
-            // The sender lives at least as long as we do, so neither wait fails.
-            let _ = count.wait_for(|count| *count == 0).await;
+            // The sender lives at least as long as we do, so no wait here fails.
+            let _ = under_way.wait_for(|under_way| under_way.begun.is_empty()).await;
             tokio::select! {
                 () = sleep(time) => return,
-                _ = count.changed() => {}
+                _ = under_way.changed() => {}
+            }
+        }
+    }
+
+    /// Waits until some request has taken longer than that.
+    pub(crate) async fn overdue(&self, time: Duration) {
+        let mut under_way = self.0.subscribe();
+        loop {
+            let oldest = under_way.borrow_and_update().begun.values().next().copied();
+            let Some(oldest) = oldest else {
+                let _ = under_way.changed().await;
+                continue;
+            };
+            tokio::select! {
+                () = sleep_until(oldest + time) => return,
+                _ = under_way.changed() => {}
             }
         }
     }
@@ -97,7 +129,9 @@ impl Busy {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
+        self.busy.send_modify(|under_way| {
+            under_way.begun.remove(&self.number);
+        });
     }
 }
 
@@ -140,7 +174,7 @@ where
 struct Hurried<B> {
     body: B,
     limit: Duration,
-    /// Runs from when the body is first asked for.
+    /// Runs from when the body is first waited for. Most come with their head and need none.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -156,14 +190,13 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
         let limit = self.limit;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(limit)));
-        let is_late = deadline.as_mut().poll(context).is_ready();
-        if is_late {
-            return Poll::Ready(Some(Err("the request's body took too long".into())));
-        }
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Some(Err("the request's body took too long".into())))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -135,13 +135,13 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
         requests.spawn(async move {
             // Also while its head is on its way, which has a time of its own.
             let _counts = busy.begin();
-            let head = timeout(server.limits.head_time, resolver.resolve_request()).await;
-            let answered = match head {
-                Ok(Ok((request, stream))) => answer(&server, request, stream, peer, &busy, &meters).await,
-                Ok(Err(error)) => Err(error.into()),
-                Err(_) => Err("a request's head took too long".into()),
+            let answering = async {
+                let (request, stream) =
+                    timeout(server.limits.head_time, resolver.resolve_request()).await??;
+                answer(&server, request, stream, peer, &busy, &meters).await
             };
-            if let Err(error) = answered {
+            let answered = timeout(server.limits.request_time, answering).await;
+            if let Err(error) = answered.unwrap_or_else(|late| Err(late.into())) {
                 tracing::debug!(error, client = %peer, "an HTTP/3 request ended early");
             }
         });

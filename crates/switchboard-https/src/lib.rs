@@ -25,6 +25,9 @@ mod listen;
 mod patient;
 mod places;
 
+#[cfg(test)]
+mod listen_tests;
+
 pub use certificate::Certificate;
 pub use client::{Answer, Client};
 pub use error::Error;

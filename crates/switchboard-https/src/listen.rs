@@ -81,7 +81,7 @@ pub async fn listen(
             Source::Files(pair)
         }
         Mode::Acme(acme) => {
-            let issuer = Issuer::prepare(acme.clone(), settings.clock.clone())?;
+            let issuer = Box::new(Issuer::prepare(acme.clone(), settings.clock.clone())?);
             if let Some(stored) = issuer.stored()? {
                 current.show(stored);
             }
@@ -98,12 +98,11 @@ pub async fn listen(
             }
         }
     };
-    let tls = match header {
-        Some(_) => None,
-        None => {
-            let config = server_config(Arc::clone(&current) as _, &[b"h2", b"http/1.1"])?;
-            Some(Tls { config, challenge })
-        }
+    let tls = if header.is_some() {
+        None
+    } else {
+        let config = server_config(Arc::clone(&current) as _, &[b"h2", b"http/1.1"])?;
+        Some(Tls { config, challenge })
     };
     let (socket, address) = bind(settings.address).await?;
     let quic = if settings.http3 {
@@ -129,7 +128,8 @@ pub async fn listen(
     match source {
         Source::Elsewhere => {}
         Source::Files(pair) => {
-            tasks.spawn(pair.follow(Arc::clone(&current), settings.look_every, shutdown));
+            let Settings { look_every, clock, .. } = settings;
+            tasks.spawn(pair.follow(Arc::clone(&current), look_every, clock, shutdown));
         }
         Source::Acme(issuer, plain) => {
             if let Some(socket) = plain {
@@ -149,7 +149,7 @@ enum Source {
     Elsewhere,
     Files(Pair),
     /// By ACME, with the socket of HTTP-01 challenges where those are chosen.
-    Acme(Issuer, Option<TcpListener>),
+    Acme(Box<Issuer>, Option<TcpListener>),
 }
 
 /// Plain HTTP and a header that is believed are for this machine alone.

@@ -96,6 +96,9 @@ pub struct ListenLimits {
     pub body_time: Duration,
     /// How long a client may leave what it is sent unread.
     pub write_time: Duration,
+    /// How long a request may take from its head to the last byte of its answer. A client can take no part of an answer
+    /// and yet be alive; its connection is then closed.
+    pub request_time: Duration,
     /// How long an HTTP/2 or HTTP/3 connection may be idle.
     pub idle_time: Duration,
     /// How long responses in flight may take once we are to stop.
@@ -158,6 +161,7 @@ impl Default for ListenLimits {
             head_time: Duration::from_secs(30),
             body_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
+            request_time: Duration::from_mins(2),
             idle_time: Duration::from_mins(1),
             grace: Duration::from_millis(1500),
         }

@@ -9,12 +9,16 @@
     reason = "test code: a panic is how a test says no"
 )]
 
+pub mod ca;
 pub mod fault;
 pub mod files;
 pub mod http;
 pub mod mcp;
 pub mod nats;
+pub mod nginx;
+pub mod pebble;
 pub mod poll;
+pub mod ports;
 pub mod process;
 mod redact;
 mod sandbox;

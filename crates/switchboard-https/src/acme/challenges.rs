@@ -33,8 +33,12 @@ impl Challenges {
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let key = CertifiedKey::from_der(vec![certificate.der().clone()], key, &trust::provider())
+        let key = trust::provider()
+            .key_provider
+            .load_private_key(key)
             .map_err(|source| Error::Unusable { what: "the certificate of a challenge", source })?;
+        // Not compared with the certificate, whose extension the library does not know.
+        let key = CertifiedKey::new(vec![certificate.der().clone()], key);
         self.certificates.write().insert(name.to_owned(), Arc::new(key));
         Ok(())
     }

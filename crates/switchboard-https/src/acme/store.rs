@@ -1,5 +1,6 @@
 //! The account and the certificate on disk, for their owner alone.
 
+use std::fmt::Write as _;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -109,5 +110,10 @@ fn load(both: &[u8]) -> Result<Loaded, PemError> {
 /// A short name for values of any length and content.
 fn mark(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\n").as_bytes());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    let mut mark = String::new();
+    for byte in digest.iter().take(8) {
+        // Writing to a string does not fail.
+        let _ = write!(mark, "{byte:02x}");
+    }
+    mark
 }

@@ -21,8 +21,12 @@ pub(super) enum Lookup {
     System,
     /// A test's own.
     #[cfg(test)]
-    ByHand(Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>),
+    ByHand(ByHand),
 }
+
+/// What a test's own says of a name.
+#[cfg(test)]
+pub(super) type ByHand = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 /// The resolver behind every connection to a name. What it returns is what is connected to.
 pub(super) struct Resolver {

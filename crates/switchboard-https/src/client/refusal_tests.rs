@@ -1,0 +1,236 @@
+//! Calls that must not be made, or must not be believed.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::HeaderMap;
+use test_support::ca::{Issued, Life, PrivateCa};
+use test_support::process::command;
+
+use super::resolver::Lookup;
+use super::test_server::{Scripted, answer, get, settings};
+use crate::listen_tests::PATIENCE;
+use crate::{Client, ClientSettings, Error, Limits, Url};
+
+/// A client whose names lead where a test says.
+fn client_with(
+    settings: ClientSettings,
+    lookup: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
+) -> Client {
+    Client::with_lookup(settings, Lookup::ByHand(Arc::new(lookup))).unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A socket on which nobody must be heard.
+struct Quiet(TcpListener);
+
+impl Quiet {
+    fn on(address: &str) -> Option<Self> {
+        let socket = TcpListener::bind(address).ok()?;
+        socket.set_nonblocking(true).unwrap();
+        Some(Self(socket))
+    }
+
+    fn port(&self) -> u16 {
+        self.0.local_addr().unwrap().port()
+    }
+
+    fn assert_quiet(&self) {
+        let heard = self.0.accept();
+        assert!(matches!(&heard, Err(error) if error.kind() == ErrorKind::WouldBlock), "{heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_around_us_is_connected_to() {
+    let quiet = Quiet::on("127.0.0.1:0").unwrap();
+    let port = quiet.port();
+    let quiet_v6 = Quiet::on(&format!("[::1]:{port}"));
+    let client = Client::new(ClientSettings::default()).unwrap();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "LOCALHOST",
+        "127.1",
+        "0x7f.0.0.1",
+        "2130706433",
+        "0.0.0.0",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+    ] {
+        let url = Url::parse(&format!("https://{host}:{port}/any/path?x=1#")).unwrap();
+        let refused = get(&client, &url).await;
+        assert!(matches!(refused, Err(Error::Forbidden { .. })), "{host}: {refused:?}");
+        assert!(!refused.unwrap_err().is_temporary());
+    }
+    let plain = Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap();
+    assert!(matches!(get(&client, &plain).await, Err(Error::BadUrl { .. })));
+    quiet.assert_quiet();
+    if let Some(quiet) = quiet_v6 {
+        quiet.assert_quiet();
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_leads_inside_is_not_followed() {
+    let quiet = Quiet::on("127.0.0.1:0").unwrap();
+    let url = Url::parse(&format!("https://peer.example:{}/", quiet.port())).unwrap();
+    for addresses in [
+        vec!["127.0.0.1"],
+        vec!["169.254.169.254"],
+        vec!["10.0.0.1", "127.0.0.1"],
+        // One that is public does not make the others so.
+        vec!["1.1.1.1", "127.0.0.1"],
+        vec!["127.0.0.1", "1.1.1.1"],
+        vec!["::ffff:127.0.0.1"],
+        vec!["fd00::1"],
+    ] {
+        let found: Vec<_> = addresses.iter().map(|address| ip(address)).collect();
+        let client = client_with(ClientSettings::default(), move |_| found.clone());
+        let refused = get(&client, &url).await;
+        let Err(Error::Forbidden { host, .. }) = &refused else { panic!("{addresses:?}: {refused:?}") };
+        assert_eq!(host, "peer.example");
+    }
+    quiet.assert_quiet();
+}
+
+#[tokio::test]
+async fn a_name_is_resolved_once_and_what_was_checked_is_connected_to() {
+    let ca = PrivateCa::new();
+    let certificate = ca.issue(&["peer.example"], Life::Long, 1);
+    // Each answer ends its connection, so that every call makes a new one.
+    let server = Scripted::start(
+        &certificate,
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        true,
+    )
+    .await;
+    let lookups = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&lookups);
+    let mut settings = settings(&ca.file());
+    settings.allow = vec!["127.0.0.1".to_owned()];
+    // The name leads elsewhere from the second look on, as it does when somebody rebinds it.
+    let client = client_with(settings, move |_| match counted.fetch_add(1, Ordering::SeqCst) {
+        0 => vec![ip("127.0.0.1")],
+        _ => vec![ip("127.0.0.2")],
+    });
+    assert_eq!(get(&client, &server.url("peer.example")).await.unwrap().status, 200);
+    assert_eq!(lookups.load(Ordering::SeqCst), 1);
+    let refused = get(&client, &server.url("peer.example")).await;
+    assert!(
+        matches!(refused, Err(Error::Forbidden { address, .. }) if address == ip("127.0.0.2")),
+        "{refused:?}"
+    );
+    assert_eq!(lookups.load(Ordering::SeqCst), 2);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_is_an_error() {
+    let client = client_with(ClientSettings::default(), |_| Vec::new());
+    let unknown = get(&client, &Url::parse("https://peer.example/").unwrap()).await;
+    assert!(matches!(&unknown, Err(error @ Error::Unknown { .. }) if error.is_temporary()), "{unknown:?}");
+}
+
+/// What a call came to that should have failed for want of trust.
+async fn distrust(ca: &PrivateCa, certificate: &Issued, change: impl FnOnce(&mut ClientSettings)) -> String {
+    let server = Scripted::start(certificate, answer("200 OK", "", ""), false).await;
+    let mut settings = settings(&ca.file());
+    change(&mut settings);
+    let client = Client::new(settings).unwrap();
+    let failed = get(&client, &server.url("localhost")).await.unwrap_err();
+    assert!(matches!(failed, Error::Failed { .. }), "{failed:?}");
+    // Not a word of a request was said.
+    assert_eq!(server.requests.load(Ordering::SeqCst), 0);
+    format!("{failed:?}")
+}
+
+#[tokio::test]
+async fn certificates_are_always_checked() {
+    let (ca, other) = (PrivateCa::new(), PrivateCa::new());
+    let good = ca.issue(&["localhost"], Life::Long, 7);
+    let expired = distrust(&ca, &ca.issue(&["localhost"], Life::Over, 1), |_| {}).await;
+    assert!(expired.contains("Expired"), "{expired}");
+    let wrong_name = distrust(&ca, &ca.issue(&["peer.example"], Life::Long, 1), |_| {}).await;
+    assert!(wrong_name.contains("NotValidForName"), "{wrong_name}");
+    let unknown = distrust(&ca, &other.issue(&["localhost"], Life::Long, 1), |_| {}).await;
+    assert!(unknown.contains("UnknownIssuer") || unknown.contains("BadSignature"), "{unknown}");
+    let only_system = distrust(&ca, &good, |settings| {
+        // The system's CAs do not know the test's; one of them must be there for a client to be made.
+        settings.ca_file = Some(other.file());
+    });
+    let only_system = only_system.await;
+    assert!(only_system.contains("UnknownIssuer") || only_system.contains("BadSignature"), "{only_system}");
+    let revoked = distrust(&ca, &good, |settings| settings.crl_files = vec![ca.revoke(7)]).await;
+    assert!(revoked.contains("Revoked"), "{revoked}");
+    // The same list does not touch another certificate.
+    let server =
+        Scripted::start(&ca.issue(&["localhost"], Life::Long, 8), answer("200 OK", "", ""), false).await;
+    let mut settings = settings(&ca.file());
+    settings.crl_files = vec![ca.revoke(7)];
+    assert_eq!(get(&Client::new(settings).unwrap(), &server.url("localhost")).await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_refused() {
+    let ca = PrivateCa::new();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let own = Issued { cert: own.pem(), key: key.serialize_pem(), serial: 0 };
+    let refused = distrust(&ca, &own, |_| {}).await;
+    assert!(refused.contains("UnknownIssuer"), "{refused}");
+}
+
+#[test]
+fn settings_that_cannot_work_are_refused() {
+    let ca = PrivateCa::new();
+    let refused = |change: &dyn Fn(&mut ClientSettings)| {
+        let mut settings = settings(&ca.file());
+        change(&mut settings);
+        Client::new(settings).unwrap_err()
+    };
+    let missing = refused(&|settings| settings.ca_file = Some("/none/ca.pem".into()));
+    assert!(matches!(missing, Error::NoFile { what: "CA file", .. }), "{missing:?}");
+    let (_, key) = ca.issue_files(&["localhost"], Life::Long);
+    let no_ca = refused(&|settings| settings.ca_file = Some(key.clone()));
+    assert!(matches!(no_ca, Error::BadPem { expected: "certificate", .. }), "{no_ca:?}");
+    let no_crl = refused(&|settings| settings.crl_files = vec![ca.file()]);
+    assert!(matches!(no_crl, Error::BadPem { expected: "X509 CRL", .. }), "{no_crl:?}");
+}
+
+/// Run by the test below, in a process whose environment names a proxy.
+#[tokio::test]
+#[ignore = "needs the environment that the test below gives it"]
+async fn call_with_a_proxy_in_the_environment() {
+    assert!(std::env::var("HTTPS_PROXY").is_ok());
+    let ca = PrivateCa::new();
+    let server = Scripted::good(&ca, answer("200 OK", "", "")).await;
+    let client = Client::new(settings(&ca.file())).unwrap();
+    let limits = Limits { time: PATIENCE, body: 0 };
+    client.get(&server.url("localhost"), HeaderMap::new(), limits).await.unwrap();
+    // Nor is it used to get where we would not go ourselves.
+    let inside = Url::parse("https://10.0.0.1/").unwrap();
+    let refused = client.get(&inside, HeaderMap::new(), limits).await;
+    assert!(matches!(refused, Err(Error::Forbidden { .. })), "{refused:?}");
+}
+
+#[test]
+fn proxies_of_the_environment_are_not_used() {
+    let quiet = Quiet::on("127.0.0.1:0").unwrap();
+    let proxy = format!("http://127.0.0.1:{}", quiet.port());
+    let mut test = command(std::env::current_exe().unwrap());
+    test.args(["--ignored", "--exact", "client::refusal_tests::call_with_a_proxy_in_the_environment"]);
+    for name in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HTTP_PROXY", "http_proxy"] {
+        test.env(name, &proxy);
+    }
+    let said = test_support::tools::run(&mut test).unwrap();
+    assert!(said.contains("1 passed"), "{said}");
+    quiet.assert_quiet();
+}

@@ -1,0 +1,133 @@
+//! Clients that are slow, silent, many or greedy.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::http2::Http2;
+use super::rig::{Rig, ask, within};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Whether the other end has closed the connection, politely or not.
+async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
+    let mut rest = Vec::new();
+    match within(stream.read_to_end(&mut rest)).await {
+        Ok(_) => true,
+        Err(error) => matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof),
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_has_its_time() {
+    let rig = Rig::with(|settings| settings.limits.handshake_time = SHORT).await;
+    let mut silent = TcpStream::connect(rig.address()).await.unwrap();
+    // The beginning of a first message, and then nothing.
+    let mut slow = TcpStream::connect(rig.address()).await.unwrap();
+    slow.write_all(&[22, 3, 1, 2, 0, 1]).await.unwrap();
+    assert!(is_closed(&mut silent).await);
+    assert!(is_closed(&mut slow).await);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_has_its_time() {
+    let rig = Rig::with(|settings| settings.limits.head_time = SHORT).await;
+    let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: loc").await.unwrap();
+    assert!(is_closed(&mut stream).await);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_has_its_time() {
+    let rig = Rig::with(|settings| settings.limits.body_time = SHORT).await;
+    let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
+    let request = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome";
+    stream.write_all(request).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = within(stream.read_to_end(&mut answer)).await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_has_its_size() {
+    let rig = Rig::with(|settings| settings.limits.head = 8192).await;
+    let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Much: {}\r\n\r\n", "x".repeat(10_000));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = within(stream.read_to_end(&mut answer)).await;
+    assert!(answer.starts_with(b"HTTP/1.1 431 "), "{}", String::from_utf8_lossy(&answer));
+    let client = rig.client().http2_prior_knowledge().build().unwrap();
+    match client.get(rig.url("/swarm/whoami")).header("x-much", "x".repeat(10_000)).send().await {
+        Ok(response) => assert_eq!(response.status(), 431),
+        Err(error) => assert!(!error.is_connect(), "{error:?}"),
+    }
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn one_client_has_only_so_many_connections() {
+    let rig = Rig::with(|settings| settings.limits.connections_per_client = 2).await;
+    let mut first = rig.connect(&[b"http/1.1"]).await.unwrap();
+    let mut second = rig.connect(&[b"http/1.1"]).await.unwrap();
+    assert!(rig.connect(&[b"http/1.1"]).await.is_err());
+    for stream in [&mut first, &mut second] {
+        ask(stream, "/swarm/whoami").await.unwrap();
+    }
+    first.shutdown().await.unwrap();
+    drop(first);
+    // The place is free as soon as the listener has seen the end.
+    within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_read_is_put_out() {
+    let rig = Rig::with(|settings| {
+        settings.limits.connections = 1;
+        settings.limits.write_time = SHORT;
+    })
+    .await;
+    let mut greedy = rig.connect(&[b"http/1.1"]).await.unwrap();
+    greedy.write_all(b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    // Its place, the only one, goes to somebody else.
+    within(async { while rig.connect(&[b"http/1.1"]).await.is_err() {} }).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_has_its_time_whatever_its_client_does() {
+    let rig = Rig::with(|settings| settings.limits.request_time = SHORT).await;
+    // It is there and answers every ping, but allows nothing to be sent to it.
+    let mut client = Http2::connect(&rig).await;
+    client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
+    client.request("/swarm/whoami").await;
+    assert!(within(client.rest()).await.iter().all(|frame| frame.kind != 0), "it was sent something");
+    // One whose answer does not come.
+    let mut waiting = rig.connect(&[b"http/1.1"]).await.unwrap();
+    waiting.write_all(b"GET /wait HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    assert!(is_closed(&mut waiting).await);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
+    let rig = Rig::with(|settings| settings.limits.idle_time = SHORT).await;
+    let busy = rig.client().http2_prior_knowledge().build().unwrap();
+    let busy = tokio::spawn(busy.get(rig.url("/wait")).send());
+    rig.gate.arrivals(1).await;
+
+    let mut idle = Http2::connect(&rig).await;
+    let said = within(idle.rest()).await;
+    assert!(said.iter().any(|frame| frame.kind == 7), "no GOAWAY in {said:?}");
+
+    rig.gate.open.add_permits(1);
+    assert_eq!(within(busy).await.unwrap().unwrap().text().await.unwrap(), "done");
+    rig.stop().await;
+}

@@ -1,0 +1,98 @@
+//! Behind a real nginx, with the configuration that the documentation gives.
+
+use http::HeaderName;
+use test_support::ca::{Life, PrivateCa};
+use test_support::nginx::Nginx;
+use test_support::ports::free_port;
+use test_support::tools;
+use tokio_util::sync::CancellationToken;
+
+use super::rig::{Gate, any_port, app, client, within};
+use crate::{Listening, Mode, Settings, listen};
+
+async fn start() -> (Listening, CancellationToken) {
+    let mode = Mode::BehindProxy { header: HeaderName::from_static("x-forwarded-for") };
+    let shutdown = CancellationToken::new();
+    let settings = Settings::new(any_port(), mode);
+    (listen(settings, app(Gate::new()), shutdown.clone()).await.unwrap(), shutdown)
+}
+
+/// The configuration in docs/proxy.md, with our ports and files for those of the reader.
+fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md")).unwrap();
+    let block = page.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
+    let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
+    let live = "/etc/letsencrypt/live/agents.example.org/";
+    let mut config = block.to_owned();
+    for (from, to) in [
+        ("listen 443 ssl", format!("listen 127.0.0.1:{port} ssl")),
+        ("127.0.0.1:8443", format!("127.0.0.1:{listener}")),
+        (&*format!("{live}fullchain.pem"), cert.display().to_string()),
+        (&*format!("{live}privkey.pem"), key.display().to_string()),
+        ("agents.example.org", "localhost".to_owned()),
+    ] {
+        assert!(config.contains(from), "docs/proxy.md has no `{from}`");
+        config = config.replace(from, &to);
+    }
+    config
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nginx_says_who_the_client_is() {
+    let (listening, shutdown) = start().await;
+    let (ca, port) = (PrivateCa::new(), free_port());
+    let config = documented(port, listening.local_addr().port(), &ca);
+    let _nginx = match Nginx::start(&config, port) {
+        Ok(nginx) => nginx,
+        Err(reason) => return tools::skip("nginx_says_who_the_client_is", &reason),
+    };
+    let client = client(&ca.file()).build().unwrap();
+    let url = format!("https://localhost:{port}/swarm/whoami");
+    // Whatever it says of itself, a client is known by where it came from.
+    for claim in [None, Some("203.0.113.9"), Some("203.0.113.9, 10.0.0.1"), Some("rubbish")] {
+        let mut request = client.get(&url);
+        if let Some(claim) = claim {
+            request = request.header("x-forwarded-for", claim).header("x-real-ip", claim);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.text().await.unwrap(), "127.0.0.1 HTTP/1.1", "{claim:?}");
+    }
+    // Nothing but the swarm's paths is passed on.
+    let elsewhere = client.get(format!("https://localhost:{port}/wait")).send().await.unwrap();
+    assert_eq!(elsewhere.status(), 404);
+    // Large bodies end at the proxy.
+    let large = client.post(&url).body(vec![b'x'; 2 * 1024 * 1024]).send().await.unwrap();
+    assert_eq!(large.status(), 413);
+    shutdown.cancel();
+    within(listening.finished()).await;
+}
+
+#[tokio::test]
+async fn the_last_address_counts() {
+    let (listening, shutdown) = start().await;
+    let url = format!("http://{}/swarm/whoami", listening.local_addr());
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for (headers, answer) in [
+        (&[][..], "127.0.0.1"),
+        (&["203.0.113.9"], "203.0.113.9"),
+        (&["203.0.113.9, 198.51.100.7"], "198.51.100.7"),
+        (&["203.0.113.9", "198.51.100.7"], "198.51.100.7"),
+        (&["::ffff:198.51.100.7"], "198.51.100.7"),
+        (&["unknown"], "400"),
+        (&["203.0.113.9, "], "400"),
+    ] {
+        let mut request = client.get(&url);
+        for header in headers {
+            request = request.header("x-forwarded-for", *header);
+        }
+        let response = request.send().await.unwrap();
+        let said = match response.status().as_u16() {
+            200 => response.text().await.unwrap().split(' ').next().unwrap().to_owned(),
+            status => status.to_string(),
+        };
+        assert_eq!(said, answer, "{headers:?}");
+    }
+    shutdown.cancel();
+    within(listening.finished()).await;
+}

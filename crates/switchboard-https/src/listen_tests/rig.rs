@@ -1,0 +1,174 @@
+//! A listener with a small application, and clients for it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use bytes::Bytes;
+use http::Version;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use test_support::ca::{Life, PrivateCa};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::{ClientAddress, Listening, Mode, Settings, listen, trust};
+
+/// Long enough for a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What the application has in hand.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    /// Requests to `/wait` that have arrived.
+    pub(crate) arrived: Arc<Semaphore>,
+    /// Those that may go on.
+    pub(crate) open: Arc<Semaphore>,
+}
+
+/// A listener, and what it takes to reach it.
+pub(crate) struct Rig {
+    pub(crate) ca: PrivateCa,
+    pub(crate) listening: Listening,
+    pub(crate) shutdown: CancellationToken,
+    pub(crate) gate: Gate,
+}
+
+impl Gate {
+    pub(crate) fn new() -> Self {
+        Self { arrived: Arc::new(Semaphore::new(0)), open: Arc::new(Semaphore::new(0)) }
+    }
+
+    /// Waits until so many requests have arrived.
+    pub(crate) async fn arrivals(&self, count: u32) {
+        within(self.arrived.acquire_many(count)).await.unwrap().forget();
+    }
+}
+
+/// Says who asked over what, echoes, waits, and answers at length.
+pub(crate) fn app(gate: Gate) -> Router {
+    let whoami = |Extension(ClientAddress(address)): Extension<ClientAddress>, version: Version| async move {
+        format!("{address} {version:?}")
+    };
+    let wait = |State(gate): State<Gate>| async move {
+        gate.arrived.add_permits(1);
+        gate.open.acquire().await.unwrap().forget();
+        "done"
+    };
+    Router::new()
+        .route("/swarm/whoami", get(whoami))
+        .route("/echo", post(|body: Bytes| async { body }))
+        .route("/wait", get(wait))
+        .route("/long", get(|| async { vec![b'x'; 64 * 1024 * 1024] }))
+        .with_state(gate)
+}
+
+impl Rig {
+    /// With a certificate for `localhost` from files, and whatever else is to be different.
+    pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let ca = PrivateCa::new();
+        let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
+        let mut settings = Settings::new(any_port(), Mode::Files { cert, key });
+        settings.look_every = Duration::from_millis(20);
+        change(&mut settings);
+        let (gate, shutdown) = (Gate::new(), CancellationToken::new());
+        let listening = listen(settings, app(gate.clone()), shutdown.clone()).await.unwrap();
+        Self { ca, listening, shutdown, gate }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.listening.local_addr()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.address().port())
+    }
+
+    /// A client that believes the test's CA alone.
+    pub(crate) fn client(&self) -> reqwest::ClientBuilder {
+        client(&self.ca.file())
+    }
+
+    /// A connection over TLS, with nothing said yet.
+    pub(crate) async fn connect(&self, protocols: &[&[u8]]) -> std::io::Result<TlsStream<TcpStream>> {
+        connect(self.address(), tls(&self.ca.file(), protocols)).await
+    }
+
+    /// Stops, and sees that everything ends.
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        within(self.listening.finished()).await;
+    }
+}
+
+pub(crate) fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Waits, but not for ever.
+pub(crate) async fn within<F: Future>(future: F) -> F::Output {
+    timeout(PATIENCE, future).await.expect("waited in vain")
+}
+
+pub(crate) fn client(ca: &Path) -> reqwest::ClientBuilder {
+    let ca = reqwest::Certificate::from_pem(&std::fs::read(ca).unwrap()).unwrap();
+    reqwest::Client::builder().no_proxy().tls_certs_only([ca]).timeout(PATIENCE)
+}
+
+/// The TLS side of a raw client.
+pub(crate) fn tls(ca: &Path, protocols: &[&[u8]]) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&std::fs::read(ca).unwrap()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(trust::provider())
+        .with_protocol_versions(trust::VERSIONS)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    config
+}
+
+pub(crate) async fn connect(
+    address: SocketAddr,
+    config: ClientConfig,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::try_from("localhost").unwrap();
+    within(TlsConnector::from(Arc::new(config)).connect(name, stream)).await
+}
+
+/// Asks for a path on a connection that stays open, and returns the answer's body.
+pub(crate) async fn ask(stream: &mut TlsStream<TcpStream>, path: &str) -> std::io::Result<String> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    within(read_answer(stream)).await
+}
+
+/// Reads one answer to its last byte, and not further.
+pub(crate) async fn read_answer(stream: &mut TlsStream<TcpStream>) -> std::io::Result<String> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+    let mut body = vec![0; length.trim().parse().unwrap()];
+    stream.read_exact(&mut body).await?;
+    Ok(String::from_utf8(body).unwrap())
+}
+
+/// The serial number of the certificate that a connection was shown.
+pub(crate) fn shown(stream: &TlsStream<TcpStream>) -> String {
+    let chain = stream.get_ref().1.peer_certificates().unwrap();
+    crate::Certificate::read(&chain[0]).unwrap().serial
+}

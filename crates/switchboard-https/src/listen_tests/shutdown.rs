@@ -1,0 +1,38 @@
+//! Ending while requests are being answered.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::rig::{Rig, within};
+
+#[tokio::test]
+async fn answers_in_flight_are_finished() {
+    let rig = Rig::with(|settings| settings.limits.grace = super::rig::PATIENCE).await;
+    let first = rig.client().http1_only().build().unwrap().get(rig.url("/wait")).send();
+    let second = rig.client().http2_prior_knowledge().build().unwrap().get(rig.url("/wait")).send();
+    let (first, second) = (tokio::spawn(first), tokio::spawn(second));
+    rig.gate.arrivals(2).await;
+    rig.shutdown.cancel();
+    // Nobody gets in any more, as soon as the socket is closed.
+    within(async { while TcpStream::connect(rig.address()).await.is_ok() {} }).await;
+    rig.gate.open.add_permits(2);
+    for answer in [first, second] {
+        assert_eq!(within(answer).await.unwrap().unwrap().text().await.unwrap(), "done");
+    }
+    within(rig.listening.finished()).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_not_waited_for() {
+    let rig = Rig::with(|settings| settings.limits.grace = Duration::from_millis(100)).await;
+    let client = rig.client().build().unwrap();
+    let hanging = tokio::spawn(client.get(rig.url("/wait")).send());
+    rig.gate.arrivals(1).await;
+    let started = Instant::now();
+    rig.shutdown.cancel();
+    within(rig.listening.finished()).await;
+    assert!(started.elapsed() >= Duration::from_millis(100));
+    assert!(within(hanging).await.unwrap().is_err());
+}

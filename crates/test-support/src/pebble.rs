@@ -1,0 +1,88 @@
+//! A real ACME server beside a test: Debian's pebble, with the DNS server that comes with it.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::ca::{Life, PrivateCa};
+use crate::ports::free_port;
+use crate::process::{Running, command};
+use crate::{files, poll, tools};
+
+/// The server, which believes that every host name is at 127.0.0.1. Ends with this value.
+pub struct Pebble {
+    port: u16,
+    management: u16,
+    ca: PrivateCa,
+    running: Running,
+    _dns: Running,
+    _folder: TempDir,
+}
+
+impl Pebble {
+    /// Starts one that looks for HTTP-01 and TLS-ALPN-01 proofs on the given ports, and whose certificates count for so
+    /// long.
+    pub fn start(http: u16, tls: u16, life: Duration) -> Result<Self, String> {
+        let programs = tools::installed("deb/pebble")?.join("usr/bin");
+        let folder = TempDir::with_prefix("switchboard-pebble-").unwrap();
+        let ca = PrivateCa::new();
+        let (cert, key) = ca.issue_files(&["localhost", "127.0.0.1"], Life::Long);
+        let (port, management, dns) = (free_port(), free_port(), free_port());
+        let config = json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{port}"),
+            "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": cert,
+            "privateKey": key,
+            "httpPort": http,
+            "tlsPort": tls,
+            "ocspResponderURL": "",
+            "externalAccountBindingRequired": false,
+            "certificateValidityPeriod": life.as_secs(),
+        }});
+        let path = folder.path().join("pebble.json");
+        files::put(&path, config.to_string());
+
+        let mut resolver = command(programs.join("pebble-challtestsrv"));
+        resolver.args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-http01", "", "-https01", ""]);
+        resolver.args(["-tlsalpn01", "", "-dns01", &format!("127.0.0.1:{dns}")]);
+        resolver.args(["-management", &format!("127.0.0.1:{}", free_port())]);
+        let dns_server = Running::start(&mut resolver);
+
+        let mut server = command(programs.join("pebble"));
+        server.arg("-config").arg(&path).arg("-dnsserver").arg(format!("127.0.0.1:{dns}"));
+        // It otherwise waits at random before it looks.
+        server.env("PEBBLE_VA_NOSLEEP", "1");
+        let running = Running::start(&mut server);
+        let pebble = Self { port, management, ca, running, _dns: dns_server, _folder: folder };
+        poll::until("pebble to listen", || {
+            std::net::TcpStream::connect(("127.0.0.1", pebble.port)).is_ok().then_some(())
+        });
+        Ok(pebble)
+    }
+
+    /// The URL of its directory.
+    pub fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.port)
+    }
+
+    /// Where it tells the certificate that its chains end in.
+    pub fn root_url(&self) -> String {
+        format!("https://127.0.0.1:{}/roots/0", self.management)
+    }
+
+    /// The authority of its own certificate, which is another one than that of the certificates it issues.
+    pub fn ca(&self) -> &PrivateCa {
+        &self.ca
+    }
+
+    /// What it said so far.
+    pub fn said(&self) -> String {
+        let mut said = self.running.errors();
+        while let Some(line) = self.running.line_within(Duration::ZERO) {
+            said.push_str(&line);
+            said.push('\n');
+        }
+        said
+    }
+}
