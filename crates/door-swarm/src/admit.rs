@@ -81,7 +81,10 @@ impl Swarm {
         if self.members.values().any(|member| member.public_key == candidate.public_key) {
             return Err(NotAdmitted::KeyTaken);
         }
-        let invited_at = Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
+        // The token counts whole seconds; what was noted when it was made is exact.
+        let noted = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
+        let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
+        let invited_at = noted.unwrap_or_else(told);
         let is_banned = |(id, ban): (&PeerId, &crate::ledger::Ban)| {
             let same = id.clashes_with(&candidate.agent) || ban.public_key.as_ref() == Some(&candidate.public_key);
             same && invited_at <= ban.at

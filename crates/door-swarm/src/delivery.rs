@@ -75,17 +75,19 @@ impl Postman {
             report(handoff, Outcome::Refused { reason }).await;
             return;
         };
-        let agent = agent.clone();
-        let mut queues = self.queues.lock();
-        let queue = queues.entry(agent.clone()).or_insert_with(|| self.start(agent));
-        let refused = match queue.try_send(handoff) {
-            Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(handoff) | mpsc::error::TrySendError::Closed(handoff)) => Some(handoff),
-        };
-        drop(queues);
-        if let Some(handoff) = refused {
+        if let Some(handoff) = self.put(agent.clone(), handoff) {
             let reason = "many messages wait for this peer".to_owned();
             report(handoff, Outcome::Unreachable { reason }).await;
+        }
+    }
+
+    /// Puts a delivery into a queue, which is started where there is none; gives it back where the queue is full.
+    fn put(&self, peer: AgentId, handoff: Handoff) -> Option<Handoff> {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(peer.clone()).or_insert_with(|| self.start(peer));
+        match queue.try_send(handoff) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(handoff) | mpsc::error::TrySendError::Closed(handoff)) => Some(handoff),
         }
     }
 

@@ -50,3 +50,8 @@ pub use run::run;
 pub use send::Letter;
 pub use state::{KnownKey, MembershipState, StateError, StateMember, SwarmMembership, SwarmSettings};
 pub use swarms::Swarms;
+
+#[cfg(test)]
+mod test_peer;
+#[cfg(test)]
+mod tests;

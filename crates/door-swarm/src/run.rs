@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use switchboard_hub::{Hub, Outbound};
 use switchboard_https::Listening;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -31,14 +31,21 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
     let swarms = Swarms::open(config, hub).await?;
-    serve(swarms, outbound, shutdown).await
+    serve_and_tell(swarms, outbound, shutdown, oneshot::channel().0).await
 }
 
-/// The same for swarms that are open.
-async fn serve(swarms: Swarms, outbound: Outbound, shutdown: CancellationToken) -> Result<(), SwarmError> {
+/// The same for swarms that are open; tells when others can connect.
+pub(crate) async fn serve_and_tell(
+    swarms: Swarms,
+    outbound: Outbound,
+    shutdown: CancellationToken,
+    ready: oneshot::Sender<()>,
+) -> Result<(), SwarmError> {
     swarms.recover().await?;
     let (tasks, queue) = mpsc::channel(TASKS);
     let listening = listen(&swarms, tasks, shutdown.clone()).await?;
+    // Whoever wanted to know may have gone.
+    let _ = ready.send(());
     let work = async {
         tokio::select! {
             () = run_deliveries(&swarms, outbound) => Ok(()),

@@ -1,0 +1,3 @@
+//! The door as a whole, over real TLS.
+
+mod life;
