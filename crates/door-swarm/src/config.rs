@@ -1,12 +1,10 @@
 //! What can be set about the door.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use switchboard_core::Name;
 use switchboard_https::{ClientSettings, Settings};
 
 /// The settings of the door, resolved.
@@ -69,12 +67,12 @@ pub struct Wake {
 /// The listener for GitHub's webhooks, on an address of its own.
 #[derive(Debug, Clone)]
 pub struct GitHub {
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where and how it listens.
+    pub listen: Settings,
     /// The secret that GitHub signs with.
     pub secret: Secret,
-    /// The swarm that is told.
-    pub swarm: Name,
+    /// The swarm that is told; the only one where nothing is said.
+    pub swarm: Option<String>,
     /// Only these repositories; all where the list is empty.
     pub repos: Vec<String>,
 }

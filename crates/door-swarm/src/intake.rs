@@ -22,6 +22,7 @@ use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
 use crate::translate::{Incoming, is_in, told_epoch};
 use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible};
+use crate::wake::Arrival;
 use crate::{stamp, strict};
 
 /// A message whose form has been checked, and nothing else.
@@ -104,13 +105,13 @@ impl Server {
             self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
         }
         if is_new && envelope.kind != MessageType::System {
-            self.later(Task::Arrived {
-                agent: identity.agent.clone(),
-                swarm: read.swarm,
-                sender: sender.clone(),
+            self.later(Task::Arrived(Arrival {
+                agent_id: identity.agent.clone(),
+                swarm_id: read.swarm,
+                sender_id: sender.clone(),
                 message_id: envelope.message_id.clone(),
-                urgent: is_whole && envelope.priority == Some(Priority::High),
-            });
+                is_urgent: is_whole && envelope.priority == Some(Priority::High),
+            }));
         }
         Ok(queued)
     }

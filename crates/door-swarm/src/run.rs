@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::delivery::run_deliveries;
+use crate::github;
+use crate::wake::{Arrival, wake};
 use crate::error::{SwarmError, describe};
 use crate::keeper::Asked;
 use crate::server::{Server, Task};
@@ -44,19 +46,22 @@ pub(crate) async fn serve_and_tell(
     swarms.recover().await?;
     let (tasks, queue) = mpsc::channel(TASKS);
     let listening = listen(&swarms, tasks, shutdown.clone()).await?;
+    let hooks = listen_to_github(&swarms, shutdown.clone()).await?;
+    let (wakes, arrivals) = mpsc::channel(TASKS);
     // Whoever wanted to know may have gone.
     let _ = ready.send(());
     let work = async {
         tokio::select! {
             () = run_deliveries(&swarms, outbound) => Ok(()),
             result = follow(&swarms) => result,
-            () = tend(&swarms, queue) => Ok(()),
+            () = tend(&swarms, queue, wakes) => Ok(()),
+            () = wake(&swarms, arrivals) => Ok(()),
             () = keep_house(&swarms) => Ok(()),
         }
     };
     let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
     shutdown.cancel();
-    if let Some(listening) = listening {
+    for listening in [listening, hooks].into_iter().flatten() {
         listening.finished().await;
     }
     match result {
@@ -77,6 +82,14 @@ async fn listen(
     Ok(Some(listening))
 }
 
+async fn listen_to_github(swarms: &Swarms, shutdown: CancellationToken) -> Result<Option<Listening>, SwarmError> {
+    let Some(config) = swarms.config().github.clone() else { return Ok(None) };
+    let router = github::router(swarms.clone(), config.clone());
+    let listening = switchboard_https::listen(config.listen, router, shutdown).await?;
+    tracing::info!(address = %listening.local_addr(), "listening for webhooks of GitHub");
+    Ok(Some(listening))
+}
+
 /// Follows what other processes of this hub change, such as a command that mutes somebody.
 async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
     let mut changes = swarms.hub().changes();
@@ -92,10 +105,14 @@ async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
 }
 
 /// Does what requests have left to be done.
-async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
+async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>, wakes: mpsc::Sender<Arrival>) {
     let mut asked = Asked::default();
     while let Some(task) = queue.recv().await {
-        swarms.tend(task, &mut asked).await;
+        match task {
+            // Full, somebody is woken anyway and looks for all of them.
+            Task::Arrived(arrival) => drop(wakes.try_send(arrival)),
+            task => swarms.tend(task, &mut asked).await,
+        }
     }
     // Without a listener nothing is left to be done, which is no reason to end.
     std::future::pending().await

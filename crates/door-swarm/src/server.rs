@@ -23,20 +23,14 @@ use crate::problem::Problem;
 use crate::signing::ENVELOPE_CAPABILITY;
 use crate::stamp;
 use crate::swarms::Swarms;
+use crate::wake::Arrival;
 use crate::wire::{Health, Info, PROTOCOL_VERSION};
 
 /// What happened that the running door acts on after the answer is given.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
     /// A message came in.
-    Arrived {
-        agent: PeerId,
-        swarm: Uuid,
-        sender: PeerId,
-        message_id: String,
-        /// Whether the sender has signed that it is urgent.
-        urgent: bool,
-    },
+    Arrived(Arrival),
     /// A member's key should be looked at: its signature failed.
     Doubted { agent: PeerId, swarm: Uuid, member: PeerId },
     /// A new member was announced without its key.

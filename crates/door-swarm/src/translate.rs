@@ -1,7 +1,7 @@
 //! Messages of the wire as messages of the core, and back. Pure.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use switchboard_core::{Address, AgentId, Door, GroupId, Kind, Message, MessageId, NativeId, Route};
 use switchboard_hub::Draft;
@@ -313,16 +313,6 @@ impl Written {
             restored: None,
         })
     }
-}
-
-/// What a person or a model is shown of where a message came from.
-pub(crate) fn shown(message: &Message) -> Value {
-    let at = |key: &str| message.metadata.get(key).cloned().unwrap_or(Value::Null);
-    json!({
-        "message_id": message.origin.native.id, "from": message.from.to_string(), "sender": at(key::SENDER),
-        "recipient": at(key::RECIPIENT), "type": at(key::TYPE), "content": message.body,
-        "timestamp": stamp::render(message.sent_at), "signed": at(key::SIGNED), "unsigned": at(key::UNSIGNED),
-    })
 }
 
 #[cfg(test)]
