@@ -86,7 +86,8 @@ impl Swarm {
         let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
         let invited_at = noted.unwrap_or_else(told);
         let is_banned = |(id, ban): (&PeerId, &crate::ledger::Ban)| {
-            let same = id.clashes_with(&candidate.agent) || ban.public_key.as_ref() == Some(&candidate.public_key);
+            let same =
+                id.clashes_with(&candidate.agent) || ban.public_key.as_ref() == Some(&candidate.public_key);
             same && invited_at <= ban.at
         };
         if self.banned.iter().any(is_banned) {
@@ -162,7 +163,9 @@ impl Swarm {
     fn wait_for_approval(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
         match self.pending.get(&candidate.agent) {
             Some(known) if known.public_key != candidate.public_key => return Err(NotAdmitted::IdTaken),
-            Some(known) if known.denied && known.invite == candidate.digest => return Err(NotAdmitted::Denied),
+            Some(known) if known.denied && known.invite == candidate.digest => {
+                return Err(NotAdmitted::Denied);
+            }
             Some(known) if !known.denied => return Ok(()),
             None if self.pending.values().filter(|waiting| !waiting.denied).count() >= MOST_PENDING => {
                 return Err(NotAdmitted::TooManyPending);

@@ -49,11 +49,8 @@ impl Swarms {
     pub async fn messages(&self, swarm: Option<&str>, most: usize) -> Result<Vec<Seen>, SwarmError> {
         let (_, swarm) = self.find(swarm)?;
         let page = self.hub().newest(LOOK_BACK).await?;
-        let mut found: Vec<Seen> = page
-            .items
-            .into_iter()
-            .filter_map(|stored| seen(stored.message, stored.seq, &swarm))
-            .collect();
+        let mut found: Vec<Seen> =
+            page.items.into_iter().filter_map(|stored| seen(stored.message, stored.seq, &swarm)).collect();
         let extra = found.len().saturating_sub(most);
         found.drain(..extra);
         Ok(found)

@@ -11,8 +11,8 @@ use http::StatusCode;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, MessageId, NativeId, Outcome, Route};
-use switchboard_hub::{Handoff, Outbound};
 use switchboard_https::{Answer, Limits};
+use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
@@ -87,7 +87,9 @@ impl Postman {
         let queue = queues.entry(peer.clone()).or_insert_with(|| self.start(peer));
         match queue.try_send(handoff) {
             Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(handoff) | mpsc::error::TrySendError::Closed(handoff)) => Some(handoff),
+            Err(mpsc::error::TrySendError::Full(handoff) | mpsc::error::TrySendError::Closed(handoff)) => {
+                Some(handoff)
+            }
         }
     }
 
@@ -228,7 +230,8 @@ impl Swarms {
         content: Option<&SystemContent>,
     ) -> Result<Option<Arc<SecretKey>>, SwarmError> {
         let current = self.book().keys.get(agent).cloned();
-        let former = content.filter(|content| content.action == "key_rotated").and_then(|c| c.old_key.as_deref());
+        let former =
+            content.filter(|content| content.action == "key_rotated").and_then(|c| c.old_key.as_deref());
         let former = former.and_then(|text| PublicKey::parse(text).ok());
         match (former, current) {
             (Some(former), Some(current)) if current.public() != former => {

@@ -95,7 +95,9 @@ pub enum SwarmError {
         master: PeerId,
     },
     /// The master cannot do that.
-    #[error("the master cannot leave '{swarm}'; hand it over with `switchboard swarm transfer`, or end it with `switchboard swarm dissolve`")]
+    #[error(
+        "the master cannot leave '{swarm}'; hand it over with `switchboard swarm transfer`, or end it with `switchboard swarm dissolve`"
+    )]
     MasterStays {
         /// The swarm.
         swarm: Name,

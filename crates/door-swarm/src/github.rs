@@ -53,14 +53,19 @@ impl Hooks {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let signature = text("x-hub-signature-256").and_then(|text| text.strip_prefix("sha256="));
         if !signature.is_some_and(|signature| is_signed(self.config.secret.reveal(), body, signature)) {
-            return Err(Problem::signature("X-Hub-Signature-256 is missing or wrong; check the webhook's secret"));
+            return Err(Problem::signature(
+                "X-Hub-Signature-256 is missing or wrong; check the webhook's secret",
+            ));
         }
-        let payload = crate::strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+        let payload = crate::strict::parse(body)
+            .map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
         let Some(event) = event(text("x-github-event").unwrap_or_default(), &payload) else {
             return Ok(json!({ "status": "ignored" }));
         };
         let repo = event.reference.repo.as_deref().unwrap_or_default();
-        if !self.config.repos.is_empty() && !self.config.repos.iter().any(|known| known.eq_ignore_ascii_case(repo)) {
+        if !self.config.repos.is_empty()
+            && !self.config.repos.iter().any(|known| known.eq_ignore_ascii_case(repo))
+        {
             return Ok(json!({ "status": "ignored" }));
         }
         let mut letter = Letter::new(event.text);
@@ -71,7 +76,8 @@ impl Hooks {
         letter.metadata.insert("action".to_owned(), event.action.into());
         letter.metadata.insert("event".to_owned(), format!("github:{}", event.action).into());
         // GitHub sends again what it got no answer to.
-        letter.key = text("x-github-delivery").map(|id| format!("github {}", id.chars().take(64).collect::<String>()));
+        letter.key =
+            text("x-github-delivery").map(|id| format!("github {}", id.chars().take(64).collect::<String>()));
         let accepted = self.swarms.send(letter).await?;
         Ok(json!({ "status": "queued", "id": accepted.id.to_string() }))
     }
@@ -81,7 +87,8 @@ impl Hooks {
 fn is_signed(secret: &str, body: &[u8], signature: &str) -> bool {
     let (pairs, rest) = signature.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let Some(signature) = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty()) else {
+    let Some(signature) = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty())
+    else {
         return false;
     };
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
@@ -103,7 +110,8 @@ fn event(kind: &str, payload: &Value) -> Option<Event> {
         .into_iter()
         .find(|known| *known == action)?;
     let number = payload.pointer(&format!("{thing}/number")).and_then(Value::as_u64)?;
-    let title: String = text(&format!("{thing}/title"))?.chars().filter(|c| !c.is_control()).take(200).collect();
+    let title: String =
+        text(&format!("{thing}/title"))?.chars().filter(|c| !c.is_control()).take(200).collect();
     let url = match kind {
         "issue_comment" => text("/comment/html_url")?,
         _ => text(&format!("{thing}/html_url"))?,

@@ -1,7 +1,8 @@
 use super::*;
 
 fn payload(action: &str, thing: &str) -> Value {
-    let body = json!({ "number": 123, "title": "It breaks\u{7}", "html_url": "https://github.com/o/r/issues/123" });
+    let body =
+        json!({ "number": 123, "title": "It breaks\u{7}", "html_url": "https://github.com/o/r/issues/123" });
     json!({ "action": action, thing: body, "repository": { "full_name": "o/r" },
         "comment": { "html_url": "https://github.com/o/r/issues/123#c1" } })
 }
@@ -13,7 +14,13 @@ fn the_five_events_become_what_the_protocol_calls_them() {
         ("issues", "assigned", "issue", "issue_assigned", "Issue assigned: #123 It breaks"),
         ("issue_comment", "created", "issue", "comment_added", "New comment on: #123 It breaks"),
         ("pull_request", "opened", "pull_request", "pr_opened", "New pull request: #123 It breaks"),
-        ("pull_request", "review_requested", "pull_request", "review_requested", "Review requested for: #123 It breaks"),
+        (
+            "pull_request",
+            "review_requested",
+            "pull_request",
+            "review_requested",
+            "Review requested for: #123 It breaks",
+        ),
     ];
     for (kind, action, thing, expected, text) in table {
         let event = event(kind, &payload(action, thing)).unwrap();

@@ -21,8 +21,10 @@ use crate::roster::{Applied, NoAuthority, Said};
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
 use crate::translate::{Incoming, is_in, told_epoch};
-use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible};
 use crate::wake::Arrival;
+use crate::wire::{
+    Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
+};
 use crate::{stamp, strict};
 
 /// A message whose form has been checked, and nothing else.
@@ -56,7 +58,8 @@ impl Server {
         let known = book.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
         let swarm = known.ok_or_else(Problem::swarm_not_found)?;
         let member = swarm.members.get(&read.sender).filter(|_| read.sender != identity.agent);
-        let member = member.ok_or_else(|| Problem::not_authorized("the sender is not a member of the swarm"))?;
+        let member =
+            member.ok_or_else(|| Problem::not_authorized("the sender is not a member of the swarm"))?;
         let is_whole = self.check_signatures(identity, swarm, member, &read)?;
         self.check_time(&read, is_whole)?;
         let Read { envelope, sender, timestamp, .. } = &read;
@@ -70,7 +73,8 @@ impl Server {
             return Ok(queued);
         }
         self.count_message(swarm, sender)?;
-        let statement = (envelope.kind == MessageType::System).then(|| statement(&envelope.content)).flatten();
+        let statement =
+            (envelope.kind == MessageType::System).then(|| statement(&envelope.content)).flatten();
         if let Some(statement) = &statement {
             // Refused before it is written down anywhere.
             self.applied(identity, &mut swarm.as_ref().clone(), &read, statement)?;
@@ -147,8 +151,10 @@ impl Server {
         let age = now.duration_since(read.timestamp);
         if age > config.oldest || -age > config.ahead {
             let problem = if age > config.oldest { "is too old" } else { "lies in the future" };
-            return Err(Problem::format(format!("timestamp {problem}; sign the message again, or set the clock"))
-                .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
+            return Err(Problem::format(format!(
+                "timestamp {problem}; sign the message again, or set the clock"
+            ))
+            .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
         }
         let end = read.envelope.expires_at.as_deref().filter(|_| is_whole).and_then(stamp::parse);
         if end.is_some_and(|end| end <= now) {
@@ -171,7 +177,9 @@ impl Server {
         let hub = self.swarms.hub();
         let prefix = swarm.swarm_id.to_string();
         let found = hub.by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
-        let Some((_, id)) = found.into_iter().find(|(scope, _)| scope.starts_with(&prefix)) else { return Ok(None) };
+        let Some((_, id)) = found.into_iter().find(|(scope, _)| scope.starts_with(&prefix)) else {
+            return Ok(None);
+        };
         let Some(stored) = hub.message(id).await? else { return Ok(None) };
         let is_ours = stored.message.from.realm.is_none() && is_in(&stored.message, swarm);
         Ok(Some((id, is_ours.then_some(stored.message.from))))
@@ -252,7 +260,8 @@ impl Server {
     ) -> Result<Queued, Problem> {
         let (agent, id, sender) = (identity.agent.clone(), swarm.swarm_id, read.sender.clone());
         let (server, owner) = (self.clone(), identity.clone());
-        let is_transfer = matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
+        let is_transfer =
+            matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
         let changed = self.swarms.edit(&agent, id, move |swarm| {
             let applied = server.applied(&owner, swarm, &read, &statement);
             // Refused now, though it was not a moment ago: the roster has changed in between.
@@ -265,7 +274,9 @@ impl Server {
                 self.later(Task::KeyMissing { agent, swarm: id, member, endpoint });
             }
             Applied::RosterWanted => self.later(Task::RosterWanted { agent, swarm: id, member: sender }),
-            Applied::Promoted => tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now"),
+            Applied::Promoted => {
+                tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now")
+            }
         }
         let status = if is_transfer { "accepted" } else { "queued" };
         Ok(Queued { status: status.to_owned(), ..queued })
@@ -282,7 +293,9 @@ fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
         }
         NoAuthority::NotOneself { .. } => Problem::not_authorized(error.to_string()),
         NoAuthority::NoProof => Problem::signature(error.to_string()),
-        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken => Problem::format(error.to_string()),
+        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken => {
+            Problem::format(error.to_string())
+        }
     }
 }
 
@@ -297,18 +310,22 @@ fn statement(content: &str) -> Option<Statement> {
 
 /// Checks the form of a message and of what came with it.
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
-    let raw = strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+    let raw =
+        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
         check_version("protocol_version", version)?;
     }
     let envelope: Envelope = serde_path_to_error::deserialize(raw.clone()).map_err(|error| {
         let path = error.path().to_string();
         let details = json!({ "field": path });
-        let problem = if path == "." { error.inner().to_string() } else { format!("{path}: {}", error.inner()) };
+        let problem =
+            if path == "." { error.inner().to_string() } else { format!("{path}: {}", error.inner()) };
         Problem::format(problem).with(details)
     })?;
     check_headers(headers, &envelope.sender.agent_id)?;
-    let field = |field: &str, problem: &str| Problem::format(format!("{field} {problem}")).with(json!({ "field": field }));
+    let field = |field: &str, problem: &str| {
+        Problem::format(format!("{field} {problem}")).with(json!({ "field": field }))
+    };
     let uuid = |name: &str, text: &str| {
         // One spelling, because the text itself is what is signed.
         Uuid::try_parse(text)
@@ -325,7 +342,8 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
     }
     let sender = PeerId::parse(&envelope.sender.agent_id)
         .map_err(|error| Problem::format(error.to_string()).with(json!({ "field": "sender.agent_id" })))?;
-    PeerId::parse(&envelope.recipient).map_err(|_| field("recipient", "must be 'broadcast' or the id of an agent"))?;
+    PeerId::parse(&envelope.recipient)
+        .map_err(|_| field("recipient", "must be 'broadcast' or the id of an agent"))?;
     for reference in envelope.references.iter().flatten() {
         reference.check().map_err(|error| field("references", &format!("are refused: {error}")))?;
     }
@@ -349,6 +367,9 @@ pub(crate) fn check_version(field: &str, version: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let shown: String = version.chars().take(32).collect();
-    Err(Problem::format(format!("{field} '{}' is not supported; use {PROTOCOL_VERSION}", shown.escape_debug()))
-        .with(json!({ "field": field, "supported": PROTOCOL_VERSION })))
+    Err(Problem::format(format!(
+        "{field} '{}' is not supported; use {PROTOCOL_VERSION}",
+        shown.escape_debug()
+    ))
+    .with(json!({ "field": field, "supported": PROTOCOL_VERSION })))
 }

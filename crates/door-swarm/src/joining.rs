@@ -17,9 +17,7 @@ use crate::signing::Payload;
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::swarms::Swarms;
-use crate::wire::{
-    ErrorBody, JoinAccepted, JoinRequest, JoinSender, MessageType, PROTOCOL_VERSION,
-};
+use crate::wire::{ErrorBody, JoinAccepted, JoinRequest, JoinSender, MessageType, PROTOCOL_VERSION};
 
 /// A roster of the most members has about 400 bytes for each.
 const ROSTER_BYTES: usize = 1 << 20;
@@ -66,7 +64,12 @@ impl Swarms {
         Ok(JoinOutcome::Joined(swarm))
     }
 
-    async fn ask_to_join(&self, identity: &Identity, link: &InviteLink, token: &Token) -> Result<Answer, SwarmError> {
+    async fn ask_to_join(
+        &self,
+        identity: &Identity,
+        link: &InviteLink,
+        token: &Token,
+    ) -> Result<Answer, SwarmError> {
         let invite = &token.invite;
         let book = self.book();
         let key = book.keys.get(&identity.agent);
@@ -111,9 +114,8 @@ impl Swarms {
         limits: Limits,
     ) -> Result<Answer, SwarmError> {
         let client = self.client()?;
-        let url = |url: url::Url| {
-            Url::parse(url.as_str()).map_err(|_| SwarmError::field("endpoint", "is no URL"))
-        };
+        let url =
+            |url: url::Url| Url::parse(url.as_str()).map_err(|_| SwarmError::field("endpoint", "is no URL"));
         let first = url(endpoint.resource(resource))?;
         let answer = client.post_json(&first, headers(agent), body.clone(), limits).await?;
         match endpoint.resource_below_swarm(resource) {
@@ -173,8 +175,11 @@ impl Swarms {
             }
             swarm.put_member(&id, endpoint, key, joined_at);
         }
-        let signer = swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
-        token.verify(&signer.public_key).map_err(|_| bad("its roster names another key than the one that signed the invite"))?;
+        let signer =
+            swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
+        token
+            .verify(&signer.public_key)
+            .map_err(|_| bad("its roster names another key than the one that signed the invite"))?;
         if !swarm.members.contains_key(&invite.master) {
             return Err(bad("its roster lacks the master"));
         }
@@ -185,7 +190,12 @@ impl Swarms {
         }
     }
 
-    async fn note_joining(&self, agent: &PeerId, link: &InviteLink, realm: Option<Name>) -> Result<(), SwarmError> {
+    async fn note_joining(
+        &self,
+        agent: &PeerId,
+        link: &InviteLink,
+        realm: Option<Name>,
+    ) -> Result<(), SwarmError> {
         let (id, link, now) = (link.swarm_id, link.reveal(), self.hub().now());
         self.edit_identity(agent, move |identity| {
             let asked = identity.joining.get(&id).map_or(0, |known| known.asked) + 1;
@@ -261,6 +271,11 @@ fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, S
     }
     let bad = |problem: String| SwarmError::BadAnswer { endpoint: endpoint.to_string(), problem };
     let value = crate::strict::parse(&answer.body).map_err(|error| bad(error.to_string()))?;
-    let accepted: JoinAccepted = serde_path_to_error::deserialize(value).map_err(|error| bad(error.to_string()))?;
-    if accepted.status == "accepted" { Ok(accepted) } else { Err(bad("its status is not 'accepted'".to_owned())) }
+    let accepted: JoinAccepted =
+        serde_path_to_error::deserialize(value).map_err(|error| bad(error.to_string()))?;
+    if accepted.status == "accepted" {
+        Ok(accepted)
+    } else {
+        Err(bad("its status is not 'accepted'".to_owned()))
+    }
 }

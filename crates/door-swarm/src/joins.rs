@@ -106,7 +106,8 @@ impl Server {
             _ => return Err(Problem::format("a signed join needs message_id and timestamp")),
         };
         let now = self.swarms.hub().now();
-        let signed_at = stamp::parse(timestamp).ok_or_else(|| Problem::format("timestamp must be a time in UTC"))?;
+        let signed_at =
+            stamp::parse(timestamp).ok_or_else(|| Problem::format("timestamp must be a time in UTC"))?;
         let (age, config) = (now.duration_since(signed_at), self.swarms.config());
         if age > config.oldest || -age > config.ahead {
             return Err(Problem::format("timestamp is too old or lies in the future; set the clock")
@@ -131,7 +132,8 @@ impl Server {
 
 /// Reads a request, its token included. Nothing in it is believed yet.
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Token), Problem> {
-    let raw = strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+    let raw =
+        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
     let request: JoinRequest = serde_path_to_error::deserialize(raw).map_err(|error| {
         let details = json!({ "field": error.path().to_string() });
         Problem::format(format!("{}: {}", error.path(), error.inner())).with(details)
@@ -159,10 +161,18 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Tok
 }
 
 /// Whether a token is an invite to this swarm, by whom it says, to this agent.
-fn check_invite(identity: &Identity, swarm: &Swarm, candidate: &Candidate, token: &Token) -> Result<(), Problem> {
+fn check_invite(
+    identity: &Identity,
+    swarm: &Swarm,
+    candidate: &Candidate,
+    token: &Token,
+) -> Result<(), Problem> {
     let invite = &candidate.invite;
     if swarm.master != identity.agent {
-        return Err(Problem::not_master(format!("'{}' leads this swarm; ask for a new invite", swarm.master)));
+        return Err(Problem::not_master(format!(
+            "'{}' leads this swarm; ask for a new invite",
+            swarm.master
+        )));
     }
     let bad = |problem: &str| SwarmError::from(crate::InviteError::Token { problem: problem.to_owned() });
     let issuer = swarm.members.get(invite.signer());

@@ -68,7 +68,8 @@ impl Swarms {
             let url = Url::parse(place.as_str()).map_err(|error| bad(error.to_string()))?;
             let answer = client.get(&url, headers(agent), Limits::default()).await?;
             if answer.status.is_success() {
-                let info: Info = serde_json::from_slice(&answer.body).map_err(|error| bad(error.to_string()))?;
+                let info: Info =
+                    serde_json::from_slice(&answer.body).map_err(|error| bad(error.to_string()))?;
                 return Ok((PeerId::parse(&info.agent_id)?, PublicKey::parse(&info.public_key)?));
             }
             let (code, message) = error_of(&answer).unwrap_or_default();
@@ -155,13 +156,15 @@ impl Swarms {
                 }
                 _ => Ok(()),
             },
-            Task::RosterWanted { agent, swarm, member } => match self.book().swarms.get(&(agent.clone(), swarm)) {
-                Some(known) => {
-                    let roster = serde_json::to_string(&known.whole_roster()).unwrap_or_default();
-                    self.say_to(&agent, known, &member, roster).await
+            Task::RosterWanted { agent, swarm, member } => {
+                match self.book().swarms.get(&(agent.clone(), swarm)) {
+                    Some(known) => {
+                        let roster = serde_json::to_string(&known.whole_roster()).unwrap_or_default();
+                        self.say_to(&agent, known, &member, roster).await
+                    }
+                    None => Ok(()),
                 }
-                None => Ok(()),
-            },
+            }
         };
         if let Err(error) = done {
             tracing::warn!(error = %crate::error::describe(&error), "a swarm could not be looked after");

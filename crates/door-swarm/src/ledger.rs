@@ -224,7 +224,8 @@ impl Swarm {
             return name;
         }
         // Ids that differ in case alone, or that are no names here: told apart by number.
-        let stem: String = id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
+        let stem: String =
+            id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
         (2_u32..)
             .filter_map(|n| Name::parse(&format!("peer-{stem}-{n}")).ok())
             .find(|name| !taken(name))
@@ -232,7 +233,13 @@ impl Swarm {
     }
 
     /// Takes a member in; one that is known keeps its name.
-    pub fn put_member(&mut self, id: &PeerId, endpoint: Endpoint, public_key: PublicKey, joined_at: Timestamp) {
+    pub fn put_member(
+        &mut self,
+        id: &PeerId,
+        endpoint: Endpoint,
+        public_key: PublicKey,
+        joined_at: Timestamp,
+    ) {
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
         let signs = known.is_some_and(|known| known.public_key == public_key && known.signs_envelopes);

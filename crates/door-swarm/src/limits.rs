@@ -45,7 +45,8 @@ impl<K: Hash + Eq> Limit<K> {
     pub(crate) fn take(&self, key: K, now: Timestamp) -> Result<(), u32> {
         let Some(most) = self.most else { return Ok(()) };
         let length = i64::try_from(self.span.as_millis()).unwrap_or(i64::MAX).max(1);
-        let (span, within) = (now.as_millisecond().div_euclid(length), now.as_millisecond().rem_euclid(length));
+        let (span, within) =
+            (now.as_millisecond().div_euclid(length), now.as_millisecond().rem_euclid(length));
         let mut counts = self.counts.lock();
         if counts.each.len() >= MOST && !counts.each.contains_key(&key) {
             counts.each.retain(|_, count| count.span >= span - 1);

@@ -50,7 +50,10 @@ impl Swarms {
             return Err(SwarmError::IdentityExists { agent, endpoint });
         }
         if book.identities.values().any(|known| known.agent.clashes_with(&agent)) {
-            return Err(SwarmError::field("agent", format!("'{agent}' clashes with another agent's id here")));
+            return Err(SwarmError::field(
+                "agent",
+                format!("'{agent}' clashes with another agent's id here"),
+            ));
         }
         if let Some(other) = book.identities.values().find(|known| known.endpoint == endpoint) {
             let problem = format!("{endpoint} is that of '{}'; give each agent its own path", other.agent);
@@ -64,7 +67,11 @@ impl Swarms {
             let state = folder.read(STATE_FILE, 64 << 20)?.map(|found| found.bytes);
             let owner = state.as_deref().and_then(state_owner);
             let is_free = folder.stat(KEY_FILE)?.is_none() && owner.is_none();
-            let folder = if is_free || owner.as_deref() == Some(&name) { folder } else { folder.make_subdir(&name)? };
+            let folder = if is_free || owner.as_deref() == Some(&name) {
+                folder
+            } else {
+                folder.make_subdir(&name)?
+            };
             let key = match SecretKey::read(&folder, KEY_FILE)? {
                 Some(key) => key,
                 None => {
@@ -164,7 +171,9 @@ impl Swarms {
         }
         let now = self.hub().now();
         let ends_at = match lifetime {
-            Some(lifetime) => Some(now.checked_add(lifetime).map_err(|_| SwarmError::field("expires", "is too far ahead"))?),
+            Some(lifetime) => Some(
+                now.checked_add(lifetime).map_err(|_| SwarmError::field("expires", "is too far ahead"))?,
+            ),
             None => None,
         };
         let (book, master) = (self.book(), swarm.members.get(&swarm.master));
@@ -187,9 +196,9 @@ impl Swarms {
         let digest = Token::read(&token)?.digest();
         let (known, issuer) = (digest.clone(), agent.clone());
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            swarm
-                .remember_invite(known, issuer, now, ends_at, max_uses, now)
-                .map_err(|_| SwarmError::field("invites", "are too many; revoke some, or wait until they end"))
+            swarm.remember_invite(known, issuer, now, ends_at, max_uses, now).map_err(|_| {
+                SwarmError::field("invites", "are too many; revoke some, or wait until they end")
+            })
         })
         .await?;
         Ok(Made { digest, link: invite.link(token), ends_at })
@@ -235,7 +244,12 @@ impl Swarms {
     }
 
     /// Removes a member, for good until it is invited again.
-    pub async fn kick(&self, swarm: Option<&str>, member: &str, reason: Option<&str>) -> Result<PeerId, SwarmError> {
+    pub async fn kick(
+        &self,
+        swarm: Option<&str>,
+        member: &str,
+        reason: Option<&str>,
+    ) -> Result<PeerId, SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
         if swarm.master != agent {
             return Err(not_master(&swarm));
@@ -290,7 +304,12 @@ impl Swarms {
     }
 
     /// A member has answered that it leads the swarm now: everybody is told. Said twice, it is said once.
-    pub(crate) async fn transferred(&self, agent: &PeerId, swarm: Uuid, new: &PeerId) -> Result<(), SwarmError> {
+    pub(crate) async fn transferred(
+        &self,
+        agent: &PeerId,
+        swarm: Uuid,
+        new: &PeerId,
+    ) -> Result<(), SwarmError> {
         let (old, new) = (agent.clone(), new.clone());
         self.edit(agent, swarm, move |swarm| {
             if swarm.master != old || !swarm.members.contains_key(&new) {
@@ -338,7 +357,12 @@ impl Swarms {
     }
 
     /// Lets somebody in who waits for it, or turns them away.
-    pub async fn decide(&self, swarm: Option<&str>, candidate: &str, approve: bool) -> Result<PeerId, SwarmError> {
+    pub async fn decide(
+        &self,
+        swarm: Option<&str>,
+        candidate: &str,
+        approve: bool,
+    ) -> Result<PeerId, SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
         if swarm.master != agent {
             return Err(not_master(&swarm));
@@ -382,7 +406,12 @@ impl Swarms {
     }
 
     /// Drops the messages of an agent from now on, or no longer.
-    pub async fn mute_agent(&self, agent: Option<&str>, other: &str, mute: bool) -> Result<PeerId, SwarmError> {
+    pub async fn mute_agent(
+        &self,
+        agent: Option<&str>,
+        other: &str,
+        mute: bool,
+    ) -> Result<PeerId, SwarmError> {
         let (identity, other) = (self.identity(agent)?, PeerId::parse(other)?);
         let id = other.clone();
         self.edit_identity(&identity.agent, move |identity| {
@@ -455,8 +484,14 @@ pub(crate) fn member_of(swarm: &Swarm, named: &str) -> Result<PeerId, SwarmError
 }
 
 fn check_name(name: &str) -> Result<(), SwarmError> {
-    if !(1..=256).contains(&name.chars().count()) || name.chars().any(char::is_control) || name.trim().is_empty() {
-        return Err(SwarmError::field("name", "must have 1 to 256 characters, none of them a control character"));
+    if !(1..=256).contains(&name.chars().count())
+        || name.chars().any(char::is_control)
+        || name.trim().is_empty()
+    {
+        return Err(SwarmError::field(
+            "name",
+            "must have 1 to 256 characters, none of them a control character",
+        ));
     }
     Ok(())
 }

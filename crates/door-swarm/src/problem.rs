@@ -77,14 +77,20 @@ impl Problem {
 
     /// Something of ours failed; what, is in the log and not in the answer.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR", "the message could not be stored; try again")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "INTERNAL_ERROR",
+            "the message could not be stored; try again",
+        )
     }
 }
 
 impl From<HubError> for Problem {
     fn from(error: HubError) -> Self {
         match error {
-            HubError::BodyTooLarge { limit, .. } | HubError::MetadataTooLarge { limit, .. } => Self::too_large(limit),
+            HubError::BodyTooLarge { limit, .. } | HubError::MetadataTooLarge { limit, .. } => {
+                Self::too_large(limit)
+            }
             HubError::Conflict { .. } => Self::format("message_id was used for another message"),
             error => {
                 tracing::error!(error = %error, "a message could not be stored");
@@ -142,8 +148,7 @@ impl From<SwarmError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let detail =
-            ErrorDetail { code: self.code.to_owned(), message: self.message, details: self.details };
+        let detail = ErrorDetail { code: self.code.to_owned(), message: self.message, details: self.details };
         // A struct of texts can always be written.
         let body = serde_json::to_vec(&ErrorBody { error: detail }).unwrap_or_default();
         let mut response = (self.status, body).into_response();

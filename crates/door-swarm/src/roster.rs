@@ -115,7 +115,10 @@ impl Swarm {
         let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
         if self.members.contains_key(&id) {
             // The roster that came with the join had it already; the count goes on all the same.
-            return Ok(self.step(content.epoch).filter(|step| *step == Applied::Behind).unwrap_or(Applied::Nothing));
+            return Ok(self
+                .step(content.epoch)
+                .filter(|step| *step == Applied::Behind)
+                .unwrap_or(Applied::Nothing));
         }
         if self.members.len() >= MOST_MEMBERS {
             return Err(NoAuthority::Field { field: "members" });
@@ -123,7 +126,8 @@ impl Swarm {
         if self.members.keys().any(|known| known.clashes_with(&id)) {
             return Err(NoAuthority::Taken);
         }
-        let Some(key) = content.full_member().map(|member| &member.public_key).filter(|key| !key.is_empty()) else {
+        let Some(key) = content.full_member().map(|member| &member.public_key).filter(|key| !key.is_empty())
+        else {
             return Ok(Applied::KeyMissing(id, endpoint));
         };
         let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
@@ -193,7 +197,11 @@ impl Swarm {
         Ok(Applied::Promoted)
     }
 
-    fn on_master_changed(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+    fn on_master_changed(
+        &mut self,
+        said: &Said<'_>,
+        content: &SystemContent,
+    ) -> Result<Applied, NoAuthority> {
         let id = content.new_master.as_deref().ok_or(NoAuthority::Field { field: "new_master" })?;
         let id = PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "new_master" })?;
         if id == self.master && content.epoch.is_none_or(|epoch| epoch <= self.epoch) {

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use switchboard_hub::{Hub, Outbound};
 use switchboard_https::Listening;
-use tokio::sync::{mpsc, oneshot};
+use switchboard_hub::{Hub, Outbound};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::delivery::run_deliveries;
-use crate::github;
-use crate::wake::{Arrival, wake};
 use crate::error::{SwarmError, describe};
+use crate::github;
 use crate::keeper::Asked;
 use crate::server::{Server, Task};
 use crate::swarms::Swarms;
+use crate::wake::{Arrival, wake};
 
 /// Most that wait to be done after their answer was given; what comes beyond is dropped and found again.
 const TASKS: usize = 1024;
@@ -32,24 +32,40 @@ pub async fn run(
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
-    let swarms = Swarms::open(config, hub).await?;
-    serve_and_tell(swarms, outbound, shutdown, oneshot::channel().0).await
+    start(config, hub, outbound, shutdown).await?.await
 }
 
-/// The same for swarms that are open; tells when others can connect.
-pub(crate) async fn serve_and_tell(
+/// Opens the swarms and starts to listen; what is returned keeps them going. What is wrong with the settings is said here.
+pub async fn start(
+    config: Config,
+    hub: Hub,
+    outbound: Outbound,
+    shutdown: CancellationToken,
+) -> Result<impl Future<Output = Result<(), SwarmError>> + Send, SwarmError> {
+    start_on(Swarms::open(config, hub).await?, outbound, shutdown).await
+}
+
+/// The same for swarms that are open.
+pub(crate) async fn start_on(
     swarms: Swarms,
     outbound: Outbound,
     shutdown: CancellationToken,
-    ready: oneshot::Sender<()>,
-) -> Result<(), SwarmError> {
+) -> Result<impl Future<Output = Result<(), SwarmError>> + Send, SwarmError> {
     swarms.recover().await?;
     let (tasks, queue) = mpsc::channel(TASKS);
     let listening = listen(&swarms, tasks, shutdown.clone()).await?;
     let hooks = listen_to_github(&swarms, shutdown.clone()).await?;
+    Ok(keep_going(swarms, outbound, queue, [listening, hooks], shutdown))
+}
+
+async fn keep_going(
+    swarms: Swarms,
+    outbound: Outbound,
+    queue: mpsc::Receiver<Task>,
+    listeners: [Option<Listening>; 2],
+    shutdown: CancellationToken,
+) -> Result<(), SwarmError> {
     let (wakes, arrivals) = mpsc::channel(TASKS);
-    // Whoever wanted to know may have gone.
-    let _ = ready.send(());
     let work = async {
         tokio::select! {
             () = run_deliveries(&swarms, outbound) => Ok(()),
@@ -61,7 +77,7 @@ pub(crate) async fn serve_and_tell(
     };
     let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
     shutdown.cancel();
-    for listening in [listening, hooks].into_iter().flatten() {
+    for listening in listeners.into_iter().flatten() {
         listening.finished().await;
     }
     match result {
@@ -82,7 +98,10 @@ async fn listen(
     Ok(Some(listening))
 }
 
-async fn listen_to_github(swarms: &Swarms, shutdown: CancellationToken) -> Result<Option<Listening>, SwarmError> {
+async fn listen_to_github(
+    swarms: &Swarms,
+    shutdown: CancellationToken,
+) -> Result<Option<Listening>, SwarmError> {
     let Some(config) = swarms.config().github.clone() else { return Ok(None) };
     let router = github::router(swarms.clone(), config.clone());
     let listening = switchboard_https::listen(config.listen, router, shutdown).await?;

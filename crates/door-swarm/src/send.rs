@@ -80,10 +80,16 @@ impl Letter {
             return Err(SwarmError::field("content", "must not hold NUL"));
         }
         if self.kind == MessageType::System {
-            return Err(SwarmError::field("type", "must be message or notification; the rest is for the swarm itself"));
+            return Err(SwarmError::field(
+                "type",
+                "must be message or notification; the rest is for the swarm itself",
+            ));
         }
         if self.references.len() > MOST_PARTS || self.attachments.len() > MOST_PARTS {
-            return Err(SwarmError::field("references", format!("and attachments are at most {MOST_PARTS} each")));
+            return Err(SwarmError::field(
+                "references",
+                format!("and attachments are at most {MOST_PARTS} each"),
+            ));
         }
         for reference in &self.references {
             reference.check()?;
@@ -97,7 +103,10 @@ impl Letter {
         let carried: usize = self.attachments.iter().map(|attachment| attachment.content.len()).sum();
         // What the envelope adds to them is less than 16 KiB.
         if self.text.len() + carried > body.saturating_sub(16 * 1024) {
-            return Err(SwarmError::field("attachments", format!("make the message larger than {body} bytes")));
+            return Err(SwarmError::field(
+                "attachments",
+                format!("make the message larger than {body} bytes"),
+            ));
         }
         Ok(())
     }
@@ -110,7 +119,9 @@ fn check_attachment(attachment: &Attachment) -> Result<(), SwarmError> {
             attachment.content.len() <= 2048
                 && (attachment.content.starts_with("https://") || attachment.content.starts_with("http://"))
         }
-        AttachmentType::Inline => base64::engine::general_purpose::STANDARD.decode(&attachment.content).is_ok(),
+        AttachmentType::Inline => {
+            base64::engine::general_purpose::STANDARD.decode(&attachment.content).is_ok()
+        }
     };
     let is_type = (1..=127).contains(&attachment.mime_type.len())
         && attachment.mime_type.contains('/')
@@ -181,11 +192,19 @@ impl Swarms {
 
     /// The message of this id, in whichever spelling.
     pub async fn message_id(&self, text: &str) -> Result<MessageId, SwarmError> {
-        if let Some((_, id)) = self.hub().by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next() {
+        if let Some((_, id)) =
+            self.hub().by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next()
+        {
             return Ok(id);
         }
         let unknown = || SwarmError::Hub(switchboard_hub::HubError::UnknownMessage { id: text.to_owned() });
         let id: MessageId = text.parse().map_err(|_| unknown())?;
         self.hub().message(id).await?.map(|_| id).ok_or_else(unknown)
     }
+}
+
+/// Bytes as an attachment within a message has them.
+pub fn base64(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }

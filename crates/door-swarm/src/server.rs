@@ -104,7 +104,8 @@ impl Server {
         let client = request.extensions().get::<ClientAddress>();
         let client = client.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |client| client.0);
         let (identity, resource) = self.find(request.uri().path()).ok_or_else(Problem::no_such_place)?;
-        let expected = if matches!(resource, Resource::Message | Resource::Join) { Method::POST } else { Method::GET };
+        let expected =
+            if matches!(resource, Resource::Message | Resource::Join) { Method::POST } else { Method::GET };
         if *request.method() != expected {
             return Err(Problem::method(if expected == Method::POST { "POST" } else { "GET" }));
         }
@@ -155,12 +156,17 @@ impl Server {
     async fn read(&self, request: Request) -> Result<(HeaderMap, Bytes), Problem> {
         let limit = self.swarms.config().limits.body;
         let (parts, body) = request.into_parts();
-        let announced = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        let announced =
+            parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|length| length > limit as u64) {
             return Err(Problem::too_large(limit));
         }
         let is_json = |kind: &HeaderValue| {
-            kind.to_str().is_ok_and(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json")))
+            kind.to_str().is_ok_and(|kind| {
+                kind.split(';')
+                    .next()
+                    .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+            })
         };
         if parts.headers.get(CONTENT_TYPE).is_some_and(|kind| !is_json(kind)) {
             return Err(Problem::format("Content-Type must be application/json"));

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use switchboard_core::{Name, nearest};
+use switchboard_https::Client;
 use switchboard_hub::files::{Dir, FileError};
 use switchboard_hub::{Hub, Peer, Registration};
-use switchboard_https::Client;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -203,7 +203,9 @@ impl Swarms {
     pub fn identity(&self, named: Option<&str>) -> Result<Arc<Identity>, SwarmError> {
         let book = self.book();
         let found = match named {
-            Some(name) => book.identities.values().find(|identity| identity.agent.as_str().eq_ignore_ascii_case(name)),
+            Some(name) => {
+                book.identities.values().find(|identity| identity.agent.as_str().eq_ignore_ascii_case(name))
+            }
             None if book.identities.len() > 1 => {
                 let agents = book.identities.keys().map(PeerId::to_string).collect();
                 return Err(SwarmError::WhichIdentity { agents });
@@ -272,7 +274,8 @@ impl Swarms {
             return Ok(known.realm.clone());
         }
         let is_taken = |name: &Name| {
-            book.by_realm(name).is_some() || directory.agents().any(|agent| agent.id.realm.as_ref() == Some(name))
+            book.by_realm(name).is_some()
+                || directory.agents().any(|agent| agent.id.realm.as_ref() == Some(name))
         };
         if let Some(wanted) = wanted {
             return if is_taken(wanted) {
@@ -281,14 +284,19 @@ impl Swarms {
                 Ok(wanted.clone())
             };
         }
-        let legal = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
+        let legal =
+            |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
         let stem: String = called.chars().take(40).map(legal).collect();
         let stem = stem.trim_matches('-');
         let first = Name::parse(stem).ok().filter(|name| !is_taken(name));
         let more = || {
-            (2_u32..).filter_map(|n| Name::parse(&format!("swarm-{stem}-{n}")).ok()).find(|name| !is_taken(name))
+            (2_u32..)
+                .filter_map(|n| Name::parse(&format!("swarm-{stem}-{n}")).ok())
+                .find(|name| !is_taken(name))
         };
-        first.or_else(more).ok_or_else(|| SwarmError::field("name", "leaves no name for addresses; give one with --as"))
+        first
+            .or_else(more)
+            .ok_or_else(|| SwarmError::field("name", "leaves no name for addresses; give one with --as"))
     }
 }
 

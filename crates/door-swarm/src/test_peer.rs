@@ -9,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, Delivery, Door, MessageId};
-use switchboard_hub::{Hub, HubConfig, Registration, Stored};
 use switchboard_https::{Client, ClientSettings, Limits, Mode, Settings, Url};
+use switchboard_hub::{Hub, HubConfig, Registration, Stored};
 use tempfile::TempDir;
 use test_support::ca::{Life, PrivateCa};
 use tokio::task::JoinHandle;
@@ -88,7 +88,8 @@ impl World {
         let hub = Hub::open(HubConfig::new(folder.path().join("hub"))).await.unwrap();
         let swarms = Swarms::open(config.clone(), hub).await.unwrap();
         swarms.init(id, &format!("https://127.0.0.1:{port}/swarm")).await.unwrap();
-        let mut peer = TestPeer { swarms, id: PeerId::parse(id).unwrap(), port, config, folder, serving: None };
+        let mut peer =
+            TestPeer { swarms, id: PeerId::parse(id).unwrap(), port, config, folder, serving: None };
         peer.serve().await;
         peer
     }
@@ -139,11 +140,8 @@ impl TestPeer {
     pub(crate) async fn serve(&mut self) {
         let outbound = self.hub().open_door(Door::Swarm).await.unwrap();
         let (shutdown, swarms) = (CancellationToken::new(), self.swarms.clone());
-        let (stop, ready) = (shutdown.clone(), tokio::sync::oneshot::channel());
-        let task = tokio::spawn(async move {
-            crate::run::serve_and_tell(swarms, outbound, stop, ready.0).await.unwrap();
-        });
-        soon(ready.1).await.unwrap();
+        let running = crate::run::start_on(swarms, outbound, shutdown.clone()).await.unwrap();
+        let task = tokio::spawn(async move { running.await.unwrap() });
         self.serving = Some((shutdown, task));
     }
 
@@ -210,11 +208,19 @@ impl TestPeer {
                 self.swarms.refresh().await.unwrap();
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}; {:?}", self.swarm()));
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("never: {what}; {:?}", self.swarm()));
     }
 
     /// Sends a text to an address, as any door would.
-    pub(crate) async fn send(&self, from: &str, to: &str, text: &str, reply_to: Option<MessageId>) -> MessageId {
+    pub(crate) async fn send(
+        &self,
+        from: &str,
+        to: &str,
+        text: &str,
+        reply_to: Option<MessageId>,
+    ) -> MessageId {
         let id = self.hub().next_id();
         let draft = switchboard_hub::Draft {
             id,
@@ -226,7 +232,11 @@ impl TestPeer {
             sent_at: self.now(),
             expires_at: None,
             metadata: serde_json::Map::new(),
-            native: switchboard_core::NativeId { door: Door::Workspace, scope: from.to_owned(), id: id.to_string() },
+            native: switchboard_core::NativeId {
+                door: Door::Workspace,
+                scope: from.to_owned(),
+                id: id.to_string(),
+            },
             key: None,
             native_is_id: true,
             verified: true,
@@ -248,13 +258,17 @@ impl TestPeer {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
-                if let Some(found) = self.journal().await.into_iter().find(|stored| stored.message.body == text) {
+                if let Some(found) =
+                    self.journal().await.into_iter().find(|stored| stored.message.body == text)
+                {
                     return found;
                 }
                 changes.next().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{} never got '{text}'", self.id))
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("{} never got '{text}'", self.id))
     }
 
     /// How often a text stands in the journal.

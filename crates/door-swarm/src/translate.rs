@@ -114,7 +114,12 @@ impl Incoming<'_> {
 
     /// What it is for. A peer's word counts where it is signed, and never for what would be typed into a terminal.
     fn kind(&self) -> Option<Kind> {
-        let told = self.envelope.metadata.as_ref().and_then(|metadata| metadata.get(extra::KIND)).and_then(Value::as_str);
+        let told = self
+            .envelope
+            .metadata
+            .as_ref()
+            .and_then(|metadata| metadata.get(extra::KIND))
+            .and_then(Value::as_str);
         let told = told.filter(|kind| self.is_whole && Kind::ACTIONS.contains(kind) && *kind != "execute");
         let is_message = self.envelope.kind == MessageType::Message;
         Kind::parse(told.filter(|_| is_message).unwrap_or(self.envelope.kind.as_str())).ok()

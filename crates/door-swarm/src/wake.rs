@@ -106,7 +106,8 @@ async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
         }
     }
     if let Some(url) = &config.url {
-        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?;
+        let client =
+            reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?;
         let mut request = client.post(url.as_str()).header("content-type", "application/json").body(body);
         if let Some(secret) = &config.secret {
             request = request.header("x-wake-secret", secret.reveal());

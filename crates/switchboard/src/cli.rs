@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     ack, agents, channel, completions, doctor, guard, inbox, init, mcp, receipt, run, search, send, serve,
-    suite, tail, team, thread, wait, watch, who, workflow,
+    suite, swarm, tail, team, thread, wait, watch, who, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -21,8 +21,10 @@ use crate::commands::{
     subcommand_required = true,
     arg_required_else_help = true
 )]
-#[command(after_help = "Addresses: codex · team:backend · #general · alice@research · job:7/0 · all\n\
-    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found")]
+#[command(
+    after_help = "Addresses: codex · team:backend · #general · alice@research · all@research · job:7/0 · all\n\
+    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found"
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -88,6 +90,8 @@ pub(crate) enum Command {
     Run(run::Run),
     /// Add, trust and use MCP servers, each folded into one tool
     Suite(suite::Suite),
+    /// Talk with agents of other owners: keys, invites, members, signed messages
+    Swarm(swarm::Swarm),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair

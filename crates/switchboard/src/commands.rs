@@ -15,6 +15,7 @@ pub(crate) mod search;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod suite;
+pub(crate) mod swarm;
 pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
@@ -47,6 +48,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Search(args) => search::run(args, context).await,
         Command::Run(args) => run::run(args, context).await,
         Command::Suite(args) => suite::run(args, context).await,
+        Command::Swarm(args) => swarm::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Serve(args) => serve::run(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use door_channels::Channels;
 use door_suites::{Places, Suites};
+use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
 use switchboard_hub::{Hub, Outbound};
@@ -159,6 +160,15 @@ impl Context {
         Ok(Channels::open(config, workspace.hub().clone()).await?)
     }
 
+    /// Opens the swarms of an open workspace.
+    pub(crate) async fn swarms(&self, workspace: &Workspace) -> Result<Swarms, Failure> {
+        let config = self.settings()?.swarm()?.ok_or_else(|| {
+            Failure::new("swarm_off", Exit::NotAllowed, "the swarms are switched off")
+                .hint("set swarm.enabled to true in ~/.config/switchboard/config.json")
+        })?;
+        Ok(Swarms::open(config, workspace.hub().clone()).await?)
+    }
+
     /// The agent whose mailbox is meant: the one named, or who is asking.
     pub(crate) fn mailbox_owner(
         &self,
@@ -193,6 +203,25 @@ pub(crate) async fn run_channels(
     Ok(tokio::spawn(async move {
         if let Err(error) = door_channels::run(config, hub, outbound, shutdown).await {
             tracing::warn!(error = %error, "the door to the channels closed");
+        }
+    }))
+}
+
+/// Opens the door to the swarms as well, for as long as `shutdown` does not end it. What others must be able to rely on,
+/// such as a listener that was asked for, is either there or an error.
+pub(crate) async fn run_swarm(
+    config: Option<door_swarm::Config>,
+    hub: Hub,
+    shutdown: CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let Some(config) = config else { return Ok(tokio::spawn(async {})) };
+    let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
+    let running = door_swarm::start(config, hub, outbound, shutdown.clone()).await?;
+    Ok(tokio::spawn(async move {
+        if let Err(error) = running.await {
+            tracing::error!(error = %error, "the door to the swarms closed");
+            // Without its listener this is not what was asked for.
+            shutdown.cancel();
         }
     }))
 }

@@ -148,7 +148,9 @@ fn take_over_lists(identity: &mut Identity, state: &MembershipState, merge: Merg
     identity.muted_swarms.extend(state.muted_swarms.iter().filter_map(|id| Uuid::try_parse(id).ok()));
     identity.muted_agents.extend(state.muted_agents.iter().filter_map(|id| PeerId::parse(id).ok()));
     for (id, key) in &state.public_keys {
-        let (Ok(id), Ok(public_key)) = (PeerId::parse(id), PublicKey::parse(&key.public_key)) else { continue };
+        let (Ok(id), Ok(public_key)) = (PeerId::parse(id), PublicKey::parse(&key.public_key)) else {
+            continue;
+        };
         let fetched_at = stamp::parse(&key.fetched_at).unwrap_or(now);
         let known = Known { public_key, fetched_at, endpoint: key.endpoint.clone() };
         identity.known_keys.entry(id).or_insert(known);

@@ -35,7 +35,8 @@ impl Swarms {
         })
         .await?;
         let public = new.public();
-        let swarms: Vec<_> = book.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()).cloned().collect();
+        let swarms: Vec<_> =
+            book.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()).cloned().collect();
         for swarm in swarms {
             let (me, key, former) = (identity.agent.clone(), public.clone(), old.public().to_wire());
             let proof = prove_key(&new, swarm.swarm_id, &identity.agent);
@@ -77,7 +78,11 @@ impl Swarms {
     }
 
     /// The key that an agent signed with before a new one was announced, while it is still needed.
-    pub(crate) async fn former_key(&self, agent: &PeerId, public: &PublicKey) -> Result<Option<SecretKey>, SwarmError> {
+    pub(crate) async fn former_key(
+        &self,
+        agent: &PeerId,
+        public: &PublicKey,
+    ) -> Result<Option<SecretKey>, SwarmError> {
         let identity = self.identity(Some(agent.as_str()))?;
         let (home, file) = (identity.home.clone(), former_key_file(public));
         blocking(move || Ok(SecretKey::read(&open_home(&home)?, &file)?)).await
@@ -95,7 +100,10 @@ impl Swarms {
         let given = key.map(PublicKey::parse).transpose()?;
         let offered = swarm.members.get(&id).and_then(|member| member.offered_key.clone());
         let key = given.or(offered).ok_or_else(|| {
-            SwarmError::field("key", format!("is missing: the endpoint of '{id}' has named no other; give it with --key"))
+            SwarmError::field(
+                "key",
+                format!("is missing: the endpoint of '{id}' has named no other; give it with --key"),
+            )
         })?;
         let new = key.clone();
         self.edit(&agent, swarm.swarm_id, move |swarm| {

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::mcp::stop_at_signals;
 use crate::config::Settings;
-use crate::context::{Context, channel_config, run_channels};
+use crate::context::{Context, channel_config, run_channels, run_swarm};
 use crate::failure::Failure;
 use crate::front::Front;
 use crate::telemetry;
@@ -51,11 +51,12 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     });
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
+    let swarm = run_swarm(settings.swarm()?, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
     announce(&context, &workspace, &listening.info);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();
-    let _ = tokio::join!(terminals, channels, link);
+    let _ = tokio::join!(terminals, channels, link, swarm);
     listening.finish().await;
     suites.close().await;
     workspace.close().await;

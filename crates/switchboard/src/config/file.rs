@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::nats::{self, NatsSection};
+use super::swarm::{self, SwarmSection};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -18,6 +19,7 @@ pub(super) struct ConfigFile {
     pub(super) http: Option<HttpSection>,
     pub(super) channels: Option<ChannelsSection>,
     pub(super) nats: Option<NatsSection>,
+    pub(super) swarm: Option<SwarmSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -118,7 +120,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 10] = [
+const KNOWN: [(&str, &[&str]); 15] = [
     (
         "",
         &[
@@ -133,11 +135,17 @@ const KNOWN: [(&str, &[&str]); 10] = [
             "introspection",
             "nats",
             "channels",
+            "swarm",
         ],
     ),
     ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
     ("nats", nats::KEYS),
     ("nats.tls", nats::TLS_KEYS),
+    ("swarm", swarm::KEYS),
+    ("swarm.acme", swarm::ACME_KEYS),
+    ("swarm.limits", swarm::LIMITS_KEYS),
+    ("swarm.wake", swarm::WAKE_KEYS),
+    ("swarm.github", swarm::GITHUB_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute"]),
@@ -168,11 +176,12 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
 }
 
 /// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 4] = [
+const USER_ONLY: [(&str, &[&str]); 5] = [
     ("terminals", &["executeFromFiles", "tmux", "bridge"]),
     ("http", &["allowedHosts", "allowedOrigins"]),
     ("channels", &["root", "watchers"]),
     ("nats", nats::USER_KEYS),
+    ("swarm", swarm::KEYS),
 ];
 
 /// Takes out what only the user may set; returns the paths of what was there.
