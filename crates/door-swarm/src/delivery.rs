@@ -35,6 +35,9 @@ const QUEUE: usize = 64;
 /// its way. With the pauses between them that is about a minute.
 const NOT_YET: u32 = 7;
 
+/// What is said of a message that waits for those before it.
+const BEHIND: &str = "an earlier message to this peer waits to be tried again";
+
 /// An answer to a message is short.
 const ANSWER: usize = 64 * 1024;
 
@@ -112,9 +115,9 @@ impl Postman {
 
     async fn deliver(&self, peer: &AgentId, handoff: Handoff, queue: &mut mpsc::Receiver<Handoff>) {
         let hub = self.swarms.hub();
-        match hub.first_failed(peer.clone()).await {
+        match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                let reason = "an earlier message to this peer waits to be tried again".to_owned();
+                let reason = BEHIND.to_owned();
                 return report(handoff, Outcome::Unreachable { reason }).await;
             }
             Ok(_) => {}
@@ -127,7 +130,7 @@ impl Postman {
         if is_unreachable {
             // The others to this peer would fail likewise, each after its own wait.
             while let Ok(behind) = queue.try_recv() {
-                let reason = "an earlier message to this peer waits to be tried again".to_owned();
+                let reason = BEHIND.to_owned();
                 report(behind, Outcome::Unreachable { reason }).await;
             }
         } else if was_tried_before && let Err(error) = hub.hurry(peer.clone()).await {

@@ -37,6 +37,7 @@ mod stamp;
 mod state;
 mod strict;
 mod swarms;
+mod tools;
 mod translate;
 mod wake;
 
@@ -54,6 +55,7 @@ pub use run::{run, start};
 pub use send::{Letter, base64};
 pub use state::{KnownKey, MembershipState, StateError, StateMember, SwarmMembership, SwarmSettings};
 pub use swarms::Swarms;
+pub use tools::{ToolAnswer, ToolSpec, tools};
 
 #[cfg(test)]
 mod test_peer;

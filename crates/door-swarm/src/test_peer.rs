@@ -99,6 +99,13 @@ impl World {
         self.post_bytes(peer, resource, body.to_string().into_bytes(), HeaderMap::new()).await
     }
 
+    pub(crate) async fn post_url(&self, url: &str, body: &Value) -> (StatusCode, Value) {
+        let limits = Limits { time: PATIENCE, body: 1 << 20 };
+        let (url, body) = (Url::parse(url).unwrap(), Bytes::from(body.to_string()));
+        let answer = self.client.post_json(&url, HeaderMap::new(), body, limits).await.unwrap();
+        (answer.status, serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+    }
+
     pub(crate) async fn post_bytes(
         &self,
         peer: &TestPeer,

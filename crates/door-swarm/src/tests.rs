@@ -1,3 +1,4 @@
 //! The door as a whole, over real TLS.
 
+mod faults;
 mod life;

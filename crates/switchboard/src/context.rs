@@ -15,6 +15,7 @@ use crate::cli::Global;
 use crate::commands::guard::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
+use crate::front::SwarmTools;
 use crate::printer::Printer;
 
 /// What every verb needs.
@@ -121,7 +122,8 @@ impl Context {
             Err(_) => Places::of_nobody(self.workspace_folder()?),
         };
         let suites = Suites::open(settings.suites.clone(), places, guard()).await?;
-        suites.reserve(door_workspace::tool_names());
+        let of_swarms = door_swarm::tools().into_iter().map(|tool| tool.name.to_owned());
+        suites.reserve(door_workspace::tool_names().chain(of_swarms));
         Ok(suites)
     }
 
@@ -167,6 +169,17 @@ impl Context {
                 .hint("set swarm.enabled to true in ~/.config/switchboard/config.json")
         })?;
         Ok(Swarms::open(config, workspace.hub().clone()).await?)
+    }
+
+    /// The tools of the swarms. Mail goes on where they cannot be had.
+    pub(crate) async fn swarm_tools(&self, workspace: &Workspace) -> SwarmTools {
+        match self.swarms(workspace).await {
+            Ok(swarms) => SwarmTools::new(swarms),
+            Err(failure) => {
+                tracing::debug!("no tools for swarms: {}", failure.message);
+                SwarmTools::default()
+            }
+        }
     }
 
     /// The agent whose mailbox is meant: the one named, or who is asking.

@@ -33,3 +33,24 @@ async fn members_of_a_swarm_are_reached_by_name_and_all_at_once() {
     let gone = hub.hub.submit(hub.draft("codex", "bob@research", "hello")).await;
     assert!(gone.is_err(), "{gone:?}");
 }
+
+#[tokio::test]
+async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
+    let hub = TestHub::with(&["codex"]).await;
+    hub.hub.put_peers(name("research"), vec![peer("alice"), peer("bob")]).await.expect("noted");
+    let mut door = hub.hub.open_door(switchboard_core::Door::Swarm).await.expect("opened");
+    let (alice, bob) =
+        (crate::test_hub::agent_id("alice@research"), crate::test_hub::agent_id("bob@research"));
+    let first = hub.send("codex", "alice@research", "one").await;
+    hub.send("codex", "alice@research", "two").await;
+    assert_eq!(hub.hub.first_unsent(alice.clone()).await.expect("read"), Some(first.seq));
+    assert_eq!(hub.hub.first_unsent(bob).await.expect("read"), None);
+    let away = switchboard_core::Outcome::Unreachable { reason: "away".into() };
+    for handoff in crate::test_hub::soon(door.next(2)).await {
+        handoff.report(away.clone()).await.expect("reported");
+    }
+    assert!(matches!(hub.state(first.id).await, DeliveryState::Failed { .. }));
+    hub.hub.hurry(alice.clone()).await.expect("hurried");
+    let again = crate::test_hub::soon(door.next(1)).await;
+    assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
+}

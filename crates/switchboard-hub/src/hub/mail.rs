@@ -204,17 +204,17 @@ impl Hub {
         }
     }
 
-    /// The place in the journal of the first message to an agent that could not be delivered and will be tried again.
-    pub async fn first_failed(&self, agent: AgentId) -> Result<Option<i64>, HubError> {
-        if let Some(first) = self.glance(|db| reads::first_failed(db, &agent)) {
+    /// The place in the journal of the first message that a peer of a swarm has not got yet and still may.
+    pub async fn first_unsent(&self, peer: AgentId) -> Result<Option<i64>, HubError> {
+        if let Some(first) = self.glance(|db| reads::first_unsent(db, &peer)) {
             return Ok(first);
         }
-        self.read(move |db| reads::first_failed(db, &agent)).await
+        self.read(move |db| reads::first_unsent(db, &peer)).await
     }
 
-    /// Makes what could not be delivered to an agent due at once, in its order: the agent can be reached again.
-    pub async fn hurry(&self, agent: AgentId) -> Result<(), HubError> {
-        self.write(move |tx| outbox::hurry(tx, &agent)).await
+    /// Makes what could not be delivered to a peer due at once, in its order: the peer can be reached again.
+    pub async fn hurry(&self, peer: AgentId) -> Result<(), HubError> {
+        self.write(move |tx| outbox::hurry(tx, &peer)).await
     }
 
     /// What a door noted under a topic.

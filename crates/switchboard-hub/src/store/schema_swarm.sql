@@ -13,5 +13,5 @@ SELECT m.seq AS id,
 FROM messages m LEFT JOIN deliveries d ON d.id = m.seq * 65536
 WHERE m.door = 'swarm' AND length(m.scope) > 36;
 
--- The deliveries that have failed and are to be tried again, by recipient: what comes after them waits for them.
-CREATE INDEX deliveries_failed ON deliveries (agent, id) WHERE state = 6;
+-- What a peer has not got yet, by peer: a message waits for those before it.
+CREATE INDEX deliveries_to_peers ON deliveries (agent, id) WHERE door = 'swarm' AND state IN (0, 1, 6);

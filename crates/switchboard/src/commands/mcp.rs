@@ -28,7 +28,8 @@ pub(crate) async fn run(_: Mcp, context: Context) -> Result<(), Failure> {
     stop_at_signals(shutdown.clone())?;
     let tools = ToolServer::new(open.workspace.clone(), ToolConfig { profile: settings.profile, agent });
     let suites = context.suites(&settings, shutdown.clone()).await?;
-    let server = Front::new(tools, suites.clone());
+    let swarm = context.swarm_tools(&open.workspace).await;
+    let server = Front::new(tools, suites.clone(), swarm);
     let passed = server.passed();
     let result = Box::pin(switchboard_mcp::serve_stdio(server, passed, shutdown)).await;
     suites.close().await;

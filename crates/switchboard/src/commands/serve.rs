@@ -14,7 +14,7 @@ use crate::commands::mcp::stop_at_signals;
 use crate::config::Settings;
 use crate::context::{Context, channel_config, run_channels, run_swarm};
 use crate::failure::Failure;
-use crate::front::Front;
+use crate::front::{Front, SwarmTools};
 use crate::telemetry;
 
 /// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
@@ -41,7 +41,9 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
     let suites = context.suites(&settings, shutdown.clone()).await?;
-    let listening = Listening::start(&workspace, suites.clone(), &settings, &args, shutdown.clone()).await?;
+    let tools = context.swarm_tools(&workspace).await;
+    let listening =
+        Listening::start(&workspace, suites.clone(), tools, &settings, &args, shutdown.clone()).await?;
     let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
     let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
     let terminals = tokio::spawn(async move {
@@ -106,6 +108,7 @@ impl Listening {
     async fn start(
         workspace: &Workspace,
         suites: Suites,
+        swarm: SwarmTools,
         settings: &Settings,
         args: &Serve,
         shutdown: CancellationToken,
@@ -124,7 +127,7 @@ impl Listening {
         let info = ServerInfo::new(listener.port(), workspace.hub().now());
         info.write(&folder)?;
         let tools = ToolServer::new(workspace.clone(), ToolConfig { profile: settings.profile, agent: None });
-        let first = std::sync::Arc::new(Front::new(tools, suites));
+        let first = std::sync::Arc::new(Front::new(tools, suites, swarm));
         let factory = move || first.another();
         let serving = serve_http(listener, config, token, || json!({}), metrics(), factory, shutdown.clone());
         let server = tokio::spawn(async move {
