@@ -55,11 +55,11 @@ impl Swarms {
             text: said.content.clone(),
             now: self.hub().now(),
         };
-        let Some(draft) = written.to_draft(swarm.swarm_id) else { return Ok(()) };
+        let Some(draft) = written.into_draft(swarm.swarm_id) else { return Ok(()) };
         match self.hub().submit(draft).await {
-            Ok(_) => Ok(()),
-            // There is nobody to tell, or the directory has forgotten them after a crash.
-            Err(HubError::Unresolved(
+            // Or there is nobody to tell, or the directory has forgotten them after a crash.
+            Ok(_)
+            | Err(HubError::Unresolved(
                 ResolveError::EmptyGroup { .. } | ResolveError::UnknownAgent { .. },
             )) => Ok(()),
             Err(error) => Err(error.into()),
@@ -91,7 +91,7 @@ impl Swarms {
             text: content.to_text(),
             now: self.hub().now(),
         };
-        let Some(mut draft) = written.to_draft(swarm.swarm_id) else { return };
+        let Some(mut draft) = written.into_draft(swarm.swarm_id) else { return };
         draft.native.scope = scope(swarm.swarm_id, &sender, agent);
         draft.allow_unregistered = true;
         if let Err(error) = self.hub().submit(draft).await {

@@ -114,5 +114,5 @@ fn is_of(message: &Message, swarm: &Swarm) -> bool {
 fn seen(message: Message, seq: i64, swarm: &Swarm) -> Option<Seen> {
     let is_incoming = is_of(&message, swarm) && message.origin.native.scope.len() > 36;
     let is_outgoing = !is_incoming && crate::translate::is_in(&message, swarm);
-    (is_incoming || is_outgoing).then(|| Seen { message, seq, swarm: swarm.swarm_id, is_incoming })
+    (is_incoming || is_outgoing).then_some(Seen { message, seq, swarm: swarm.swarm_id, is_incoming })
 }

@@ -54,7 +54,7 @@ impl Endpoint {
             return Err(refuse("it must not hold '?' or '#'"));
         }
         let path = url.path().trim_end_matches('/').to_owned();
-        if path.split('/').skip(1).any(|segment| segment.is_empty()) {
+        if path.split('/').skip(1).any(str::is_empty) {
             return Err(refuse("its path must hold plain segments only"));
         }
         url.set_path(&path);

@@ -39,7 +39,7 @@ struct Read {
 
 /// What a system message says, where it can be read.
 enum Statement {
-    Content(SystemContent),
+    Content(Box<SystemContent>),
     Roster(Roster),
 }
 
@@ -275,7 +275,7 @@ impl Server {
             }
             Applied::RosterWanted => self.later(Task::RosterWanted { agent, swarm: id, member: sender }),
             Applied::Promoted => {
-                tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now")
+                tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now");
             }
         }
         let status = if is_transfer { "accepted" } else { "queued" };
@@ -305,7 +305,7 @@ fn statement(content: &str) -> Option<Statement> {
     if value.get("action").and_then(Value::as_str) == Some("roster") {
         return serde_json::from_value(value).ok().map(Statement::Roster);
     }
-    serde_json::from_value(value).ok().map(Statement::Content)
+    serde_json::from_value(value).ok().map(|content| Statement::Content(Box::new(content)))
 }
 
 /// Checks the form of a message and of what came with it.

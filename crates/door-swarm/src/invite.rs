@@ -180,8 +180,18 @@ impl Token {
     /// What its uses are counted under: of what is signed, so that no other spelling of the signature is another token.
     pub(crate) fn digest(&self) -> String {
         let digest: [u8; 32] = Sha256::digest(&self.signed).into();
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&digest)
     }
+}
+
+/// Bytes in hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The header says `EdDSA` and asks for nothing; what it says of keys is not even read.

@@ -26,7 +26,7 @@ const ROSTER_BYTES: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub enum JoinOutcome {
     /// Our agent is a member.
-    Joined(Swarm),
+    Joined(Box<Swarm>),
     /// The master has to approve; it is asked again from time to time while `serve` runs.
     Pending {
         /// The swarm.
@@ -61,7 +61,7 @@ impl Swarms {
         let swarm = self.believe(&identity, &token, accepted, realm).await?;
         let swarm = self.insert(&identity.agent, swarm).await?;
         self.forget_joining(&identity.agent, link.swarm_id).await?;
-        Ok(JoinOutcome::Joined(swarm))
+        Ok(JoinOutcome::Joined(Box::new(swarm)))
     }
 
     async fn ask_to_join(

@@ -101,9 +101,8 @@ impl Server {
                 Err(Problem::not_authorized("the endpoint names another agent or another key"))
             };
         };
-        let (message_id, timestamp) = match (&request.message_id, &request.timestamp) {
-            (Some(id), Some(timestamp)) => (id, timestamp),
-            _ => return Err(Problem::format("a signed join needs message_id and timestamp")),
+        let (Some(message_id), Some(timestamp)) = (&request.message_id, &request.timestamp) else {
+            return Err(Problem::format("a signed join needs message_id and timestamp"));
         };
         let now = self.swarms.hub().now();
         let signed_at =

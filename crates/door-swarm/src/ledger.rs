@@ -226,9 +226,10 @@ impl Swarm {
         // Ids that differ in case alone, or that are no names here: told apart by number.
         let stem: String =
             id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
-        (2_u32..)
+        (2..10_000_u32)
             .filter_map(|n| Name::parse(&format!("peer-{stem}-{n}")).ok())
             .find(|name| !taken(name))
+            // A swarm has fewer members than that.
             .unwrap_or_else(Name::human)
     }
 

@@ -80,7 +80,7 @@ pub(crate) fn client_key(address: IpAddr) -> IpAddr {
             segments[4..].fill(0);
             IpAddr::V6(segments.into())
         }
-        v4 => v4,
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

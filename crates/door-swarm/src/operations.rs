@@ -72,14 +72,13 @@ impl Swarms {
             } else {
                 folder.make_subdir(&name)?
             };
-            let key = match SecretKey::read(&folder, KEY_FILE)? {
-                Some(key) => key,
-                None => {
-                    let key = SecretKey::generate()?;
-                    key.write_new(&folder, KEY_FILE)?;
-                    // Whoever was first has the key that counts.
-                    SecretKey::read(&folder, KEY_FILE)?.unwrap_or(key)
-                }
+            let key = if let Some(key) = SecretKey::read(&folder, KEY_FILE)? {
+                key
+            } else {
+                let key = SecretKey::generate()?;
+                key.write_new(&folder, KEY_FILE)?;
+                // Whoever was first has the key that counts.
+                SecretKey::read(&folder, KEY_FILE)?.unwrap_or(key)
             };
             Ok((folder.path().to_owned(), key))
         })

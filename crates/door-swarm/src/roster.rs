@@ -363,4 +363,4 @@ fn verify_key_proof(key: &PublicKey, swarm: Uuid, agent: &PeerId, proof: &str) -
 
 #[cfg(test)]
 #[path = "roster_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -134,7 +134,7 @@ async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>, wakes: mpsc::Sen
         }
     }
     // Without a listener nothing is left to be done, which is no reason to end.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn keep_house(swarms: &Swarms) {

@@ -166,7 +166,7 @@ impl Swarms {
             now,
         };
         let mut draft =
-            written.to_draft(swarm.swarm_id).ok_or_else(|| SwarmError::field("type", "is no kind here"))?;
+            written.into_draft(swarm.swarm_id).ok_or_else(|| SwarmError::field("type", "is no kind here"))?;
         draft.in_reply_to = in_reply_to;
         draft.expires_at = letter.expires_at;
         draft.key = letter.key;

@@ -290,7 +290,7 @@ impl Swarms {
         let stem = stem.trim_matches('-');
         let first = Name::parse(stem).ok().filter(|name| !is_taken(name));
         let more = || {
-            (2_u32..)
+            (2..10_000_u32)
                 .filter_map(|n| Name::parse(&format!("swarm-{stem}-{n}")).ok())
                 .find(|name| !is_taken(name))
         };

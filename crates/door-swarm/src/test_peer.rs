@@ -29,7 +29,7 @@ use crate::swarms::Swarms;
 use crate::wire::MessageType;
 
 /// Long enough for a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits for something, never for ever.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
@@ -188,7 +188,7 @@ impl TestPeer {
 
     pub(crate) async fn join(&self, link: &InviteLink) -> Swarm {
         match soon(self.swarms.join(None, link, None)).await.unwrap() {
-            JoinOutcome::Joined(swarm) => swarm,
+            JoinOutcome::Joined(swarm) => *swarm,
             JoinOutcome::Pending { .. } => panic!("it should not have to wait"),
         }
     }

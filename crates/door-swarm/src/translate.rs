@@ -297,7 +297,7 @@ pub(crate) struct Written {
 
 impl Written {
     /// The message as the hub takes it in.
-    pub(crate) fn to_draft(self, swarm: Uuid) -> Option<Draft> {
+    pub(crate) fn into_draft(self, swarm: Uuid) -> Option<Draft> {
         Some(Draft {
             id: self.id,
             from: self.from,

@@ -81,7 +81,7 @@ pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>)
             tracing::warn!(error = %crate::error::describe(&error), "nobody was woken; the messages wait");
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {

@@ -78,8 +78,7 @@ impl SystemContent {
     /// To whom it happened, in whichever form it is said.
     pub fn subject(&self) -> Option<&str> {
         match (&self.agent_id, &self.member) {
-            (Some(id), _) => Some(id),
-            (None, Some(MemberWord::Id(id))) => Some(id),
+            (Some(id), _) | (None, Some(MemberWord::Id(id))) => Some(id),
             (None, Some(MemberWord::Full(member))) => Some(&member.agent_id),
             (None, None) => None,
         }

@@ -190,7 +190,7 @@ pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms)
         let when = ago(now, message.sent_at);
         let kind = &message.kind;
         context.printer.line(format_args!("{} → {}  {kind}  {when}", message.from, message.to));
-        for line in show::plain(&message.body).to_string().lines() {
+        for line in show::plain(&message.body).lines() {
             context.printer.line(format_args!("  {line}"));
         }
     }
