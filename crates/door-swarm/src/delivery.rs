@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use jiff::SignedDuration;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, MessageId, NativeId, Outcome, Route};
 use switchboard_https::{Answer, Limits};
@@ -40,9 +39,6 @@ const BEHIND: &str = "an earlier message to this peer waits to be tried again";
 
 /// An answer to a message is short.
 const ANSWER: usize = 64 * 1024;
-
-/// A clock that differs from a peer's by more than this is worth a word.
-const SKEW: SignedDuration = SignedDuration::from_mins(2);
 
 /// The queues of the peers that something is on its way to.
 #[derive(Clone)]
@@ -218,7 +214,7 @@ impl Swarms {
         let body = Bytes::from(leaving.to_text(&key));
         let limits = Limits { time: self.config().timeout, body: ANSWER };
         let answer = self.post(&member.endpoint, "message", agent, body, limits).await?;
-        self.note_clock(&answer, recipient);
+        self.note_clock(&answer, recipient).await;
         let outcome = judge(&answer, handoff.delivery.attempts);
         if outcome == Outcome::Delivered && action == Some("master_transfer") {
             self.transferred(agent, swarm.swarm_id, recipient).await?;
@@ -251,15 +247,6 @@ impl Swarms {
         let message = stored.message;
         let is_there = is_in(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm);
         Ok(is_there.then(|| wire_id(&message, swarm.swarm_id)))
-    }
-
-    /// Says so when our clock and a peer's differ: one of the two refuses messages for it.
-    fn note_clock(&self, answer: &Answer, peer: &PeerId) {
-        let Some(theirs) = answer.date else { return };
-        let difference = self.hub().now().duration_since(theirs);
-        if difference.abs() > SKEW {
-            tracing::warn!(%peer, seconds = difference.as_secs(), "our clock and that of a peer differ");
-        }
     }
 }
 

@@ -54,3 +54,33 @@ async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
     let again = crate::test_hub::soon(door.next(1)).await;
     assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
 }
+
+/// The queue under the names that the protocol gives its columns.
+#[tokio::test]
+async fn what_peers_sent_is_in_the_queue_of_the_protocol() {
+    let hub = TestHub::with(&["codex"]).await;
+    let mut draft = hub.draft("alice@research", "codex", "hello");
+    draft.native = switchboard_core::NativeId {
+        door: switchboard_core::Door::Swarm,
+        scope: "550e8400-e29b-41d4-a716-446655440000 alice codex".to_owned(),
+        id: "660e8400-e29b-41d4-a716-446655440001".to_owned(),
+    };
+    draft.native_is_id = false;
+    draft.metadata.insert("swarm.type".to_owned(), "notification".into());
+    hub.hub.submit(draft).await.expect("accepted");
+    let row: (String, String, String, String, String, String, String) = hub
+        .sql()
+        .query_row(
+            "SELECT message_id, swarm_id, sender_id, type, content, received_at, status FROM message_queue",
+            [],
+            |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?))
+            },
+        )
+        .expect("one row");
+    assert_eq!(row.0, "660e8400-e29b-41d4-a716-446655440001");
+    assert_eq!(row.1, "550e8400-e29b-41d4-a716-446655440000");
+    assert_eq!((row.2.as_str(), row.3.as_str(), row.4.as_str()), ("alice", "notification", "hello"));
+    assert!(row.5.ends_with('Z') && row.5.contains('T'), "{}", row.5);
+    assert_eq!(row.6, "pending");
+}
