@@ -165,7 +165,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     fails(&["swarm", "leave"], 5, "swarm list");
     fails(&["swarm", "join", "swarm://x"], 4, "swarm://SWARM_ID");
     sandbox.ok(["swarm", "create", "Team"]);
-    fails(&["swarm", "leave", "taem"], 5, "did you mean team");
+    fails(&["swarm", "leave", "taem"], 5, "did you mean 'team'");
     fails(&["swarm", "leave"], 4, "transfer");
     fails(&["swarm", "kick", "bob"], 5, "not a member");
     fails(&["swarm", "send", "hello", "--reference", "{\"type\":\"github_issue\"}"], 2, "repo");
