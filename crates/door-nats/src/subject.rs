@@ -64,7 +64,8 @@ impl Subjects {
             GroupId::Channel(channel) => format!("channel.{}", token(channel)),
             GroupId::Team(team) => format!("team.{}", token(team)),
             GroupId::Everyone => "all".to_owned(),
-            GroupId::Job(_) => return None,
+            // Only the hub that takes part in a swarm, or runs a job, can reach it.
+            GroupId::Job(_) | GroupId::Swarm(_) => return None,
         };
         Some(format!("{}.{}.group.{place}", self.prefix, token(from)))
     }

@@ -10,7 +10,7 @@ use crate::{AgentId, Name, NameError};
 /// One agent, one worker node, or a group.
 ///
 /// The same syntax everywhere: `codex`, `alice@research`, `team:backend`, `#general`, `job:272900/0`,
-/// `job:272900`, `all`.
+/// `job:272900`, `all`, `all@research`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -33,6 +33,8 @@ pub enum GroupId {
     Job(JobId),
     /// Every agent of this hub, and of those it is linked with.
     Everyone,
+    /// Every other member of a swarm that this hub takes part in.
+    Swarm(Name),
 }
 
 /// A job of the router: letters, digits, `_` and `-`, at most 64 of them.
@@ -116,6 +118,11 @@ impl FromStr for Address {
         if text.eq_ignore_ascii_case("all") {
             return Ok(Self::EVERYONE);
         }
+        if let Some((all, swarm)) = text.split_once('@')
+            && all.eq_ignore_ascii_case("all")
+        {
+            return Ok(Self::Group(GroupId::Swarm(name(swarm)?)));
+        }
         if let Some(team) = text.strip_prefix("team:") {
             return Ok(Self::Group(GroupId::Team(name(team)?)));
         }
@@ -153,6 +160,7 @@ impl fmt::Display for GroupId {
             Self::Channel(channel) => write!(f, "#{channel}"),
             Self::Job(job) => write!(f, "job:{job}"),
             Self::Everyone => f.write_str("all"),
+            Self::Swarm(swarm) => write!(f, "all@{swarm}"),
         }
     }
 }

@@ -17,6 +17,7 @@ fn every_form_parses_and_prints_back() {
         ("job:272900", Address::Group(GroupId::Job(job()))),
         ("job:272900/0", Address::Node(NodeId { job: job(), node: 0 })),
         ("all", Address::EVERYONE),
+        ("all@research", Address::Group(GroupId::Swarm(name("research")))),
     ];
     for (text, address) in table {
         assert_eq!(text.parse(), Ok(address.clone()), "{text}");

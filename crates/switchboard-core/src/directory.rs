@@ -109,6 +109,12 @@ impl Directory {
         self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(realm))
     }
 
+    /// The members of a swarm, without those of this hub.
+    pub fn peers<'a>(&'a self, swarm: &'a Name) -> impl Iterator<Item = &'a AgentRecord> {
+        let is_peer = |agent: &&AgentRecord| agent.routes.iter().any(|r| matches!(r, Route::Peer { .. }));
+        self.agents.values().filter(move |agent| agent.id.realm.as_ref() == Some(swarm)).filter(is_peer)
+    }
+
     /// The agent that an address names: of this hub, or else of another one.
     pub fn addressee(&self, id: &AgentId) -> Option<&AgentRecord> {
         let elsewhere = || id.realm.is_none().then(|| self.elsewhere(&id.name)).flatten();

@@ -151,6 +151,7 @@ pub fn trace(
             group(id, &mut members(directory.channel(channel)).chain(joined))
         }
         Address::Group(id @ GroupId::Job(job)) => group(id, &mut members(directory.job(job))),
+        Address::Group(id @ GroupId::Swarm(swarm)) => group(id, &mut members(directory.peers(swarm))),
         Address::Group(id @ GroupId::Everyone) => {
             let human = AgentId::human();
             // Those behind a swarm are of other owners; those of other hubs are of ours.

@@ -1,5 +1,6 @@
 //! The directory on disk: agents, aliases, teams.
 
+mod peers;
 mod residents;
 
 use jiff::Timestamp;
@@ -12,6 +13,8 @@ use crate::events::HubEvent;
 use crate::store::rows;
 use crate::store::writer::Work;
 
+pub use self::peers::Peer;
+pub(crate) use self::peers::put_peers;
 pub(crate) use self::residents::put_residents;
 
 /// The name the hub itself writes under, in notices to the person.

@@ -316,6 +316,12 @@ impl Dir {
         Ok(if self.remove(name)? { Moved::Moved } else { Moved::SourceMissing })
     }
 
+    /// The permission bits of what has that name; `None` when there is nothing.
+    pub fn mode(&self, name: &str) -> Result<Option<u32>, FileError> {
+        check_name(name)?;
+        Ok(self.raw_stat(name)?.map(|stat| Mode::from_raw_mode(stat.st_mode).bits() & 0o7777))
+    }
+
     /// Removes a file; `false` when there is nothing of that name.
     pub fn remove(&self, name: &str) -> Result<bool, FileError> {
         check_name(name)?;

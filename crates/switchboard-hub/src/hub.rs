@@ -2,10 +2,13 @@
 
 mod link;
 mod mail;
+mod notes;
 mod people;
 mod showing;
 mod unseen;
 mod work;
+
+pub use self::notes::Notes;
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -113,6 +113,14 @@ pub(crate) fn notes(db: &Connection, door: Door, topic: &str) -> Result<Vec<(Str
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// One note of a door.
+pub(crate) fn noted(db: &Connection, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
+    Ok(db
+        .prepare_cached("SELECT value FROM notes WHERE door = ?1 AND topic = ?2 AND key = ?3")?
+        .query_row([door.as_str(), topic, key], |row| row.get(0))
+        .optional()?)
+}
+
 /// Writes, or forgets, a note.
 pub(crate) fn note(
     tx: &mut Work<'_>,

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 pub(crate) use self::claim::{claim_due, enqueue, is_due};
 use self::claim::{half_lease, renew};
 use self::state::settle;
-pub(crate) use self::state::{bound_times, expire_due, put_state, release_gone, take_back};
+pub(crate) use self::state::{bound_times, expire_due, hurry, put_state, release_gone, take_back};
 use crate::clock::Clock;
 use crate::error::HubError;
 use crate::owner::Owner;

@@ -245,6 +245,16 @@ pub(crate) fn count(
         .query_row(params![agent.to_string(), most, now.as_microsecond()], |row| row.get(0))?)
 }
 
+/// The place in the journal of the first message that a peer has not got yet.
+pub(crate) fn first_unsent(db: &Connection, agent: &AgentId) -> Result<Option<i64>, HubError> {
+    let first: Option<i64> = db
+        .prepare_cached(
+            "SELECT min(id) FROM deliveries WHERE agent = ?1 AND door = 'swarm' AND state IN (0, 1, 6)",
+        )?
+        .query_row([agent.to_string()], |row| row.get(0))?;
+    Ok(first.map(|id| id / SPREAD))
+}
+
 /// Everything that must have a file in an agent's mailbox folder, without the bodies.
 pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
     let sql = format!(

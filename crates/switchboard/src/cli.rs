@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{
     ack, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp, receipt,
-    release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite, tail, team,
-    thread, wait, watch, who, worker, workflow,
+    release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite, swarm, tail,
+    team, thread, wait, watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -22,8 +22,10 @@ use crate::commands::{
     subcommand_required = true,
     arg_required_else_help = true
 )]
-#[command(after_help = "Addresses: codex · team:backend · #general · alice@research · job:7/0 · all\n\
-    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found")]
+#[command(
+    after_help = "Addresses: codex · team:backend · #general · alice@research · all@research · job:7/0 · all\n\
+    Exit codes: 0 ok · 1 failed · 2 usage · 3 temporary, try again · 4 not allowed · 5 not found"
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -107,6 +109,8 @@ pub(crate) enum Command {
     Worker(worker::Worker),
     /// Let a program drive workers over NDJSON
     Router(router::Router),
+    /// Talk with agents of other owners: keys, invites, members, signed messages
+    Swarm(swarm::Swarm),
     /// Serve MCP on stdin and stdout, for an agent's client
     Mcp(mcp::Mcp),
     /// Write our MCP server and hooks into the settings of clients

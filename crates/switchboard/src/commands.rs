@@ -26,6 +26,7 @@ pub(crate) mod send;
 pub(crate) mod sentinel;
 pub(crate) mod serve;
 pub(crate) mod suite;
+pub(crate) mod swarm;
 pub(crate) mod tail;
 pub(crate) mod team;
 pub(crate) mod thread;
@@ -63,6 +64,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Suite(args) => suite::run(args, context).await,
         Command::Worker(args) => worker::run(args, context).await,
         Command::Router(args) => router::run(args, context).await,
+        Command::Swarm(args) => swarm::run(args, context).await,
         Command::Mcp(args) => mcp::run(args, context).await,
         Command::Install(args) => install::install(&args, &context),
         Command::Uninstall(args) => install::uninstall(&args, &context),

@@ -5,6 +5,7 @@ mod file;
 mod links;
 mod nats;
 mod notify;
+mod swarm;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub(crate) struct Settings {
     channels: channels::ChannelSettings,
     links: Arc<Links>,
     unseen_after: Option<Duration>,
+    swarm: swarm::SwarmSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
     budgets: Budgets,
@@ -68,6 +70,24 @@ impl Settings {
     /// The settings of the channels, which are in `folder` unless they are somewhere else.
     pub(crate) fn channels(&self, folder: &Path) -> door_channels::Config {
         self.channels.config(folder)
+    }
+
+    /// The settings of the swarms; nothing where they are switched off.
+    pub(crate) fn swarm(&self) -> Result<Option<door_swarm::Config>, Failure> {
+        if !self.swarm.enabled {
+            return Ok(None);
+        }
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = set("SWARM_HOME").or_else(|| Some(set("HOME")?.join(".swarm")));
+        let home = home.ok_or_else(|| {
+            Failure::new(
+                "no_home",
+                Exit::Failed,
+                "there is no place for keys: neither SWARM_HOME nor HOME is set",
+            )
+            .hint("set SWARM_HOME to a folder of your own")
+        })?;
+        Ok(Some(self.swarm.config(home)))
     }
 }
 
@@ -187,6 +207,7 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
         settings.http.port = PortChoice::Exactly(port);
     }
     settings.nats = nats::resolve(file.nats.unwrap_or_default())?;
+    settings.swarm = swarm::resolve(file.swarm.unwrap_or_default())?;
     settings.channels = channels::resolve(file.channels.unwrap_or_default())?;
     settings.http.allowed_hosts.extend(http.allowed_hosts.unwrap_or_default());
     settings.http.allowed_origins.extend(http.allowed_origins.unwrap_or_default());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use door_channels::Channels;
 use door_suites::{Places, Suites};
+use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
 use switchboard_hub::{Hub, Outbound, WorkTree};
@@ -14,6 +15,7 @@ use crate::cli::Global;
 use crate::commands::sentinel::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
+use crate::front::SwarmTools;
 use crate::printer::Printer;
 
 /// What every verb needs.
@@ -142,7 +144,8 @@ impl Context {
             Err(_) => Places::of_nobody(self.workspace_folder()?),
         };
         let suites = Suites::open(settings.suites.clone(), places, guard()).await?;
-        suites.reserve(door_workspace::tool_names());
+        let of_swarms = door_swarm::tools().into_iter().map(|tool| tool.name.to_owned());
+        suites.reserve(door_workspace::tool_names().chain(of_swarms));
         Ok(suites)
     }
 
@@ -181,6 +184,26 @@ impl Context {
         Ok(Channels::open(config, workspace.hub().clone()).await?)
     }
 
+    /// Opens the swarms of an open workspace.
+    pub(crate) async fn swarms(&self, workspace: &Workspace) -> Result<Swarms, Failure> {
+        let config = self.settings()?.swarm()?.ok_or_else(|| {
+            Failure::new("swarm_off", Exit::NotAllowed, "the swarms are switched off")
+                .hint("set swarm.enabled to true in ~/.config/switchboard/config.json")
+        })?;
+        Ok(Swarms::open(config, workspace.hub().clone()).await?)
+    }
+
+    /// The tools of the swarms. Mail goes on where they cannot be had.
+    pub(crate) async fn swarm_tools(&self, workspace: &Workspace) -> SwarmTools {
+        match self.swarms(workspace).await {
+            Ok(swarms) => SwarmTools::new(swarms),
+            Err(failure) => {
+                tracing::debug!("no tools for swarms: {}", failure.message);
+                SwarmTools::default()
+            }
+        }
+    }
+
     /// The agent whose mailbox is meant: the one named, or who is asking.
     pub(crate) fn mailbox_owner(
         &self,
@@ -215,6 +238,25 @@ pub(crate) async fn run_channels(
     Ok(tokio::spawn(async move {
         if let Err(error) = door_channels::run(config, hub, outbound, shutdown).await {
             tracing::warn!(error = %error, "the door to the channels closed");
+        }
+    }))
+}
+
+/// Opens the door to the swarms as well, for as long as `shutdown` does not end it. What others must be able to rely on,
+/// such as a listener that was asked for, is either there or an error.
+pub(crate) async fn run_swarm(
+    config: Option<door_swarm::Config>,
+    hub: Hub,
+    shutdown: CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let Some(config) = config else { return Ok(tokio::spawn(async {})) };
+    let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
+    let running = door_swarm::start(config, hub, outbound, shutdown.clone()).await?;
+    Ok(tokio::spawn(async move {
+        if let Err(error) = running.await {
+            tracing::error!(error = %error, "the door to the swarms closed");
+            // Without its listener this is not what was asked for.
+            shutdown.cancel();
         }
     }))
 }

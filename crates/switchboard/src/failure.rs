@@ -4,6 +4,7 @@ use door_channels::ChannelError;
 use door_nats::NatsError;
 use door_router::RouterError;
 use door_suites::{SuiteError, WrapperError};
+use door_swarm::SwarmError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
@@ -221,6 +222,52 @@ impl From<NatsError> for Failure {
             NatsError::Unreachable { .. } | NatsError::Server { .. } | NatsError::Lost => {
                 Self::temporary("nats", message)
                     .hint("what is for other hubs waits; `switchboard doctor` says more")
+            }
+        }
+    }
+}
+
+impl From<SwarmError> for Failure {
+    fn from(error: SwarmError) -> Self {
+        let (message, temporary) = (chain(&error), error.is_temporary());
+        let or = |near: &[String], otherwise: &str| {
+            if near.is_empty() { otherwise.to_owned() } else { format!("did you mean {}?", or_list(near)) }
+        };
+        match error {
+            SwarmError::Hub(error) => error.into(),
+            SwarmError::NoIdentity { .. } => Self::new("no_identity", Exit::NotFound, message)
+                .hint("make one with `switchboard swarm init --agent NAME --endpoint https://HOST/swarm`"),
+            SwarmError::WhichIdentity { .. } => {
+                Self::new("which_identity", Exit::Usage, message).hint("say which with --agent NAME")
+            }
+            SwarmError::UnknownSwarm { near, .. } => Self::new("unknown_swarm", Exit::NotFound, message)
+                .hint(or(&near, "`switchboard swarm list` lists them")),
+            SwarmError::NotAMember { near, .. } => Self::new("not_a_member", Exit::NotFound, message)
+                .hint(or(&near, "`switchboard swarm members` lists them")),
+            SwarmError::NotPending { .. } | SwarmError::UnknownInvite { .. } => {
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says what there is")
+            }
+            SwarmError::NotMaster { .. } | SwarmError::MasterStays { .. } | SwarmError::NotActive { .. } => {
+                Self::new("not_allowed", Exit::NotAllowed, message)
+            }
+            SwarmError::IdentityExists { .. } | SwarmError::AlreadyMember { .. } | SwarmError::RealmTaken { .. } => {
+                Self::new("already_there", Exit::Failed, message)
+            }
+            SwarmError::PeerId(_)
+            | SwarmError::Endpoint(_)
+            | SwarmError::Reference(_)
+            | SwarmError::Realm { .. }
+            | SwarmError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
+            SwarmError::Invite(_) => Self::new("bad_invite", Exit::NotAllowed, message),
+            SwarmError::Refused { .. } if !temporary => Self::new("refused", Exit::NotAllowed, message),
+            SwarmError::Refused { .. } | SwarmError::Https(_) => Self::temporary("unreachable", message)
+                .hint("try again; for a private network, name its CA in swarm.ca and its addresses in swarm.allow"),
+            SwarmError::BadAnswer { .. } => Self::new("bad_answer", Exit::NotAllowed, message),
+            SwarmError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            SwarmError::File(_) | SwarmError::Key(_) | SwarmError::State(_) | SwarmError::Damaged { .. } => {
+                Self::new("file", Exit::Failed, message)
             }
         }
     }

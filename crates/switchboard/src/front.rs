@@ -7,6 +7,7 @@
 mod convert;
 mod host;
 mod paused;
+mod swarm;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +36,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::convert::{call_result, error_data, typed, typed_list};
 use self::host::{AskedHost, PeerHost, is_stateless};
 use self::paused::{Going, Paused};
+pub(crate) use self::swarm::SwarmTools;
 
 /// What a client is told of the suites; models read it before the first call.
 const INSTRUCTIONS: &str = "Each tool named *_suite stands for the tools of one server: action introspect lists them, \
@@ -47,6 +49,7 @@ const OURS: &str = "switchboard://";
 pub(crate) struct Front {
     workspace: Arc<ToolServer>,
     suites: Suites,
+    swarm: SwarmTools,
     /// Calls that wait for what a client without a session is to answer. Shared by all sessions.
     paused: Paused,
     session: Arc<Session>,
@@ -72,23 +75,25 @@ pub(crate) struct Passed {
 }
 
 impl Front {
-    pub(crate) fn new(workspace: ToolServer, suites: Suites) -> Self {
-        Self::with(workspace, suites, Paused::default())
+    pub(crate) fn new(workspace: ToolServer, suites: Suites, swarm: SwarmTools) -> Self {
+        Self::with(workspace, suites, swarm, Paused::default())
     }
 
     /// A handler for another session of the same process.
     pub(crate) fn another(&self) -> Self {
-        Self::with(self.workspace.another(), self.suites.clone(), self.paused.clone())
+        let (workspace, swarm) = (self.workspace.another(), self.swarm.clone());
+        Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
     /// A handler for another session of the same process, whose client is configured otherwise.
     pub(crate) fn another_for(&self, config: ToolConfig) -> Self {
-        Self::with(self.workspace.another_for(config), self.suites.clone(), self.paused.clone())
+        let (workspace, swarm) = (self.workspace.another_for(config), self.swarm.clone());
+        Self::with(workspace, self.suites.clone(), swarm, self.paused.clone())
     }
 
-    fn with(workspace: ToolServer, suites: Suites, paused: Paused) -> Self {
+    fn with(workspace: ToolServer, suites: Suites, swarm: SwarmTools, paused: Paused) -> Self {
         let ended = CancellationToken::new().drop_guard();
-        Self { workspace: Arc::new(workspace), suites, paused, session: Arc::default(), ended }
+        Self { workspace: Arc::new(workspace), suites, swarm, paused, session: Arc::default(), ended }
     }
 
     /// The way past `rmcp`, for the same session.
@@ -297,12 +302,17 @@ impl ServerHandler for Front {
     ) -> Result<ListToolsResult, ErrorData> {
         let caller = Self::caller(&context);
         let mut list = self.workspace.list_tools(request, context).await?;
+        list.tools.extend(self.swarm.list());
         list.tools.extend(typed_list::<Tool>(&self.suites.list_tools(&caller).await));
         Ok(list)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.workspace.get_tool(name).or_else(|| self.suites.tool(name).and_then(|raw| typed(&raw).ok()))
+        let ours = self
+            .workspace
+            .get_tool(name)
+            .or_else(|| self.swarm.list().into_iter().find(|tool| tool.name == name));
+        ours.or_else(|| self.suites.tool(name).and_then(|raw| typed(&raw).ok()))
     }
 
     async fn call_tool(
@@ -312,6 +322,11 @@ impl ServerHandler for Front {
     ) -> Result<CallToolResponse, ErrorData> {
         if self.suites.takes(&request.name) {
             return self.call_suite(request, context).await;
+        }
+        if self.swarm.has(&request.name) {
+            let caller = self.workspace.speaks_for(&context);
+            let result = self.swarm.call(caller.as_ref(), &request.name, request.arguments).await;
+            return Ok(CallToolResponse::Complete(result));
         }
         self.workspace.call_tool(request, context).await
     }

@@ -99,6 +99,11 @@ impl ToolServer {
         tools::find(self.config.profile, name).is_some()
     }
 
+    /// The agent that a request is made for, for tools that are offered beside these.
+    pub fn speaks_for(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
+        self.agent(context)
+    }
+
     /// The agent that a request is made for.
     pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
         self.session.agent(&Caller::of(context))

@@ -204,6 +204,19 @@ impl Hub {
         }
     }
 
+    /// The place in the journal of the first message that a peer of a swarm has not got yet and still may.
+    pub async fn first_unsent(&self, peer: AgentId) -> Result<Option<i64>, HubError> {
+        if let Some(first) = self.glance(|db| reads::first_unsent(db, &peer)) {
+            return Ok(first);
+        }
+        self.read(move |db| reads::first_unsent(db, &peer)).await
+    }
+
+    /// Makes what could not be delivered to a peer due at once, in its order: the peer can be reached again.
+    pub async fn hurry(&self, peer: AgentId) -> Result<(), HubError> {
+        self.write(move |tx| outbox::hurry(tx, &peer)).await
+    }
+
     /// What a door noted under a topic.
     pub async fn notes(&self, door: Door, topic: &'static str) -> Result<Vec<(String, String)>, HubError> {
         self.read(move |db| maintenance::notes(db, door, topic)).await

@@ -53,6 +53,11 @@ impl Hub {
         self.write(move |tx| directory::set_role(tx, &agent, role)).await
     }
 
+    /// Makes these the known members of a swarm, and no others; says whether that changed anything.
+    pub async fn put_peers(&self, swarm: Name, peers: Vec<directory::Peer>) -> Result<bool, HubError> {
+        self.write(move |tx| directory::put_peers(tx, &swarm, &peers)).await
+    }
+
     /// Everyone who is known, as of now.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
         fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {

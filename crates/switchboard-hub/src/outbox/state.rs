@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::params;
-use switchboard_core::{Delivery, DeliveryId, DeliveryState, MessageId, Outcome, after_attempt};
+use switchboard_core::{AgentId, Delivery, DeliveryId, DeliveryState, MessageId, Outcome, after_attempt};
 
 use super::claim::lease;
 use crate::error::HubError;
@@ -142,6 +142,17 @@ pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
             )?;
         }
     }
+    Ok(())
+}
+
+/// Makes the failed deliveries to a peer due at once.
+pub(crate) fn hurry(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> {
+    tx.db
+        .prepare_cached(
+            "UPDATE deliveries SET due_at = ?2 WHERE agent = ?1 AND door = 'swarm' AND state IN (0, 1, 6) \
+             AND state = 6 AND due_at > ?2",
+        )?
+        .execute(params![agent.to_string(), tx.now.as_microsecond()])?;
     Ok(())
 }
 

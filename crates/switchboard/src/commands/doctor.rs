@@ -142,11 +142,29 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(files(&workspace, fix).await?);
     checks.extend(channels(&settings, &workspace).await?);
     checks.extend(nats(&settings, &workspace).await?);
+    checks.extend(swarm(context, &workspace).await?);
     if let Ok(places) = context.places() {
         checks.extend(servers(&settings, &places));
     }
     checks.extend(repository(folder).await);
     workspace.close().await;
+    Ok(checks)
+}
+
+/// The swarms: nothing is said where no agent takes part in any.
+async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
+    let check = |ailment: door_swarm::Ailment| {
+        let status = if ailment.is_grave { Status::Fail } else { Status::Warn };
+        Check::new("swarm", status, ailment.message).hint(ailment.hint)
+    };
+    let mut checks: Vec<Check> = swarms.ailments().await?.into_iter().map(check).collect();
+    let (agents, active) =
+        (swarms.identities().len(), swarms.swarms().iter().filter(|(_, s)| s.is_active()).count());
+    if checks.is_empty() && agents > 0 {
+        let described = format!("{} in {}", count(agents, "agent"), count(active, "swarm"));
+        checks.push(Check::new("swarm", Status::Ok, described));
+    }
     Ok(checks)
 }
 

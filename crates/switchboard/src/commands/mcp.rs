@@ -99,7 +99,8 @@ impl Here {
     ) -> Result<Self, Failure> {
         let open = context.open_running().await?;
         let suites = context.suites(settings, shutdown).await?;
-        let front = Front::new(ToolServer::new(open.workspace.clone(), config), suites.clone());
+        let swarm = context.swarm_tools(&open.workspace).await;
+        let front = Front::new(ToolServer::new(open.workspace.clone(), config), suites.clone(), swarm);
         Ok(Self { open, suites, front })
     }
 

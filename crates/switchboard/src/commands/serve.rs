@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
-use crate::context::{Context, channel_config, run_channels};
+use crate::context::{Context, channel_config, run_channels, run_swarm};
 use crate::failure::Failure;
-use crate::front::Front;
+use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
 use crate::telemetry;
 
@@ -48,7 +48,9 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
     let suites = context.suites(&settings, shutdown.clone()).await?;
-    let listening = Listening::start(&workspace, suites.clone(), &settings, &args, shutdown.clone()).await?;
+    let tools = context.swarm_tools(&workspace).await;
+    let listening =
+        Listening::start(&workspace, suites.clone(), tools, &settings, &args, shutdown.clone()).await?;
     let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
     let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
     let terminals = tokio::spawn(async move {
@@ -58,6 +60,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     });
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
+    let swarm = run_swarm(settings.swarm()?, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
@@ -67,7 +70,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     if let Some(workers) = &workers {
         workers.close().await;
     }
-    let _ = tokio::join!(terminals, channels, link, notified);
+    let _ = tokio::join!(terminals, channels, link, notified, swarm);
     listening.finish().await;
     suites.close().await;
     workspace.close().await;
@@ -127,6 +130,7 @@ impl Listening {
     async fn start(
         workspace: &Workspace,
         suites: Suites,
+        swarm: SwarmTools,
         settings: &Settings,
         args: &Serve,
         shutdown: CancellationToken,
@@ -145,7 +149,7 @@ impl Listening {
         let info = ServerInfo::new(listener.port(), workspace.hub().now());
         info.write(&folder)?;
         let tools = ToolServer::new(workspace.clone(), ToolConfig { profile: settings.profile, agent: None });
-        let first = Arc::new(Front::new(tools, suites));
+        let first = Arc::new(Front::new(tools, suites, swarm));
         let attached = Self::answer_others(&folder, first.clone(), shutdown.clone()).await;
         let factory = move || first.another();
         let serving = serve_http(listener, config, token, || json!({}), metrics(), factory, shutdown.clone());

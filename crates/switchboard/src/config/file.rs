@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::links::{self, LinksSection};
 use super::nats::{self, NatsSection};
 use super::notify::{self, NotifySection};
+use super::swarm::{self, SwarmSection};
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +25,7 @@ pub(super) struct ConfigFile {
     pub(super) nats: Option<NatsSection>,
     pub(super) links: Option<LinksSection>,
     pub(super) notify: Option<NotifySection>,
+    pub(super) swarm: Option<SwarmSection>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -145,7 +147,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 13] = [
+const KNOWN: [(&str, &[&str]); 18] = [
     (
         "",
         &[
@@ -163,6 +165,7 @@ const KNOWN: [(&str, &[&str]); 13] = [
             "channels",
             "links",
             "notify",
+            "swarm",
         ],
     ),
     ("links", links::KEYS),
@@ -170,6 +173,11 @@ const KNOWN: [(&str, &[&str]); 13] = [
     ("channels", &["root", "detection", "rescanMs", "heartbeatMs", "watchers"]),
     ("nats", nats::KEYS),
     ("nats.tls", nats::TLS_KEYS),
+    ("swarm", swarm::KEYS),
+    ("swarm.acme", swarm::ACME_KEYS),
+    ("swarm.limits", swarm::LIMITS_KEYS),
+    ("swarm.wake", swarm::WAKE_KEYS),
+    ("swarm.github", swarm::GITHUB_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute", "repliesPerThread", "unseenSeconds"]),
@@ -201,7 +209,7 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
 }
 
 /// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 6] = [
+const USER_ONLY: [(&str, &[&str]); 7] = [
     ("terminals", &["executeFromFiles", "tmux", "bridge"]),
     ("http", &["allowedHosts", "allowedOrigins"]),
     ("channels", &["root", "watchers"]),
@@ -209,6 +217,7 @@ const USER_ONLY: [(&str, &[&str]); 6] = [
     // Mail must not go elsewhere, and nothing be run, because of a file that came with a repository.
     ("links", links::KEYS),
     ("notify", notify::KEYS),
+    ("swarm", swarm::KEYS),
 ];
 
 /// Takes out what only the user may set; returns the paths of what was there.

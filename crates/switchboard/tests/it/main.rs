@@ -23,6 +23,7 @@ mod storm;
 mod suite_config;
 mod suite_wrap;
 mod suites;
+mod swarm;
 mod terminal;
 mod tmux;
 mod wake;

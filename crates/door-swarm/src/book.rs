@@ -1,0 +1,128 @@
+//! The ledger as it is in the hub's notes: read whole, changed in one transaction.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use switchboard_core::{Door, Name};
+use switchboard_hub::{Hub, HubError, Notes};
+use uuid::Uuid;
+
+use crate::agent_id::PeerId;
+use crate::error::SwarmError;
+use crate::keys::SecretKey;
+use crate::ledger::{Identity, Swarm};
+
+/// Topics of the notes.
+const IDENTITY: &str = "identity";
+const SWARM: &str = "swarm";
+const VERSION: &str = "version";
+
+/// The ledger as of one moment. A cheap handle: what has not changed is shared.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Book {
+    pub(crate) identities: BTreeMap<PeerId, Arc<Identity>>,
+    pub(crate) swarms: BTreeMap<(PeerId, Uuid), Arc<Swarm>>,
+    /// The keys that this process has read.
+    pub(crate) keys: BTreeMap<PeerId, Arc<SecretKey>>,
+    pub(crate) version: u64,
+}
+
+impl Book {
+    /// The swarm that an agent's realm stands for, with the agent of ours that is in it.
+    pub(crate) fn by_realm(&self, realm: &Name) -> Option<(&PeerId, &Arc<Swarm>)> {
+        self.swarms.iter().find(|(_, swarm)| swarm.realm == *realm).map(|((agent, _), swarm)| (agent, swarm))
+    }
+
+    /// The swarms of one agent.
+    pub(crate) fn swarms_of<'b>(&'b self, agent: &'b PeerId) -> impl Iterator<Item = &'b Arc<Swarm>> + Clone {
+        self.swarms.iter().filter(move |((owner, _), _)| owner == agent).map(|(_, swarm)| swarm)
+    }
+}
+
+/// A change of the ledger that failed: nothing was written.
+pub(crate) type Change<T> = Result<T, SwarmError>;
+
+/// How often the ledger has been changed, by whichever process.
+pub(crate) async fn version(hub: &Hub) -> Result<u64, HubError> {
+    let noted = hub.noted(Door::Swarm, VERSION, VERSION).await?;
+    Ok(noted.and_then(|text| text.parse().ok()).unwrap_or(0))
+}
+
+/// Reads the whole ledger. A note that cannot be read is left out and reported; its neighbours stay.
+pub(crate) async fn load(hub: &Hub) -> Result<Book, HubError> {
+    let mut book = Book { version: version(hub).await?, ..Book::default() };
+    for (key, text) in hub.notes(Door::Swarm, IDENTITY).await? {
+        match read::<Identity>(&key, &text) {
+            Ok(identity) => drop(book.identities.insert(identity.agent.clone(), Arc::new(identity))),
+            Err(error) => tracing::error!(error = %error, "an agent of the swarms is left out"),
+        }
+    }
+    for (key, text) in hub.notes(Door::Swarm, SWARM).await? {
+        let owner = key.split_once('/').and_then(|(agent, _)| PeerId::parse(agent).ok());
+        match (owner, read::<Swarm>(&key, &text)) {
+            (Some(owner), Ok(swarm)) => drop(book.swarms.insert((owner, swarm.swarm_id), Arc::new(swarm))),
+            (_, Err(error)) => tracing::error!(error = %error, "a swarm is left out"),
+            (None, Ok(_)) => tracing::error!(key, "a swarm is left out: it belongs to nobody"),
+        }
+    }
+    Ok(book)
+}
+
+/// Changes what is known of one agent; `None` in the place of it takes it away.
+pub(crate) async fn edit_identity<T: Send + 'static>(
+    hub: &Hub,
+    agent: &PeerId,
+    change: impl FnOnce(&mut Option<Identity>) -> Change<T> + Send + 'static,
+) -> Result<T, SwarmError> {
+    edit(hub, IDENTITY, agent.to_string(), change).await
+}
+
+/// Changes what is known of one swarm; `None` in the place of it takes it away.
+pub(crate) async fn edit_swarm<T: Send + 'static>(
+    hub: &Hub,
+    agent: &PeerId,
+    swarm: Uuid,
+    change: impl FnOnce(&mut Option<Swarm>) -> Change<T> + Send + 'static,
+) -> Result<T, SwarmError> {
+    edit(hub, SWARM, format!("{agent}/{swarm}"), change).await
+}
+
+/// Reads, changes and writes one note in one transaction. Where the change fails, or changes nothing, nothing is written.
+async fn edit<V, T>(
+    hub: &Hub,
+    topic: &'static str,
+    key: String,
+    change: impl FnOnce(&mut Option<V>) -> Change<T> + Send + 'static,
+) -> Result<T, SwarmError>
+where
+    V: Serialize + DeserializeOwned + PartialEq + Clone + Send + 'static,
+    T: Send + 'static,
+{
+    let work = move |notes: &mut Notes<'_, '_>| -> Result<Change<T>, HubError> {
+        let text = notes.get(topic, &key)?;
+        let before = match text.as_deref().map(|text| read::<V>(&key, text)).transpose() {
+            Ok(before) => before,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut value = before.clone();
+        let answer = match change(&mut value) {
+            Ok(answer) => answer,
+            Err(error) => return Ok(Err(error)),
+        };
+        if value != before {
+            let text = value.as_ref().map(|value| serde_json::to_string(value).unwrap_or_default());
+            notes.put(topic, &key, text.as_deref())?;
+            let version = notes.get(VERSION, VERSION)?.and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+            notes.put(VERSION, VERSION, Some(&(version + 1).to_string()))?;
+        }
+        Ok(Ok(answer))
+    };
+    hub.edit_notes(Door::Swarm, work).await?
+}
+
+fn read<V: DeserializeOwned>(key: &str, text: &str) -> Change<V> {
+    serde_json::from_str(text)
+        .map_err(|error| SwarmError::Damaged { key: key.to_owned(), problem: error.to_string() })
+}

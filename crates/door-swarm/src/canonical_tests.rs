@@ -1,0 +1,67 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn text(value: &Value) -> String {
+    String::from_utf8(canonical(value).unwrap()).unwrap()
+}
+
+/// The examples of RFC 8785, sections 3.2.2 and 3.2.3.
+#[test]
+fn the_examples_of_the_rfc() {
+    let value: Value = serde_json::from_str(
+        r#"{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],
+            "string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        text(&value),
+        "{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],\
+         \"string\":\"€$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}"
+    );
+    let value: Value = serde_json::from_str(
+        r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One",
+            "\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
+    )
+    .unwrap();
+    // By UTF-16 code units: the emoji comes before U+FB33.
+    let order = ["Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew"];
+    let text = text(&value);
+    let places: Vec<_> = order.iter().map(|word| text.find(word).unwrap()).collect();
+    assert!(places.is_sorted(), "{text}");
+}
+
+#[test]
+fn a_number_that_readers_round_has_no_canonical_form() {
+    assert!(canonical(&json!({ "n": 9_007_199_254_740_991_u64 })).is_some());
+    assert!(canonical(&json!({ "n": [9_007_199_254_740_992_u64] })).is_none());
+    assert!(canonical(&json!(-9_007_199_254_740_992_i64)).is_none());
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<f64>().prop_filter("finite", |n| n.is_finite()).prop_map(Value::from),
+        ".{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map(".{0,6}", inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    /// Canonical is canonical: reading it and writing it again changes nothing.
+    #[test]
+    fn it_is_its_own_canonical_form(value in values()) {
+        let once = canonical(&value).unwrap();
+        let again = canonical(&serde_json::from_slice(&once).unwrap()).unwrap();
+        prop_assert_eq!(once, again);
+    }
+}

@@ -1,0 +1,275 @@
+//! The way out: to each peer its messages in order, to all peers at once.
+//!
+//! A peer that cannot be reached holds up its own messages and nobody else's: they wait in the outbox, in their order,
+//! and the first of them tries whether it is back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use parking_lot::Mutex;
+use switchboard_core::{AgentId, Door, MessageId, NativeId, Outcome, Route};
+use switchboard_https::{Answer, Limits};
+use switchboard_hub::{Handoff, Outbound};
+use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
+
+use crate::agent_id::PeerId;
+use crate::error::{SwarmError, describe};
+use crate::joining::error_of;
+use crate::keys::{PublicKey, SecretKey};
+use crate::ledger::{Identity, Member, Swarm};
+use crate::swarms::Swarms;
+use crate::translate::{Leaving, is_in, wire_id};
+use crate::wire::{MessageType, SystemContent};
+
+/// Most deliveries taken in one go.
+const BATCH: usize = 64;
+
+/// Most that wait here for one peer. Those beyond go back to the outbox and are tried again later.
+const QUEUE: usize = 64;
+
+/// How many answers of "I do not know you" are taken for "not yet": the news of a new member, or of a new key, may be on
+/// its way. With the pauses between them that is about a minute.
+const NOT_YET: u32 = 7;
+
+/// What is said of a message that waits for those before it.
+const BEHIND: &str = "an earlier message to this peer waits to be tried again";
+
+/// An answer to a message is short.
+const ANSWER: usize = 64 * 1024;
+
+/// The queues of the peers that something is on its way to.
+#[derive(Clone)]
+pub(crate) struct Postman {
+    swarms: Swarms,
+    queues: Arc<Mutex<HashMap<AgentId, mpsc::Sender<Handoff>>>>,
+    tasks: TaskTracker,
+}
+
+/// Delivers what the hub hands over, until it shuts down.
+pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
+    let postman = Postman { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
+    loop {
+        let handoffs = outbound.next(BATCH).await;
+        if handoffs.is_empty() {
+            break;
+        }
+        for handoff in handoffs {
+            postman.enqueue(handoff).await;
+        }
+    }
+    // What is on its way is finished, and reported on.
+    postman.queues.lock().clear();
+    postman.tasks.close();
+    postman.tasks.wait().await;
+}
+
+impl Postman {
+    /// Puts a delivery into the queue of its peer.
+    async fn enqueue(&self, handoff: Handoff) {
+        let Route::Peer { agent } = &handoff.delivery.route else {
+            let reason = format!("the swarm door has no way '{}'", handoff.delivery.route);
+            report(handoff, Outcome::Refused { reason }).await;
+            return;
+        };
+        if let Some(handoff) = self.put(agent.clone(), handoff) {
+            let reason = "many messages wait for this peer".to_owned();
+            report(handoff, Outcome::Unreachable { reason }).await;
+        }
+    }
+
+    /// Puts a delivery into a queue, which is started where there is none; gives it back where the queue is full.
+    fn put(&self, peer: AgentId, handoff: Handoff) -> Option<Handoff> {
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(peer.clone()).or_insert_with(|| self.start(peer));
+        match queue.try_send(handoff) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(handoff) | mpsc::error::TrySendError::Closed(handoff)) => {
+                Some(handoff)
+            }
+        }
+    }
+
+    fn start(&self, peer: AgentId) -> mpsc::Sender<Handoff> {
+        let (sender, mut queue) = mpsc::channel(QUEUE);
+        let postman = self.clone();
+        self.tasks.spawn(async move {
+            while let Some(handoff) = queue.recv().await {
+                postman.deliver(&peer, handoff, &mut queue).await;
+                // An idle peer needs no task. Nothing can be put into the queue while the list is held.
+                let mut queues = postman.queues.lock();
+                if queue.is_empty() {
+                    queues.remove(&peer);
+                    return;
+                }
+            }
+        });
+        sender
+    }
+
+    async fn deliver(&self, peer: &AgentId, handoff: Handoff, queue: &mut mpsc::Receiver<Handoff>) {
+        let hub = self.swarms.hub();
+        match hub.first_unsent(peer.clone()).await {
+            Ok(Some(first)) if first < handoff.seq => {
+                let reason = BEHIND.to_owned();
+                return report(handoff, Outcome::Unreachable { reason }).await;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!(error = %error, "the outbox could not be read"),
+        }
+        let outcome = self.swarms.send_to_peer(&handoff, peer).await;
+        let was_tried_before = handoff.delivery.attempts > 1;
+        let is_unreachable = matches!(outcome, Outcome::Unreachable { .. });
+        report(handoff, outcome).await;
+        if is_unreachable {
+            // The others to this peer would fail likewise, each after its own wait.
+            while let Ok(behind) = queue.try_recv() {
+                let reason = BEHIND.to_owned();
+                report(behind, Outcome::Unreachable { reason }).await;
+            }
+        } else if was_tried_before && let Err(error) = hub.hurry(peer.clone()).await {
+            tracing::warn!(error = %error, "the outbox could not be hurried");
+        }
+    }
+}
+
+async fn report(handoff: Handoff, outcome: Outcome) {
+    if let Err(error) = handoff.report(outcome).await {
+        tracing::warn!(error = %error, "a delivery could not be noted");
+    }
+}
+
+/// Everything about where a message goes.
+struct Way {
+    agent: PeerId,
+    identity: Arc<Identity>,
+    swarm: Arc<Swarm>,
+    recipient: PeerId,
+    member: Member,
+}
+
+impl Swarms {
+    /// Sends one message to one peer; says how that ended.
+    async fn send_to_peer(&self, handoff: &Handoff, peer: &AgentId) -> Outcome {
+        let way = match self.way_to(peer) {
+            Ok(way) => way,
+            Err(reason) => return Outcome::Refused { reason: reason.to_owned() },
+        };
+        match self.try_to_send(handoff, &way).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Unreachable { reason: describe(&error) },
+        }
+    }
+
+    fn way_to(&self, peer: &AgentId) -> Result<Way, &'static str> {
+        let book = self.book();
+        let realm = peer.realm.as_ref().ok_or("it names no swarm")?;
+        let (agent, swarm) = book.by_realm(realm).ok_or("this hub is in no such swarm")?;
+        let identity = book.identities.get(agent).ok_or("this hub has no agent in that swarm")?;
+        let everybody = swarm.members.iter().chain(&swarm.former);
+        let found = everybody.filter(|(id, _)| *id != agent).find(|(_, member)| member.name == peer.name);
+        let (recipient, member) = found.ok_or("it is not a member of the swarm")?;
+        Ok(Way {
+            agent: agent.clone(),
+            identity: identity.clone(),
+            swarm: swarm.clone(),
+            recipient: recipient.clone(),
+            member: member.clone(),
+        })
+    }
+
+    async fn try_to_send(&self, handoff: &Handoff, way: &Way) -> Result<Outcome, SwarmError> {
+        let message = &handoff.message;
+        let Way { agent, identity, swarm, recipient, member } = way;
+        let leaving = Leaving {
+            message,
+            swarm,
+            identity,
+            recipient,
+            in_reply_to: self.name_in(message.in_reply_to, swarm).await?,
+            thread: self.name_in(Some(message.thread).filter(|thread| *thread != message.id), swarm).await?,
+            now: self.hub().now(),
+        };
+        let content = (leaving.kind() == MessageType::System)
+            .then(|| serde_json::from_str::<SystemContent>(&message.body).ok())
+            .flatten();
+        let action = content.as_ref().map(|content| content.action.as_str());
+        let is_farewell =
+            matches!(action, Some("kicked" | "member_left" | "swarm_dissolved" | "member_kicked"));
+        if !is_farewell && (!swarm.is_active() || !swarm.members.contains_key(recipient)) {
+            return Ok(refused("it is no longer a member of the swarm"));
+        }
+        if action == Some("member_kicked") && !swarm.members.contains_key(recipient) {
+            return Ok(refused("it is told by a message of its own"));
+        }
+        let Some(key) = self.signing_key(agent, content.as_ref()).await? else {
+            return Ok(Outcome::Unreachable { reason: "the key to sign with cannot be read".to_owned() });
+        };
+        let id = wire_id(message, swarm.swarm_id);
+        let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
+        // So that answers find it. False where it is known already, which it mostly is.
+        self.hub().name_again(message.id, native).await?;
+        let body = Bytes::from(leaving.to_text(&key));
+        let limits = Limits { time: self.config().timeout, body: ANSWER };
+        let answer = self.post(&member.endpoint, "message", agent, body, limits).await?;
+        self.note_clock(&answer, recipient).await;
+        let outcome = judge(&answer, handoff.delivery.attempts);
+        if outcome == Outcome::Delivered && action == Some("master_transfer") {
+            self.transferred(agent, swarm.swarm_id, recipient).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// The key that a message is signed with: the agent's own, or, for the news of a new one, the one before it.
+    async fn signing_key(
+        &self,
+        agent: &PeerId,
+        content: Option<&SystemContent>,
+    ) -> Result<Option<Arc<SecretKey>>, SwarmError> {
+        let current = self.book().keys.get(agent).cloned();
+        let former =
+            content.filter(|content| content.action == "key_rotated").and_then(|c| c.old_key.as_deref());
+        let former = former.and_then(|text| PublicKey::parse(text).ok());
+        match (former, current) {
+            (Some(former), Some(current)) if current.public() != former => {
+                Ok(self.former_key(agent, &former).await?.map(Arc::new))
+            }
+            (_, current) => Ok(current),
+        }
+    }
+
+    /// What a message is called in a swarm, where it was ever in it.
+    async fn name_in(&self, id: Option<MessageId>, swarm: &Swarm) -> Result<Option<String>, SwarmError> {
+        let Some(id) = id else { return Ok(None) };
+        let Some(stored) = self.hub().message(id).await? else { return Ok(None) };
+        let message = stored.message;
+        let is_there = is_in(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm);
+        Ok(is_there.then(|| wire_id(&message, swarm.swarm_id)))
+    }
+}
+
+fn refused(reason: &str) -> Outcome {
+    Outcome::Refused { reason: reason.to_owned() }
+}
+
+/// What an answer says of a delivery.
+fn judge(answer: &Answer, attempts: u32) -> Outcome {
+    let status = answer.status;
+    let reason = match error_of(answer) {
+        Some((code, message)) => format!("{} {code}: {message}", status.as_u16()),
+        None => format!("it answered {}", status.as_u16()),
+    };
+    match status {
+        StatusCode::OK | StatusCode::ACCEPTED => Outcome::Delivered,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND if attempts < NOT_YET => {
+            Outcome::Unreachable { reason }
+        }
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
+            Outcome::Unreachable { reason }
+        }
+        status if status.is_client_error() => Outcome::Refused { reason },
+        _ => Outcome::Unreachable { reason },
+    }
+}

@@ -1,0 +1,113 @@
+//! What a look at the swarms finds that their owner should know of.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use switchboard_core::Door;
+use switchboard_https::Answer;
+
+use crate::agent_id::PeerId;
+use crate::error::SwarmError;
+use crate::swarms::Swarms;
+
+/// Where differences between clocks are noted.
+const CLOCK: &str = "clock";
+
+/// A clock that differs from a peer's by more than this is worth a word.
+const SKEW: SignedDuration = SignedDuration::from_mins(2);
+
+/// A difference that was seen longer ago says nothing any more.
+const RECENT: SignedDuration = SignedDuration::from_hours(24);
+
+/// Something that the owner should know of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ailment {
+    /// Whether nothing works until it is put right.
+    pub is_grave: bool,
+    /// What it is.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Difference {
+    seconds: i64,
+    at: Timestamp,
+}
+
+impl Swarms {
+    /// Notes when our clock and a peer's differ: one of the two refuses messages for it.
+    pub(crate) async fn note_clock(&self, answer: &Answer, peer: &PeerId) {
+        let Some(theirs) = answer.date else { return };
+        let now = self.hub().now();
+        let difference = now.duration_since(theirs);
+        if difference.abs() <= SKEW {
+            return;
+        }
+        tracing::warn!(%peer, seconds = difference.as_secs(), "our clock and that of a peer differ");
+        let noted = serde_json::to_string(&Difference { seconds: difference.as_secs(), at: now }).ok();
+        if let Err(error) = self.hub().note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
+            tracing::warn!(error = %error, "the difference could not be noted");
+        }
+    }
+
+    /// Looks over the agents and swarms of this hub.
+    pub async fn ailments(&self) -> Result<Vec<Ailment>, SwarmError> {
+        let (book, now) = (self.book(), self.hub().now());
+        let mut found = Vec::new();
+        for identity in book.identities.values() {
+            if !book.keys.contains_key(&identity.agent) {
+                found.push(Ailment {
+                    is_grave: true,
+                    message: format!(
+                        "the key of '{}' in {} cannot be used",
+                        identity.agent,
+                        identity.home.display()
+                    ),
+                    hint: "restore agent.key, with mode 600 and for its owner alone".to_owned(),
+                });
+            }
+        }
+        if !book.identities.is_empty() && self.config().listen.is_none() {
+            found.push(Ailment {
+                is_grave: false,
+                message: "nothing listens for messages of other owners".to_owned(),
+                hint: "set swarm.listen and a certificate in your settings".to_owned(),
+            });
+        }
+        for swarm in book.swarms.values().filter(|swarm| swarm.is_active()) {
+            for (id, member) in swarm.members.iter().filter(|(_, member)| member.offered_key.is_some()) {
+                let realm = &swarm.realm;
+                found.push(Ailment {
+                    is_grave: false,
+                    message: format!(
+                        "the key of '{}@{realm}' has changed, and nobody vouches for it",
+                        member.name
+                    ),
+                    hint: format!(
+                        "compare it with its owner, then `switchboard swarm key accept {id} --swarm {realm}`"
+                    ),
+                });
+            }
+        }
+        let differences = self.hub().notes(Door::Swarm, CLOCK).await?;
+        let recent: Vec<(String, i64)> = differences
+            .into_iter()
+            .filter_map(|(peer, text)| Some((peer, serde_json::from_str::<Difference>(&text).ok()?)))
+            .filter(|(_, difference)| now.duration_since(difference.at) < RECENT)
+            .map(|(peer, difference)| (peer, difference.seconds))
+            .collect();
+        if let Some((peer, seconds)) = recent.first() {
+            found.push(Ailment {
+                // Several peers with the same complaint: it is our clock.
+                is_grave: recent.len() > 1,
+                message: format!(
+                    "our clock is {seconds} s away from that of '{peer}' ({} peers)",
+                    recent.len()
+                ),
+                hint: "set the clock, for instance by NTP; messages with a wrong time are refused".to_owned(),
+            });
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,375 @@
+//! The way in: what a message has to get past, in this order, before it is believed.
+//!
+//! Size, form, the client's own limit, the swarm, the sender's membership, the signature, the time, the recipient, mutes,
+//! the limits of sender and swarm, the authority of what it says; then the journal, and then the answer. Nothing is
+//! fetched for a stranger, and no limit of a sender is used up by others in its name.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use switchboard_core::{AgentId, Door, MessageId};
+use switchboard_hub::HubError;
+use uuid::Uuid;
+
+use crate::agent_id::{BROADCAST, PeerId};
+use crate::error::SwarmError;
+use crate::ledger::{Identity, Member, Swarm};
+use crate::problem::Problem;
+use crate::roster::{Applied, NoAuthority, Said};
+use crate::server::{Server, Task};
+use crate::signing::{Payload, verify_envelope};
+use crate::translate::{Incoming, is_in, told_epoch};
+use crate::wake::Arrival;
+use crate::wire::{
+    Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
+};
+use crate::{stamp, strict};
+
+/// A message whose form has been checked, and nothing else.
+struct Read {
+    envelope: Envelope,
+    /// The same as it was sent, for the signature over all of it.
+    raw: Value,
+    swarm: Uuid,
+    sender: PeerId,
+    timestamp: Timestamp,
+}
+
+/// What a system message says, where it can be read.
+enum Statement {
+    Content(Box<SystemContent>),
+    Roster(Roster),
+}
+
+impl Server {
+    /// Takes a message in.
+    pub(crate) async fn take_message(
+        &self,
+        identity: &Identity,
+        headers: &HeaderMap,
+        body: &[u8],
+        client: IpAddr,
+    ) -> Result<Queued, Problem> {
+        let read = read(headers, body)?;
+        self.count_client(client)?;
+        let book = self.swarms.book();
+        let known = book.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
+        let swarm = known.ok_or_else(Problem::swarm_not_found)?;
+        let member = swarm.members.get(&read.sender).filter(|_| read.sender != identity.agent);
+        let member =
+            member.ok_or_else(|| Problem::not_authorized("the sender is not a member of the swarm"))?;
+        let is_whole = self.check_signatures(identity, swarm, member, &read)?;
+        self.check_time(&read, is_whole)?;
+        let Read { envelope, sender, timestamp, .. } = &read;
+        if envelope.recipient != BROADCAST && envelope.recipient != identity.agent.as_str() {
+            return Err(Problem::format("recipient is another agent"));
+        }
+        let queued = Queued { status: "queued".to_owned(), message_id: envelope.message_id.clone() };
+        let is_muted = identity.muted_agents.contains(sender) || identity.muted_swarms.contains(&read.swarm);
+        // What changes the roster is heard from the muted too, but nobody is shown it.
+        if is_muted && envelope.kind != MessageType::System {
+            return Ok(queued);
+        }
+        self.count_message(swarm, sender)?;
+        let statement =
+            (envelope.kind == MessageType::System).then(|| statement(&envelope.content)).flatten();
+        if let Some(statement) = &statement {
+            // Refused before it is written down anywhere.
+            self.applied(identity, &mut swarm.as_ref().clone(), &read, statement)?;
+        }
+        let parent = match envelope.in_reply_to.as_deref().filter(|_| is_whole) {
+            Some(id) => self.parent(swarm, id).await?,
+            None => None,
+        };
+        let hub = self.swarms.hub();
+        let incoming = Incoming {
+            envelope,
+            swarm,
+            identity,
+            sender,
+            member,
+            is_whole,
+            parent,
+            timestamp: *timestamp,
+            id: hub.next_id(),
+        };
+        let mut is_new = false;
+        if !is_muted {
+            is_new = self.journal(&incoming).await?;
+        }
+        if is_whole && !member.signs_envelopes {
+            self.pin(identity, swarm, sender).await?;
+        }
+        if let Some(statement) = statement {
+            return self.make_true(identity, swarm, read, statement, queued).await;
+        }
+        if is_whole && told_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
+            self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
+        }
+        if is_new && envelope.kind != MessageType::System {
+            self.later(Task::Arrived(Arrival {
+                agent_id: identity.agent.clone(),
+                swarm_id: read.swarm,
+                sender_id: sender.clone(),
+                message_id: envelope.message_id.clone(),
+                is_urgent: is_whole && envelope.priority == Some(Priority::High),
+            }));
+        }
+        Ok(queued)
+    }
+
+    /// Whether the message is signed by the key of the roster, and whether all of it is.
+    fn check_signatures(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        member: &Member,
+        read: &Read,
+    ) -> Result<bool, Problem> {
+        if !Payload::of(&read.envelope).verify(&member.public_key, &read.envelope.signature) {
+            self.later(Task::Doubted {
+                agent: identity.agent.clone(),
+                swarm: swarm.swarm_id,
+                member: read.sender.clone(),
+            });
+            return Err(Problem::signature("the signature is not that of the sender's key in the roster"));
+        }
+        match verify_envelope(&member.public_key, &read.raw) {
+            Some(true) => Ok(true),
+            Some(false) => Err(Problem::signature("the envelope was changed after it was signed")),
+            None if member.signs_envelopes => {
+                Err(Problem::signature("this sender signs whole envelopes, and this one is not signed"))
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn check_time(&self, read: &Read, is_whole: bool) -> Result<(), Problem> {
+        let (now, config) = (self.swarms.hub().now(), self.swarms.config());
+        let age = now.duration_since(read.timestamp);
+        if age > config.oldest || -age > config.ahead {
+            let problem = if age > config.oldest { "is too old" } else { "lies in the future" };
+            return Err(Problem::format(format!(
+                "timestamp {problem}; sign the message again, or set the clock"
+            ))
+            .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
+        }
+        let end = read.envelope.expires_at.as_deref().filter(|_| is_whole).and_then(stamp::parse);
+        if end.is_some_and(|end| end <= now) {
+            return Err(Problem::format("expires_at is over").with(json!({ "field": "expires_at" })));
+        }
+        Ok(())
+    }
+
+    /// Counts a message of a sender that is known to be the sender.
+    fn count_message(&self, swarm: &Swarm, sender: &PeerId) -> Result<(), Problem> {
+        let now = self.swarms.hub().now();
+        let by_sender = self.senders.take((swarm.swarm_id, sender.clone()), now);
+        by_sender.map_err(|seconds| Problem::rate_limited("messages of this sender", seconds))?;
+        let by_swarm = self.swarm_rates.take(swarm.swarm_id, now);
+        by_swarm.map_err(|seconds| Problem::rate_limited("messages of this swarm", seconds))
+    }
+
+    /// The message of ours, or of the swarm, that an id stands for, and who of us wrote it.
+    async fn parent(&self, swarm: &Swarm, id: &str) -> Result<Option<(MessageId, Option<AgentId>)>, Problem> {
+        let hub = self.swarms.hub();
+        let prefix = swarm.swarm_id.to_string();
+        let found = hub.by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
+        let Some((_, id)) = found.into_iter().find(|(scope, _)| scope.starts_with(&prefix)) else {
+            return Ok(None);
+        };
+        let Some(stored) = hub.message(id).await? else { return Ok(None) };
+        let is_ours = stored.message.from.realm.is_none() && is_in(&stored.message, swarm);
+        Ok(Some((id, is_ours.then_some(stored.message.from))))
+    }
+
+    /// Writes the message down; says whether it is new. The same again is the same, also when it was signed anew.
+    async fn journal(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
+        let hub = self.swarms.hub();
+        let draft = incoming.to_draft().ok_or_else(Problem::internal)?;
+        let (kind, body, metadata) = (draft.kind.clone(), draft.body.clone(), draft.metadata.clone());
+        match hub.submit(draft).await {
+            Ok(accepted) => Ok(!accepted.duplicate),
+            Err(HubError::Conflict { native_id, first }) => {
+                let stored = hub.message(first).await?.map(|stored| stored.message);
+                let is_same = |first: &switchboard_core::Message| {
+                    first.kind == kind && first.body == body && first.metadata == metadata
+                };
+                if stored.as_ref().is_some_and(is_same) {
+                    return Ok(false);
+                }
+                Err(HubError::Conflict { native_id, first }.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Notes that a member signs whole envelopes: from now on it always must.
+    async fn pin(&self, identity: &Identity, swarm: &Swarm, sender: &PeerId) -> Result<(), Problem> {
+        let id = sender.clone();
+        self.swarms
+            .edit(&identity.agent, swarm.swarm_id, move |swarm| {
+                if let Some(member) = swarm.members.get_mut(&id) {
+                    member.signs_envelopes = true;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// What a statement comes to in a swarm, which it changes.
+    fn applied(
+        &self,
+        identity: &Identity,
+        swarm: &mut Swarm,
+        read: &Read,
+        statement: &Statement,
+    ) -> Result<Applied, Problem> {
+        let said = Said {
+            me: &identity.agent,
+            sender: &read.sender,
+            to_me: read.envelope.recipient == identity.agent.as_str(),
+            now: self.swarms.hub().now(),
+        };
+        let applied = match statement {
+            Statement::Content(content) => {
+                let is_other = content.swarm_id.as_deref().is_some_and(|id| id != read.envelope.swarm_id);
+                if is_other {
+                    return Err(Problem::format("content is about another swarm"));
+                }
+                swarm.apply(&said, content)
+            }
+            Statement::Roster(roster) => swarm
+                .replace_roster(&said, roster)
+                .map(|changed| if changed { Applied::Changed } else { Applied::Nothing }),
+        };
+        applied.map_err(|error| refuse(swarm, read, &error))
+    }
+
+    /// Makes a statement true and answers it.
+    async fn make_true(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        read: Read,
+        statement: Statement,
+        queued: Queued,
+    ) -> Result<Queued, Problem> {
+        let (agent, id, sender) = (identity.agent.clone(), swarm.swarm_id, read.sender.clone());
+        let (server, owner) = (self.clone(), identity.clone());
+        let is_transfer =
+            matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
+        let changed = self.swarms.edit(&agent, id, move |swarm| {
+            let applied = server.applied(&owner, swarm, &read, &statement);
+            // Refused now, though it was not a moment ago: the roster has changed in between.
+            applied.map_err(|_| SwarmError::field("content", "no longer applies"))
+        });
+        match changed.await? {
+            Applied::Nothing | Applied::Changed => {}
+            Applied::Behind => self.later(Task::Behind { agent, swarm: id }),
+            Applied::KeyMissing(member, endpoint) => {
+                self.later(Task::KeyMissing { agent, swarm: id, member, endpoint });
+            }
+            Applied::RosterWanted => self.later(Task::RosterWanted { agent, swarm: id, member: sender }),
+            Applied::Promoted => {
+                tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now");
+            }
+        }
+        let status = if is_transfer { "accepted" } else { "queued" };
+        Ok(Queued { status: status.to_owned(), ..queued })
+    }
+}
+
+/// Says no to a system message. Whoever speaks as the master and is not may be one of two, which a person should know.
+fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
+    match error {
+        NoAuthority::NotMaster { .. } => {
+            let (sender, master) = (&read.sender, &swarm.master);
+            tracing::warn!(swarm = %swarm.realm, %sender, %master, "refused a change of the roster: {error}");
+            Problem::not_master(error.to_string())
+        }
+        NoAuthority::NotOneself { .. } => Problem::not_authorized(error.to_string()),
+        NoAuthority::NoProof => Problem::signature(error.to_string()),
+        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken => {
+            Problem::format(error.to_string())
+        }
+    }
+}
+
+/// Reads what a system message says. One that cannot be read is news like any other, and changes nothing.
+fn statement(content: &str) -> Option<Statement> {
+    let value = strict::parse(content.as_bytes()).ok()?;
+    if value.get("action").and_then(Value::as_str) == Some("roster") {
+        return serde_json::from_value(value).ok().map(Statement::Roster);
+    }
+    serde_json::from_value(value).ok().map(|content| Statement::Content(Box::new(content)))
+}
+
+/// Checks the form of a message and of what came with it.
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
+    let raw =
+        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+    if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
+        check_version("protocol_version", version)?;
+    }
+    let envelope: Envelope = serde_path_to_error::deserialize(&raw).map_err(|error| {
+        let path = error.path().to_string();
+        let details = json!({ "field": path });
+        let problem =
+            if path == "." { error.inner().to_string() } else { format!("{path}: {}", error.inner()) };
+        Problem::format(problem).with(details)
+    })?;
+    check_headers(headers, &envelope.sender.agent_id)?;
+    let field = |field: &str, problem: &str| {
+        Problem::format(format!("{field} {problem}")).with(json!({ "field": field }))
+    };
+    let uuid = |name: &str, text: &str| {
+        // One spelling, because the text itself is what is signed.
+        Uuid::try_parse(text)
+            .ok()
+            .filter(|id| id.to_string() == text)
+            .ok_or_else(|| field(name, "must be a UUID in lower case with hyphens"))
+    };
+    uuid("message_id", &envelope.message_id)?;
+    let swarm = uuid("swarm_id", &envelope.swarm_id)?;
+    let timestamp = stamp::parse(&envelope.timestamp)
+        .ok_or_else(|| field("timestamp", "must be a time in UTC such as 2026-02-05T14:30:00.000Z"))?;
+    if envelope.expires_at.as_deref().is_some_and(|end| stamp::parse(end).is_none()) {
+        return Err(field("expires_at", "must be a time in UTC such as 2026-02-05T14:30:00.000Z"));
+    }
+    let sender = PeerId::parse(&envelope.sender.agent_id)
+        .map_err(|error| Problem::format(error.to_string()).with(json!({ "field": "sender.agent_id" })))?;
+    PeerId::parse(&envelope.recipient)
+        .map_err(|_| field("recipient", "must be 'broadcast' or the id of an agent"))?;
+    for reference in envelope.references.iter().flatten() {
+        reference.check().map_err(|error| field("references", &format!("are refused: {error}")))?;
+    }
+    Ok(Read { envelope, raw, swarm, sender, timestamp })
+}
+
+/// Headers are optional, because existing implementations do not always send them; present, they have to be right.
+pub(crate) fn check_headers(headers: &HeaderMap, agent: &str) -> Result<(), Problem> {
+    if headers.get("x-agent-id").is_some_and(|id| id.as_bytes() != agent.as_bytes()) {
+        return Err(Problem::format("X-Agent-ID is not the sender's agent_id"));
+    }
+    match headers.get("x-swarm-protocol").map(|version| version.to_str()) {
+        None => Ok(()),
+        Some(Ok(version)) => check_version("X-Swarm-Protocol", version),
+        Some(Err(_)) => Err(Problem::format("X-Swarm-Protocol is no version")),
+    }
+}
+
+pub(crate) fn check_version(field: &str, version: &str) -> Result<(), Problem> {
+    if is_compatible(version) {
+        return Ok(());
+    }
+    let shown: String = version.chars().take(32).collect();
+    Err(Problem::format(format!(
+        "{field} '{}' is not supported; use {PROTOCOL_VERSION}",
+        shown.escape_debug()
+    ))
+    .with(json!({ "field": field, "supported": PROTOCOL_VERSION })))
+}

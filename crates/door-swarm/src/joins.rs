@@ -1,0 +1,201 @@
+//! Requests to join (§5.3): the token is verified before anything is written, and a key is believed only when it was proven.
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::admit::{Admission, Candidate, NotAdmitted};
+use crate::agent_id::PeerId;
+use crate::endpoint::Endpoint;
+use crate::error::SwarmError;
+use crate::intake::{check_headers, check_version};
+use crate::invite::Token;
+use crate::keys::PublicKey;
+use crate::ledger::{Identity, Swarm};
+use crate::limits::client_key;
+use crate::problem::Problem;
+use crate::server::Server;
+use crate::signing::Payload;
+use crate::wire::{JoinAccepted, JoinPending, JoinRequest, MessageType};
+use crate::{stamp, strict};
+
+/// The answer to a request to join.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum JoinAnswer {
+    Accepted(Box<JoinAccepted>),
+    Pending(JoinPending),
+}
+
+impl Server {
+    /// Decides on a request to join.
+    pub(crate) async fn take_join(
+        &self,
+        identity: &Identity,
+        headers: &HeaderMap,
+        body: &[u8],
+        client: IpAddr,
+    ) -> Result<(StatusCode, JoinAnswer), Problem> {
+        let (request, candidate, token) = read(headers, body)?;
+        let now = self.swarms.hub().now();
+        self.count_client(client)?;
+        let counted = self.joins.take(client_key(client), now);
+        counted.map_err(|seconds| Problem::rate_limited("requests to join from this address", seconds))?;
+        let book = self.swarms.book();
+        let id = candidate.invite.swarm_id;
+        let known = book.swarms.get(&(identity.agent.clone(), id)).filter(|swarm| swarm.is_active());
+        let swarm = known.ok_or_else(Problem::swarm_not_found)?;
+        check_invite(identity, swarm, &candidate, &token)?;
+        candidate.invite.check_time(now)?;
+        self.check_proof(identity, &request, &candidate).await?;
+        let asked = candidate.clone();
+        let admitted = self
+            .swarms
+            .edit(&identity.agent, id, move |swarm| {
+                // On a copy: a request that is refused uses nothing up.
+                let mut admitting = swarm.clone();
+                let admitted = admitting.admit(&asked, now);
+                if admitted.is_ok() {
+                    *swarm = admitting;
+                }
+                Ok(admitted)
+            })
+            .await?;
+        let admission = admitted.map_err(|refused: NotAdmitted| {
+            tracing::info!(swarm = %swarm.realm, agent = %candidate.agent, "a request to join was refused: {refused}");
+            Problem::from(refused)
+        })?;
+        if admission == Admission::Pending {
+            let message = "the master has to approve; ask again later with the same invite".to_owned();
+            let pending = JoinPending { status: "pending".to_owned(), swarm_id: id.to_string(), message };
+            return Ok((StatusCode::ACCEPTED, JoinAnswer::Pending(pending)));
+        }
+        if admission == Admission::Joined {
+            self.swarms.notify_joined(&identity.agent, id, &candidate.agent).await;
+        }
+        let book = self.swarms.book();
+        let swarm = book.swarms.get(&(identity.agent.clone(), id)).ok_or_else(Problem::swarm_not_found)?;
+        Ok((StatusCode::OK, JoinAnswer::Accepted(Box::new(accepted(swarm, &candidate.agent)))))
+    }
+
+    /// Whether whoever asks has the key: by a signature, or, where the request has none because its program makes none, by
+    /// what the endpoint itself says.
+    async fn check_proof(
+        &self,
+        identity: &Identity,
+        request: &JoinRequest,
+        candidate: &Candidate,
+    ) -> Result<(), Problem> {
+        let Some(signature) = &request.signature else {
+            let asked = self.swarms.ask_info(&identity.agent, &candidate.endpoint).await;
+            let told = asked.map_err(|error| {
+                tracing::info!(endpoint = %candidate.endpoint, "an unsigned join was not confirmed: {error}");
+                Problem::not_authorized("the request is not signed, and its endpoint did not confirm the key")
+            })?;
+            let is_confirmed = told.0 == candidate.agent && told.1 == candidate.public_key;
+            return if is_confirmed {
+                Ok(())
+            } else {
+                Err(Problem::not_authorized("the endpoint names another agent or another key"))
+            };
+        };
+        let (Some(message_id), Some(timestamp)) = (&request.message_id, &request.timestamp) else {
+            return Err(Problem::format("a signed join needs message_id and timestamp"));
+        };
+        let now = self.swarms.hub().now();
+        let signed_at =
+            stamp::parse(timestamp).ok_or_else(|| Problem::format("timestamp must be a time in UTC"))?;
+        let (age, config) = (now.duration_since(signed_at), self.swarms.config());
+        if age > config.oldest || -age > config.ahead {
+            return Err(Problem::format("timestamp is too old or lies in the future; set the clock")
+                .with(json!({ "field": "timestamp", "now": stamp::render(now) })));
+        }
+        let (swarm_id, master) = (candidate.invite.swarm_id.to_string(), candidate.invite.master.to_string());
+        let proof = Payload {
+            message_id,
+            timestamp,
+            swarm_id: &swarm_id,
+            recipient: &master,
+            kind: MessageType::System,
+            content: &request.invite_token,
+        };
+        if proof.verify(&candidate.public_key, signature) {
+            Ok(())
+        } else {
+            Err(Problem::signature("the request is not signed with public_key"))
+        }
+    }
+}
+
+/// Reads a request, its token included. Nothing in it is believed yet.
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Token), Problem> {
+    let raw =
+        strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+    let request: JoinRequest = serde_path_to_error::deserialize(raw).map_err(|error| {
+        let details = json!({ "field": error.path().to_string() });
+        Problem::format(format!("{}: {}", error.path(), error.inner())).with(details)
+    })?;
+    check_headers(headers, &request.sender.agent_id)?;
+    if let Some(version) = &request.protocol_version {
+        check_version("protocol_version", version)?;
+    }
+    if request.kind != "system" || request.action != "join_request" {
+        return Err(Problem::format("type must be 'system' and action 'join_request'"));
+    }
+    let token = Token::read(&request.invite_token)?;
+    let field = |field: &str, problem: String| Problem::format(problem).with(json!({ "field": field }));
+    let candidate = Candidate {
+        agent: PeerId::parse_new(&request.sender.agent_id)
+            .map_err(|error| field("sender.agent_id", error.to_string()))?,
+        endpoint: Endpoint::parse(&request.sender.endpoint)
+            .map_err(|error| field("sender.endpoint", error.to_string()))?,
+        public_key: PublicKey::parse(&request.sender.public_key)
+            .map_err(|error| field("sender.public_key", error.to_string()))?,
+        invite: token.invite.clone(),
+        digest: token.digest(),
+    };
+    Ok((request, candidate, token))
+}
+
+/// Whether a token is an invite to this swarm, by whom it says, to this agent.
+fn check_invite(
+    identity: &Identity,
+    swarm: &Swarm,
+    candidate: &Candidate,
+    token: &Token,
+) -> Result<(), Problem> {
+    let invite = &candidate.invite;
+    if swarm.master != identity.agent {
+        return Err(Problem::not_master(format!(
+            "'{}' leads this swarm; ask for a new invite",
+            swarm.master
+        )));
+    }
+    let bad = |problem: &str| SwarmError::from(crate::InviteError::Token { problem: problem.to_owned() });
+    let issuer = swarm.members.get(invite.signer());
+    let issuer = issuer.ok_or_else(|| Problem::signature("whoever made the invite is not a member"))?;
+    token.verify(&issuer.public_key)?;
+    if invite.master != swarm.master {
+        return Err(bad("it names another master").into());
+    }
+    if invite.endpoint.authority() != identity.endpoint.authority() {
+        return Err(bad("it names another host").into());
+    }
+    Ok(())
+}
+
+fn accepted(swarm: &Swarm, agent: &PeerId) -> JoinAccepted {
+    JoinAccepted {
+        status: "accepted".to_owned(),
+        swarm_id: swarm.swarm_id.to_string(),
+        members: swarm.roster(),
+        swarm_name: Some(swarm.name.clone()),
+        name: Some(swarm.name.clone()),
+        master: Some(swarm.master.to_string()),
+        settings: Some(swarm.settings),
+        joined_at: swarm.members.get(agent).map(|member| stamp::render(member.joined_at)),
+        epoch: Some(swarm.epoch),
+    }
+}

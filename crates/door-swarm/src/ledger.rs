@@ -1,0 +1,339 @@
+//! What a hub knows of its own agents in swarms, and of each swarm: plain values, kept in the hub's notes.
+//!
+//! `state.json` tells other programs the part of it that the protocol has words for. What the protocol has no words
+//! for, such as how often an invite was used, is here alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use switchboard_core::Name;
+use uuid::Uuid;
+
+use crate::agent_id::PeerId;
+use crate::endpoint::Endpoint;
+use crate::keys::PublicKey;
+use crate::stamp;
+use crate::state::{KnownKey, MembershipState, StateMember, SwarmMembership, SwarmSettings};
+use crate::wire::Joined;
+
+/// An agent of this hub that takes part in swarms.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Who it is, here and there.
+    pub agent: PeerId,
+    /// Where others reach it.
+    pub endpoint: Endpoint,
+    /// The folder of its key and its `state.json`.
+    pub home: PathBuf,
+    /// Its key, as others know it.
+    pub public_key: PublicKey,
+    /// Since when.
+    pub created_at: Timestamp,
+    /// Swarms whose messages are dropped.
+    #[serde(default)]
+    pub muted_swarms: BTreeSet<Uuid>,
+    /// Agents whose messages are dropped.
+    #[serde(default)]
+    pub muted_agents: BTreeSet<PeerId>,
+    /// Keys of agents that a state file brought along and that no roster knows.
+    #[serde(default)]
+    pub known_keys: BTreeMap<PeerId, Known>,
+    /// Swarms that it has asked to join and whose master has to approve.
+    #[serde(default)]
+    pub joining: BTreeMap<Uuid, Joining>,
+}
+
+/// A key that was learned without a roster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// The key.
+    pub public_key: PublicKey,
+    /// When it was learned.
+    pub fetched_at: Timestamp,
+    /// Where it can be confirmed.
+    pub endpoint: Option<String>,
+}
+
+/// A request to join that waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    /// The link, with its token.
+    pub link: String,
+    /// What the swarm is to be called here, if that was said.
+    pub realm: Option<Name>,
+    /// How often it was asked.
+    pub asked: u32,
+    /// When to ask again.
+    pub ask_at: Timestamp,
+}
+
+/// A swarm, as one agent of this hub knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Swarm {
+    /// The swarm.
+    pub swarm_id: Uuid,
+    /// What follows the `@` in addresses of its members.
+    pub realm: Name,
+    /// What its people call it.
+    pub name: String,
+    /// Who leads it.
+    pub master: PeerId,
+    /// How often its roster has changed, as far as the master counts.
+    #[serde(default)]
+    pub epoch: u64,
+    /// Everybody in it, our own agent included.
+    pub members: BTreeMap<PeerId, Member>,
+    /// When our agent joined.
+    pub joined_at: Timestamp,
+    /// Its rules.
+    #[serde(default)]
+    pub settings: SwarmSettings,
+    /// Whether our agent still belongs to it.
+    #[serde(default)]
+    pub standing: Standing,
+    /// Who was in it and is no longer: they may still have to be told.
+    #[serde(default)]
+    pub former: BTreeMap<PeerId, Member>,
+    /// Invites by digest, for the master and for whoever made them.
+    #[serde(default)]
+    pub invites: BTreeMap<String, InviteRecord>,
+    /// Who was kicked, and when: only an invite made after that lets them in again.
+    #[serde(default)]
+    pub banned: BTreeMap<PeerId, Ban>,
+    /// Who waits for approval.
+    #[serde(default)]
+    pub pending: BTreeMap<PeerId, PendingJoin>,
+    /// What is still to be said to others, oldest first.
+    #[serde(default)]
+    pub announcements: Vec<Announcement>,
+    /// Invites from before are not known here, so that nobody can say how often they were used.
+    pub invites_since: Timestamp,
+}
+
+/// A member of a swarm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// What it is called here; its id, where that is a free name.
+    pub name: Name,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// Since when it is a member.
+    pub joined_at: Timestamp,
+    /// Whether it has begun to sign whole envelopes: from then on it always does.
+    #[serde(default)]
+    pub signs_envelopes: bool,
+    /// When its key was last confirmed at its own endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<Timestamp>,
+    /// Another key that its endpoint has named, which nobody with authority has confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_key: Option<PublicKey>,
+}
+
+/// Whether our agent belongs to a swarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// It does.
+    #[default]
+    Active,
+    /// It has left.
+    Left,
+    /// It was kicked.
+    Kicked,
+    /// There is no swarm any more.
+    Dissolved,
+}
+
+/// What is known of an invite.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InviteRecord {
+    /// Who made it.
+    pub issuer: PeerId,
+    /// When.
+    pub made_at: Timestamp,
+    /// When it ends.
+    pub ends_at: Option<Timestamp>,
+    /// How many may use it.
+    pub max_uses: Option<u32>,
+    /// Who has.
+    #[serde(default)]
+    pub used_by: BTreeSet<PeerId>,
+    /// Whether it was taken back.
+    #[serde(default)]
+    pub revoked: bool,
+}
+
+/// Somebody who was kicked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ban {
+    /// When.
+    pub at: Timestamp,
+    /// With which key, so that another name does not help.
+    pub public_key: Option<PublicKey>,
+}
+
+/// Somebody who waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingJoin {
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// Its key.
+    pub public_key: PublicKey,
+    /// The invite.
+    pub invite: String,
+    /// When it asked.
+    pub asked_at: Timestamp,
+    /// Whether it was denied; kept so that asking again changes nothing.
+    #[serde(default)]
+    pub denied: bool,
+}
+
+/// Something that is still to be said to others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announcement {
+    /// Its id on the wire, made with it, so that saying it twice is saying it once.
+    pub id: Uuid,
+    /// To whom; everybody where nobody is named.
+    pub to: Option<PeerId>,
+    /// What: the JSON of a system message.
+    pub content: String,
+}
+
+impl Identity {
+    /// The name of this agent in the hub.
+    pub fn name(&self) -> Option<Name> {
+        self.agent.name()
+    }
+}
+
+impl Swarm {
+    /// Whether our agent belongs to it.
+    pub fn is_active(&self) -> bool {
+        self.standing == Standing::Active
+    }
+
+    /// A name for a member that no other one has here.
+    pub fn free_name(&self, id: &PeerId) -> Name {
+        let taken = |name: &Name| self.members.values().chain(self.former.values()).any(|m| m.name == *name);
+        if let Some(name) = id.name().filter(|name| !taken(name)) {
+            return name;
+        }
+        // Ids that differ in case alone, or that are no names here: told apart by number.
+        let stem: String =
+            id.as_str().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(100).collect();
+        (2..10_000_u32)
+            .filter_map(|n| Name::parse(&format!("peer-{stem}-{n}")).ok())
+            .find(|name| !taken(name))
+            // A swarm has fewer members than that.
+            .unwrap_or_else(Name::human)
+    }
+
+    /// Takes a member in; one that is known keeps its name.
+    pub fn put_member(
+        &mut self,
+        id: &PeerId,
+        endpoint: Endpoint,
+        public_key: PublicKey,
+        joined_at: Timestamp,
+    ) {
+        let known = self.members.get(id).or_else(|| self.former.get(id));
+        let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
+        let signs = known.is_some_and(|known| known.public_key == public_key && known.signs_envelopes);
+        self.former.remove(id);
+        let member = Member {
+            name,
+            endpoint,
+            public_key,
+            joined_at,
+            signs_envelopes: signs,
+            confirmed_at: None,
+            offered_key: None,
+        };
+        self.members.insert(id.clone(), member);
+    }
+
+    /// Takes a member out; false where it was none.
+    pub fn drop_member(&mut self, id: &PeerId) -> bool {
+        match self.members.remove(id) {
+            Some(member) => {
+                self.former.insert(id.clone(), member);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The member that goes by a name here.
+    pub fn by_name(&self, name: &Name) -> Option<(&PeerId, &Member)> {
+        self.members.iter().find(|(_, member)| member.name == *name)
+    }
+
+    /// Notes something to be said to others.
+    pub fn announce(&mut self, id: Uuid, to: Option<PeerId>, content: String) {
+        self.announcements.push(Announcement { id, to, content });
+    }
+
+    /// Its members as they stand in an answer or a roster.
+    pub fn roster(&self) -> Vec<Joined> {
+        let joined = |(id, member): (&PeerId, &Member)| Joined {
+            agent_id: id.to_string(),
+            endpoint: member.endpoint.to_string(),
+            public_key: member.public_key.to_wire(),
+            joined_at: Some(stamp::render(member.joined_at)),
+        };
+        self.members.iter().map(joined).collect()
+    }
+
+    fn membership(&self) -> SwarmMembership {
+        let member = |(id, member): (&PeerId, &Member)| StateMember {
+            agent_id: id.to_string(),
+            endpoint: member.endpoint.to_string(),
+            public_key: member.public_key.to_wire(),
+            joined_at: stamp::render(member.joined_at),
+        };
+        SwarmMembership {
+            swarm_id: self.swarm_id.to_string(),
+            name: self.name.clone(),
+            master: self.master.to_string(),
+            members: self.members.iter().map(member).collect(),
+            joined_at: stamp::render(self.joined_at),
+            settings: self.settings,
+        }
+    }
+}
+
+/// What `state.json` says of an agent and its swarms.
+pub(crate) fn state_of<'s>(
+    identity: &Identity,
+    swarms: impl Iterator<Item = &'s Swarm> + Clone,
+) -> MembershipState {
+    let mut state = MembershipState::empty(&identity.agent);
+    let active = swarms.filter(|swarm| swarm.is_active());
+    for (id, known) in &identity.known_keys {
+        let key = KnownKey {
+            public_key: known.public_key.to_wire(),
+            fetched_at: stamp::render(known.fetched_at),
+            endpoint: known.endpoint.clone(),
+        };
+        state.public_keys.insert(id.to_string(), key);
+    }
+    for swarm in active {
+        for (id, member) in swarm.members.iter().filter(|(id, _)| **id != identity.agent) {
+            let key = KnownKey {
+                public_key: member.public_key.to_wire(),
+                fetched_at: stamp::render(member.confirmed_at.unwrap_or(member.joined_at)),
+                endpoint: Some(member.endpoint.resource("info").to_string()),
+            };
+            state.public_keys.insert(id.to_string(), key);
+        }
+        state.swarms.insert(swarm.swarm_id.to_string(), swarm.membership());
+    }
+    state.muted_swarms = identity.muted_swarms.iter().map(Uuid::to_string).collect();
+    state.muted_agents = identity.muted_agents.iter().map(PeerId::to_string).collect();
+    state
+}

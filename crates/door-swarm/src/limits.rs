@@ -1,0 +1,89 @@
+//! How often somebody may do something: §7.4.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+
+/// Most that are counted apart. Those beyond share one count, so that memory stays bounded and a flood of addresses slows
+/// down itself first.
+const MOST: usize = 16_384;
+
+/// A limit within any span of a given length. Counts per whole span, and weighs the one before by how much of it still
+/// lies within the last.
+#[derive(Debug)]
+pub(crate) struct Limit<K> {
+    most: Option<u32>,
+    span: SignedDuration,
+    counts: Mutex<Counts<K>>,
+}
+
+#[derive(Debug)]
+struct Counts<K> {
+    each: HashMap<K, Count>,
+    rest: Count,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    /// The number of the current span.
+    span: i64,
+    now: u32,
+    before: u32,
+}
+
+impl<K: Hash + Eq> Limit<K> {
+    /// `most` within `span`; 0 is no limit.
+    pub(crate) fn new(most: u32, span: SignedDuration) -> Self {
+        let counts = Counts { each: HashMap::new(), rest: Count::default() };
+        Self { most: (most > 0).then_some(most), span, counts: Mutex::new(counts) }
+    }
+
+    /// Counts one more, or says after how many seconds there is room again.
+    pub(crate) fn take(&self, key: K, now: Timestamp) -> Result<(), u32> {
+        let Some(most) = self.most else { return Ok(()) };
+        let length = i64::try_from(self.span.as_millis()).unwrap_or(i64::MAX).max(1);
+        let (span, within) =
+            (now.as_millisecond().div_euclid(length), now.as_millisecond().rem_euclid(length));
+        let mut counts = self.counts.lock();
+        if counts.each.len() >= MOST && !counts.each.contains_key(&key) {
+            counts.each.retain(|_, count| count.span >= span - 1);
+        }
+        let count = if counts.each.len() >= MOST && !counts.each.contains_key(&key) {
+            &mut counts.rest
+        } else {
+            counts.each.entry(key).or_default()
+        };
+        if count.span != span {
+            let before = if count.span == span - 1 { count.now } else { 0 };
+            *count = Count { span, now: 0, before };
+        }
+        let left = i128::from(length - within);
+        let weighed = i128::from(count.before) * left / i128::from(length) + i128::from(count.now);
+        if weighed >= i128::from(most) {
+            // Until the next span, or until enough of the last one has passed.
+            let seconds = (left + 999) / 1000;
+            return Err(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX));
+        }
+        count.now += 1;
+        Ok(())
+    }
+}
+
+/// What an address is counted under: an IPv6 network of 64 bits is one customer.
+pub(crate) fn client_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let mut segments = v6.segments();
+            segments[4..].fill(0);
+            IpAddr::V6(segments.into())
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+#[path = "limits_tests.rs"]
+mod tests;

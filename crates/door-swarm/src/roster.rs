@@ -1,0 +1,366 @@
+//! What a system message changes: only the master's word changes the roster, and anyone's only for itself. Pure.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::agent_id::PeerId;
+use crate::endpoint::Endpoint;
+use crate::keys::{PublicKey, SecretKey};
+use crate::ledger::{Ban, Standing, Swarm};
+use crate::stamp;
+use crate::state::MOST_MEMBERS;
+use crate::wire::{Joined, MemberWord, Roster, SystemContent};
+
+/// What the proof of a new key begins with.
+const KEY_DOMAIN: &str = "asp-key-v1\0";
+
+/// What a system message came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Nothing changes: it is news for people, or old news.
+    Nothing,
+    /// The roster has changed.
+    Changed,
+    /// The roster has changed, or not, and something before it was missed: the master should be asked.
+    Behind,
+    /// A new member, whose key has to be asked for because the message does not have it.
+    KeyMissing(PeerId, Endpoint),
+    /// A member wants the whole roster.
+    RosterWanted,
+    /// Our agent leads the swarm now.
+    Promoted,
+}
+
+/// Why a system message is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoAuthority {
+    #[error("only the master may say '{action}'")]
+    NotMaster { action: &'static str },
+    #[error("'{action}' can only be said of oneself")]
+    NotOneself { action: &'static str },
+    #[error("'{field}' is missing or cannot be used")]
+    Field { field: &'static str },
+    #[error("the new master is not a member")]
+    NotAMember,
+    #[error("the new key is not proven by a signature with it")]
+    NoProof,
+    #[error("the agent_id or the public_key belongs to another member")]
+    Taken,
+}
+
+/// What happens to whom, and by whom.
+pub(crate) struct Said<'a> {
+    /// Our agent.
+    pub(crate) me: &'a PeerId,
+    /// Who says it; its signature has been verified.
+    pub(crate) sender: &'a PeerId,
+    /// Whether it was said to our agent alone.
+    pub(crate) to_me: bool,
+    pub(crate) now: Timestamp,
+}
+
+impl Swarm {
+    /// Makes what a system message says true, where whoever says it may.
+    pub(crate) fn apply(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        // Where a fact is said twice, both have to agree.
+        if let (Some(flat), Some(member)) = (&content.agent_id, content.full_member())
+            && *flat != member.agent_id
+        {
+            return Err(NoAuthority::Field { field: "member" });
+        }
+        match content.action.as_str() {
+            "member_joined" => self.on_joined(said, content),
+            "member_left" => self.on_left(said, content),
+            "kicked" => self.on_kicked(said, content),
+            "member_kicked" => self.on_member_kicked(said, content),
+            "master_transfer" => self.on_transfer(said, content),
+            "master_changed" => self.on_master_changed(said, content),
+            "swarm_dissolved" => {
+                self.only_master(said, "swarm_dissolved")?;
+                self.standing = Standing::Dissolved;
+                Ok(Applied::Changed)
+            }
+            "key_rotated" => self.on_key_rotated(said, content),
+            "roster_request" => {
+                let wanted = said.to_me && self.master == *said.me;
+                Ok(if wanted { Applied::RosterWanted } else { Applied::Nothing })
+            }
+            _ => Ok(Applied::Nothing),
+        }
+    }
+
+    fn only_master(&self, said: &Said<'_>, action: &'static str) -> Result<(), NoAuthority> {
+        if *said.sender == self.master { Ok(()) } else { Err(NoAuthority::NotMaster { action }) }
+    }
+
+    /// Whether a change of the master's count is new; what follows from it beside the change.
+    fn step(&mut self, epoch: Option<u64>) -> Option<Applied> {
+        match epoch {
+            // Masters that do not count: what was not seen before is new.
+            None => Some(Applied::Changed),
+            Some(epoch) if epoch <= self.epoch => None,
+            Some(epoch) => {
+                let is_next = epoch == self.epoch + 1;
+                self.epoch = epoch;
+                Some(if is_next { Applied::Changed } else { Applied::Behind })
+            }
+        }
+    }
+
+    fn on_joined(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        self.only_master(said, "member_joined")?;
+        let id = subject(content)?;
+        let endpoint = content.full_member().map(|m| &m.endpoint).or(content.endpoint.as_ref());
+        let endpoint = endpoint.ok_or(NoAuthority::Field { field: "endpoint" })?;
+        let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
+        if self.members.contains_key(&id) {
+            // The roster that came with the join had it already; the count goes on all the same.
+            return Ok(self
+                .step(content.epoch)
+                .filter(|step| *step == Applied::Behind)
+                .unwrap_or(Applied::Nothing));
+        }
+        if self.members.len() >= MOST_MEMBERS {
+            return Err(NoAuthority::Field { field: "members" });
+        }
+        if self.members.keys().any(|known| known.clashes_with(&id)) {
+            return Err(NoAuthority::Taken);
+        }
+        let Some(key) = content.full_member().map(|member| &member.public_key).filter(|key| !key.is_empty())
+        else {
+            return Ok(Applied::KeyMissing(id, endpoint));
+        };
+        let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
+        if self.members.values().any(|member| member.public_key == key) {
+            return Err(NoAuthority::Taken);
+        }
+        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
+        self.put_member(&id, endpoint, key, joined_at);
+        Ok(step)
+    }
+
+    fn on_left(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        if content.subject().is_some_and(|id| id != said.sender.as_str()) {
+            return Err(NoAuthority::NotOneself { action: "member_left" });
+        }
+        if *said.sender == self.master {
+            // A swarm without a master is none.
+            self.standing = Standing::Dissolved;
+            return Ok(Applied::Changed);
+        }
+        Ok(if self.drop_member(said.sender) { Applied::Changed } else { Applied::Nothing })
+    }
+
+    fn on_kicked(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        self.only_master(said, "kicked")?;
+        if !said.to_me || content.subject().is_some_and(|id| id != said.me.as_str()) {
+            return Err(NoAuthority::Field { field: "recipient" });
+        }
+        self.standing = Standing::Kicked;
+        Ok(Applied::Changed)
+    }
+
+    fn on_member_kicked(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        self.only_master(said, "member_kicked")?;
+        let id = subject(content)?;
+        if id == self.master {
+            return Err(NoAuthority::Field { field: "agent_id" });
+        }
+        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        if id == *said.me {
+            self.standing = Standing::Kicked;
+        }
+        let dropped = self.drop_member(&id);
+        Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing })
+    }
+
+    fn on_transfer(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        let named = content.new_master.as_deref().unwrap_or(said.me.as_str());
+        if !said.to_me || named != said.me.as_str() {
+            return Err(NoAuthority::Field { field: "new_master" });
+        }
+        if self.master == *said.me {
+            // The answer to the first one got lost.
+            return Ok(Applied::Nothing);
+        }
+        self.only_master(said, "master_transfer")?;
+        // Whatever else the master has done since it asked: it is the master who asks.
+        self.epoch = self.epoch.max(content.epoch.unwrap_or(0));
+        self.master = said.me.clone();
+        self.invites_since = said.now;
+        self.invites.clear();
+        self.pending.clear();
+        for id in content.banned.iter().flatten().filter_map(|id| PeerId::parse(id).ok()).take(MOST_MEMBERS) {
+            self.banned.entry(id).or_insert(Ban { at: said.now, public_key: None });
+        }
+        Ok(Applied::Promoted)
+    }
+
+    fn on_master_changed(
+        &mut self,
+        said: &Said<'_>,
+        content: &SystemContent,
+    ) -> Result<Applied, NoAuthority> {
+        let id = content.new_master.as_deref().ok_or(NoAuthority::Field { field: "new_master" })?;
+        let id = PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "new_master" })?;
+        if id == self.master && content.epoch.is_none_or(|epoch| epoch <= self.epoch) {
+            // What the new master has known since it was asked.
+            return Ok(Applied::Nothing);
+        }
+        self.only_master(said, "master_changed")?;
+        if !self.members.contains_key(&id) {
+            return Err(NoAuthority::NotAMember);
+        }
+        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        self.master = id;
+        Ok(step)
+    }
+
+    /// A member's new key, on its own word with the old one, or on the master's.
+    fn on_key_rotated(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        let id = match content.subject() {
+            Some(id) => PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })?,
+            None => said.sender.clone(),
+        };
+        if id != *said.sender {
+            self.only_master(said, "key_rotated")?;
+        }
+        let key = content.public_key.as_deref().ok_or(NoAuthority::Field { field: "public_key" })?;
+        let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
+        let proof = content.proof.as_deref().unwrap_or_default();
+        if !verify_key_proof(&key, self.swarm_id, &id, proof) {
+            return Err(NoAuthority::NoProof);
+        }
+        if self.members.iter().any(|(other, member)| *other != id && member.public_key == key) {
+            return Err(NoAuthority::Taken);
+        }
+        let Some(member) = self.members.get_mut(&id) else { return Ok(Applied::Nothing) };
+        if member.public_key == key {
+            return Ok(Applied::Nothing);
+        }
+        member.public_key = key;
+        member.offered_key = None;
+        member.confirmed_at = None;
+        Ok(Applied::Changed)
+    }
+
+    /// Takes over the whole roster from the master; false where it is older than ours.
+    pub(crate) fn replace_roster(&mut self, said: &Said<'_>, roster: &Roster) -> Result<bool, NoAuthority> {
+        self.only_master(said, "roster")?;
+        if roster.epoch < self.epoch {
+            return Ok(false);
+        }
+        if roster.members.len() > MOST_MEMBERS {
+            return Err(NoAuthority::Field { field: "members" });
+        }
+        let mut members = Vec::with_capacity(roster.members.len());
+        for member in &roster.members {
+            members.push(read_member(member, said.now)?);
+        }
+        let master = PeerId::parse(&roster.master).map_err(|_| NoAuthority::Field { field: "master" })?;
+        let has = |id: &PeerId| members.iter().any(|(member, ..)| member == id);
+        if !has(&master) {
+            return Err(NoAuthority::NotAMember);
+        }
+        if !has(said.me) {
+            self.standing = Standing::Kicked;
+            return Ok(true);
+        }
+        let gone: Vec<PeerId> = self.members.keys().filter(|id| !has(id)).cloned().collect();
+        for id in gone {
+            self.drop_member(&id);
+        }
+        for (id, endpoint, key, joined_at) in members {
+            match self.members.get_mut(&id) {
+                Some(known) if known.public_key == key => known.endpoint = endpoint,
+                // The master's word for a new key counts as the member's own does.
+                Some(known) => {
+                    known.public_key = key;
+                    known.endpoint = endpoint;
+                    known.signs_envelopes = false;
+                }
+                None => self.put_member(&id, endpoint, key, joined_at),
+            }
+        }
+        self.epoch = roster.epoch;
+        self.master = master;
+        self.settings = roster.settings;
+        Ok(true)
+    }
+
+    /// The whole roster, for a member that has missed something.
+    pub(crate) fn whole_roster(&self) -> Roster {
+        Roster {
+            action: "roster".to_owned(),
+            epoch: self.epoch,
+            master: self.master.to_string(),
+            name: self.name.clone(),
+            members: self.roster(),
+            settings: self.settings,
+        }
+    }
+
+    /// Removes a member and notes that it, and the others, are to be told. For the master.
+    pub(crate) fn kick(&mut self, id: &PeerId, reason: Option<&str>, by: &PeerId, now: Timestamp) -> bool {
+        let Some(key) = self.members.get(id).map(|member| member.public_key.clone()) else { return false };
+        self.drop_member(id);
+        self.epoch += 1;
+        self.banned.insert(id.clone(), Ban { at: now, public_key: Some(key) });
+        let base = SystemContent {
+            agent_id: Some(id.to_string()),
+            swarm_id: Some(self.swarm_id.to_string()),
+            reason: reason.map(str::to_owned),
+            initiated_by: Some(by.to_string()),
+            epoch: Some(self.epoch),
+            ..SystemContent::default()
+        };
+        let told = SystemContent { action: "kicked".to_owned(), ..base.clone() };
+        self.announce(Uuid::new_v4(), Some(id.clone()), told.to_text());
+        let others = SystemContent {
+            action: "member_kicked".to_owned(),
+            member: Some(MemberWord::Id(id.to_string())),
+            ..base
+        };
+        self.announce(Uuid::new_v4(), None, others.to_text());
+        true
+    }
+}
+
+fn subject(content: &SystemContent) -> Result<PeerId, NoAuthority> {
+    let id = content.subject().ok_or(NoAuthority::Field { field: "agent_id" })?;
+    PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })
+}
+
+pub(crate) fn read_member(
+    member: &Joined,
+    now: Timestamp,
+) -> Result<(PeerId, Endpoint, PublicKey, Timestamp), NoAuthority> {
+    let id = PeerId::parse(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
+    let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
+    let key = PublicKey::parse(&member.public_key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
+    let joined_at = member.joined_at.as_deref().and_then(stamp::parse).unwrap_or(now);
+    Ok((id, endpoint, key, joined_at))
+}
+
+/// What whoever takes a new key signs with it: that this agent of this swarm has it.
+fn key_statement(key: &PublicKey, swarm: Uuid, agent: &PeerId) -> Vec<u8> {
+    format!("{KEY_DOMAIN}{swarm}\0{agent}\0{}", key.to_wire()).into_bytes()
+}
+
+/// The proof that an agent has its new key.
+pub(crate) fn prove_key(key: &SecretKey, swarm: Uuid, agent: &PeerId) -> String {
+    use base64::Engine as _;
+    let signature = key.sign(&key_statement(&key.public(), swarm, agent));
+    base64::engine::general_purpose::STANDARD.encode(signature)
+}
+
+fn verify_key_proof(key: &PublicKey, swarm: Uuid, agent: &PeerId, proof: &str) -> bool {
+    use base64::Engine as _;
+    let proof = base64::engine::general_purpose::STANDARD.decode(proof);
+    proof.is_ok_and(|proof| key.verify_bytes(&key_statement(key, swarm, agent), &proof))
+}
+
+#[cfg(test)]
+#[path = "roster_tests.rs"]
+pub(crate) mod tests;

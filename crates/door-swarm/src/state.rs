@@ -1,0 +1,277 @@
+//! §9: an agent's membership as a file that other programs can read, and that can be taken elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::agent_id::PeerId;
+use crate::endpoint::Endpoint;
+use crate::keys::PublicKey;
+use crate::stamp;
+
+/// The version of the format that we write.
+pub(crate) const SCHEMA_VERSION: &str = "1.0.0";
+
+/// Most members of one swarm: what one roster message can still carry.
+pub(crate) const MOST_MEMBERS: usize = 1000;
+
+/// Most entries of the other lists.
+const MOST_ENTRIES: usize = 10_000;
+
+/// `state.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MembershipState {
+    /// The version of this format.
+    #[schemars(regex(pattern = r"^1\.[0-9]+\.[0-9]+$"))]
+    pub schema_version: String,
+    /// Whose state it is.
+    #[schemars(length(min = 1, max = 256))]
+    pub agent_id: String,
+    /// When it was exported; only in exports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exported_at: Option<String>,
+    /// The swarms, by id.
+    pub swarms: BTreeMap<String, SwarmMembership>,
+    /// Swarms whose messages are dropped.
+    pub muted_swarms: BTreeSet<String>,
+    /// Agents whose messages are dropped.
+    pub muted_agents: BTreeSet<String>,
+    /// The keys of others.
+    pub public_keys: BTreeMap<String, KnownKey>,
+}
+
+/// A swarm that the agent belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SwarmMembership {
+    /// The swarm, a UUID.
+    pub swarm_id: String,
+    /// What it is called.
+    #[schemars(length(min = 1, max = 256))]
+    pub name: String,
+    /// Who leads it.
+    pub master: String,
+    /// Everybody in it.
+    pub members: Vec<StateMember>,
+    /// When the agent joined.
+    pub joined_at: String,
+    /// Its rules.
+    pub settings: SwarmSettings,
+}
+
+/// The rules of a swarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SwarmSettings {
+    /// Whether members may invite as well.
+    #[serde(default)]
+    pub allow_member_invite: bool,
+    /// Whether the master has to approve who joins.
+    #[serde(default)]
+    pub require_approval: bool,
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StateMember {
+    /// The agent.
+    pub agent_id: String,
+    /// Where it is reached.
+    #[schemars(regex(pattern = r"^https://"))]
+    pub endpoint: String,
+    /// Its key, base64.
+    #[schemars(length(min = 1, max = 2048))]
+    pub public_key: String,
+    /// Since when.
+    pub joined_at: String,
+}
+
+/// A key of another agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct KnownKey {
+    /// The key, base64.
+    #[schemars(length(min = 1, max = 2048))]
+    pub public_key: String,
+    /// When it was learned or last confirmed.
+    pub fetched_at: String,
+    /// Where it can be confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+/// Why a state file is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// It is not JSON of this form.
+    #[error("the state is refused at '{path}': {problem}")]
+    Shape {
+        /// Where.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Another version wrote it.
+    #[error(
+        "the state has schema_version '{found}' and this switchboard reads 1.x; export it again with a program of that version"
+    )]
+    Version {
+        /// As given.
+        found: String,
+    },
+    /// It is somebody else's.
+    #[error("the state belongs to '{found}', not to '{expected}'; name the agent it belongs to with --agent")]
+    Owner {
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
+}
+
+impl MembershipState {
+    /// The state of an agent that belongs to nothing.
+    pub fn empty(agent: &PeerId) -> Self {
+        Self {
+            schema_version: SCHEMA_VERSION.to_owned(),
+            agent_id: agent.to_string(),
+            exported_at: None,
+            swarms: BTreeMap::new(),
+            muted_swarms: BTreeSet::new(),
+            muted_agents: BTreeSet::new(),
+            public_keys: BTreeMap::new(),
+        }
+    }
+
+    /// Reads a state and checks every value in it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, StateError> {
+        let value = crate::strict::parse(bytes)
+            .map_err(|error| StateError::Shape { path: String::new(), problem: error.to_string() })?;
+        if let Some(version) = value.get("schema_version").and_then(|version| version.as_str())
+            && !version.starts_with("1.")
+        {
+            return Err(StateError::Version { found: version.chars().take(40).collect() });
+        }
+        let state: Self = serde_path_to_error::deserialize(value).map_err(|error| StateError::Shape {
+            path: error.path().to_string(),
+            problem: error.inner().to_string(),
+        })?;
+        state.check()?;
+        Ok(state)
+    }
+
+    /// Whether every value in it can be used.
+    pub fn check(&self) -> Result<(), StateError> {
+        let fail = |path: String, problem: String| Err(StateError::Shape { path, problem });
+        if PeerId::parse(&self.agent_id).is_err() {
+            return fail("agent_id".to_owned(), "is not the id of an agent".to_owned());
+        }
+        check_time("exported_at", self.exported_at.as_deref())?;
+        if [self.swarms.len(), self.muted_swarms.len(), self.muted_agents.len(), self.public_keys.len()]
+            .iter()
+            .any(|count| *count > MOST_ENTRIES)
+        {
+            return fail(String::new(), format!("a list has more than {MOST_ENTRIES} entries"));
+        }
+        for (id, swarm) in &self.swarms {
+            swarm.check(id)?;
+        }
+        for id in &self.muted_swarms {
+            if Uuid::try_parse(id).is_err() {
+                return fail("muted_swarms".to_owned(), format!("'{}' is no UUID", id.escape_debug()));
+            }
+        }
+        for id in &self.muted_agents {
+            if let Err(error) = PeerId::parse(id) {
+                return fail("muted_agents".to_owned(), error.to_string());
+            }
+        }
+        for (id, key) in &self.public_keys {
+            let path = format!("public_keys.{}", id.escape_debug());
+            if let Err(error) = PeerId::parse(id) {
+                return fail(path, error.to_string());
+            }
+            if let Err(error) = PublicKey::parse(&key.public_key) {
+                return fail(format!("{path}.public_key"), error.to_string());
+            }
+            check_time(&format!("{path}.fetched_at"), Some(&key.fetched_at))?;
+        }
+        Ok(())
+    }
+
+    /// The file's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // A struct of texts can always be written.
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// The same, marked as an export.
+    #[must_use]
+    pub fn exported(mut self, now: Timestamp) -> Self {
+        self.exported_at = Some(stamp::render(now));
+        self
+    }
+}
+
+impl SwarmMembership {
+    fn check(&self, key: &str) -> Result<(), StateError> {
+        let at = |field: &str| format!("swarms.{}.{field}", key.chars().take(40).collect::<String>());
+        let fail = |path: String, problem: String| Err(StateError::Shape { path, problem });
+        if Uuid::try_parse(&self.swarm_id).is_err() || self.swarm_id != key {
+            return fail(at("swarm_id"), "must be the UUID that it stands under".to_owned());
+        }
+        if !(1..=256).contains(&self.name.chars().count()) || self.name.chars().any(char::is_control) {
+            return fail(
+                at("name"),
+                "must have 1 to 256 characters, none of them a control character".to_owned(),
+            );
+        }
+        if self.members.len() > MOST_MEMBERS {
+            return fail(at("members"), format!("has more than {MOST_MEMBERS} entries"));
+        }
+        check_time(&at("joined_at"), Some(&self.joined_at))?;
+        let mut seen: Vec<PeerId> = Vec::new();
+        let mut keys: Vec<PublicKey> = Vec::new();
+        for (n, member) in self.members.iter().enumerate() {
+            let at = |field: &str| at(&format!("members[{n}].{field}"));
+            let id = match PeerId::parse(&member.agent_id) {
+                Ok(id) => id,
+                Err(error) => return fail(at("agent_id"), error.to_string()),
+            };
+            if seen.contains(&id) {
+                return fail(at("agent_id"), format!("'{id}' occurs twice"));
+            }
+            if let Err(error) = Endpoint::parse(&member.endpoint) {
+                return fail(at("endpoint"), error.to_string());
+            }
+            match PublicKey::parse(&member.public_key) {
+                Ok(key) if keys.contains(&key) => {
+                    return fail(at("public_key"), "belongs to another member as well".to_owned());
+                }
+                Ok(key) => keys.push(key),
+                Err(error) => return fail(at("public_key"), error.to_string()),
+            }
+            check_time(&at("joined_at"), Some(&member.joined_at))?;
+            seen.push(id);
+        }
+        if !seen.iter().any(|id| id.as_str() == self.master) {
+            return fail(at("master"), "is not one of the members".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn check_time(path: &str, text: Option<&str>) -> Result<(), StateError> {
+    match text {
+        Some(text) if stamp::parse(text).is_none() => {
+            Err(StateError::Shape { path: path.to_owned(), problem: "is not a time in UTC".to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

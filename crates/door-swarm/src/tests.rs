@@ -1,0 +1,5 @@
+//! The door as a whole, over real TLS.
+
+mod faults;
+mod life;
+mod wake;

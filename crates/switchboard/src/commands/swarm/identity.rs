@@ -1,0 +1,154 @@
+//! `switchboard swarm init`, `export`, `import` and `key`: who your agent is.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use door_swarm::{Merge, Swarms};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// Make an agent one that takes part in swarms: a key and an address.
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The agent's id, here and there
+    #[arg(long, value_name = "NAME")]
+    agent: String,
+
+    /// Where others reach it, such as https://agents.example.com/swarm
+    #[arg(long, value_name = "URL")]
+    endpoint: String,
+}
+
+/// Print your agent's state, to take it elsewhere.
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Which of your agents [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+}
+
+/// Take over a state that was exported.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The file; `-` reads it from stdin
+    file: PathBuf,
+
+    /// Which of your agents [default: the one it belongs to]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// Forget what the state does not have
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Show or change keys.
+#[derive(Debug, Args)]
+pub(crate) struct Key {
+    /// Which of your agents [default: the only one]
+    #[arg(long, global = true, value_name = "NAME")]
+    agent: Option<String>,
+
+    #[command(subcommand)]
+    command: Option<KeyVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyVerb {
+    /// Show your agent's public key
+    Show,
+    /// Make a new key and tell every swarm of it, signed with the old one
+    Rotate,
+    /// Accept a member's new key after you compared it with its owner
+    Accept {
+        /// The member
+        member: String,
+        /// The swarm [default: the only one]
+        #[arg(long, value_name = "NAME")]
+        swarm: Option<String>,
+        /// The key, base64 [default: the one that its endpoint names]
+        #[arg(long, value_name = "KEY")]
+        key: Option<String>,
+    },
+}
+
+pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let identity = swarms.init(&args.agent, &args.endpoint).await?;
+    let printer = context.printer;
+    if printer.is_json() {
+        printer.object(&json!({
+            "agent_id": identity.agent, "endpoint": identity.endpoint, "public_key": identity.public_key,
+            "home": identity.home.display().to_string(),
+        }));
+        return Ok(());
+    }
+    printer.line(format_args!("{} is reached at {}", identity.agent, identity.endpoint));
+    printer.line(format_args!("key {} in {}", identity.public_key.fingerprint(), identity.home.display()));
+    if swarms.config().listen.is_none() {
+        printer.note(
+            "Nothing listens yet: set swarm.listen and a certificate in ~/.config/switchboard/config.json, \
+             then `switchboard serve`.",
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn export(args: &Export, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let state = swarms.export(args.agent.as_deref())?;
+    if context.printer.is_json() {
+        context.printer.object(&state);
+    } else {
+        context.printer.line(String::from_utf8_lossy(&state.to_bytes()).trim_end());
+    }
+    Ok(())
+}
+
+pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    /// Larger than any state within its limits.
+    const LIMIT: u64 = 64 << 20;
+    let mut bytes = Vec::new();
+    let read = if args.file.as_os_str() == "-" {
+        std::io::stdin().lock().take(LIMIT).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(&args.file).and_then(|file| file.take(LIMIT).read_to_end(&mut bytes))
+    };
+    read.map_err(|error| {
+        Failure::new("file", Exit::NotFound, format!("cannot read {}: {error}", args.file.display()))
+    })?;
+    let merge = if args.replace { Merge::Replace } else { Merge::Add };
+    let brought = swarms.import(args.agent.as_deref(), &bytes, merge).await?;
+    if context.printer.is_json() {
+        context.printer.object(&json!({ "imported": brought }));
+    } else {
+        context.printer.line(format_args!("{brought} swarms taken over"));
+    }
+    Ok(())
+}
+
+pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let agent = args.agent.as_deref();
+    let (who, key) = match args.command.unwrap_or(KeyVerb::Show) {
+        KeyVerb::Show => {
+            let identity = swarms.identity(agent)?;
+            (identity.agent.to_string(), identity.public_key.clone())
+        }
+        KeyVerb::Rotate => {
+            let identity = swarms.identity(agent)?;
+            (identity.agent.to_string(), swarms.rotate_key(agent).await?)
+        }
+        KeyVerb::Accept { member, swarm, key } => {
+            let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
+            (member, key)
+        }
+    };
+    if context.printer.is_json() {
+        let fingerprint = key.fingerprint();
+        context.printer.object(&json!({ "agent_id": who, "public_key": key, "fingerprint": fingerprint }));
+    } else {
+        context.printer.line(format_args!("{who}  {}  ({})", key.to_wire(), key.fingerprint()));
+    }
+    Ok(())
+}

@@ -1,0 +1,405 @@
+//! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
+
+use clap::Args;
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, SwarmSettings, Swarms};
+use jiff::{SignedDuration, Span, SpanRelativeTo};
+use serde_json::json;
+use switchboard_core::Name;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// Make a swarm that your agent leads.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// What people call it
+    name: String,
+
+    /// Which of your agents leads it [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// What follows the @ in addresses [default: made from the name]
+    #[arg(long = "as", value_name = "NAME")]
+    realm: Option<String>,
+
+    /// Members may invite as well
+    #[arg(long)]
+    member_invites: bool,
+
+    /// You approve everybody who joins
+    #[arg(long)]
+    approval: bool,
+}
+
+/// Make an invite to give to somebody. Whoever has it can join.
+#[derive(Debug, Args)]
+pub(crate) struct Invite {
+    /// The swarm [default: the only one]
+    swarm: Option<String>,
+
+    /// How long it is good for, for example 30m, 8h or 2d
+    #[arg(long, value_name = "TIME", conflicts_with = "no_expiry")]
+    expires: Option<String>,
+
+    /// It is good until it is revoked
+    #[arg(long)]
+    no_expiry: bool,
+
+    /// How many may join by it [default: any number]
+    #[arg(long, value_name = "N")]
+    max_uses: Option<u32>,
+}
+
+/// List the invites of a swarm.
+#[derive(Debug, Args)]
+pub(crate) struct Invites {
+    /// The swarm [default: the only one]
+    swarm: Option<String>,
+}
+
+/// Take an invite back.
+#[derive(Debug, Args)]
+pub(crate) struct Revoke {
+    /// The beginning of what `invites` lists it under
+    invite: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Join the swarm of an invite.
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// swarm://…; `-` reads it from stdin, which keeps it out of the list of processes
+    invite: String,
+
+    /// Which of your agents joins [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// What follows the @ in addresses [default: made from the swarm's name]
+    #[arg(long = "as", value_name = "NAME")]
+    realm: Option<String>,
+}
+
+/// One swarm.
+#[derive(Debug, Args)]
+pub(crate) struct OneSwarm {
+    /// The swarm [default: the only one]
+    swarm: Option<String>,
+}
+
+/// Remove a member until it is invited again.
+#[derive(Debug, Args)]
+pub(crate) struct Kick {
+    /// The member
+    member: String,
+
+    /// Why; the member and the others are told
+    #[arg(long)]
+    reason: Option<String>,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Hand the master's role to a member. It leads once it has answered.
+#[derive(Debug, Args)]
+pub(crate) struct Transfer {
+    /// The member
+    member: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// Decide on somebody who waits for approval.
+#[derive(Debug, Args)]
+pub(crate) struct Decide {
+    /// Who waits
+    candidate: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+/// End a swarm for everybody.
+#[derive(Debug, Args)]
+pub(crate) struct Dissolve {
+    /// The swarm [default: the only one]
+    swarm: Option<String>,
+
+    /// Why; everybody is told
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+/// List the swarms.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Also those that are over
+    #[arg(long)]
+    all: bool,
+}
+
+/// Drop, or hear again, what an agent or a swarm sends. Nobody is told.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Mute {
+    /// An agent's id
+    member: Option<String>,
+
+    /// A whole swarm
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
+pub(super) async fn create(args: Create, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let realm = args.realm.as_deref().map(Name::parse).transpose()?;
+    let settings =
+        SwarmSettings { allow_member_invite: args.member_invites, require_approval: args.approval };
+    let swarm = swarms.create(args.agent.as_deref(), &args.name, realm.as_ref(), settings).await?;
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
+            "master": swarm.master, "settings": swarm.settings,
+        }));
+    } else {
+        context.printer.line(format_args!("{}  {}", swarm.realm, swarm.swarm_id));
+        context
+            .printer
+            .note(format_args!("Invite somebody with `switchboard swarm invite {}`.", swarm.realm));
+    }
+    Ok(())
+}
+
+pub(super) async fn invite(args: Invite, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let lifetime = match (&args.expires, args.no_expiry) {
+        (Some(text), _) => Some(span(text)?),
+        (None, true) => None,
+        (None, false) => Some(INVITE_LIFETIME),
+    };
+    let made = swarms.invite(args.swarm.as_deref(), lifetime, args.max_uses).await?;
+    if context.printer.is_json() {
+        context.printer.object(&json!({
+            "invite": made.link.reveal(), "digest": made.digest, "expires_at": made.ends_at, "max_uses": args.max_uses,
+        }));
+    } else {
+        context.printer.line(made.link.reveal());
+        let end =
+            made.ends_at.map_or_else(|| "until it is revoked".to_owned(), |end| format!("until {end:.0}"));
+        context
+            .printer
+            .note(format_args!("Whoever has it can join, {end}. It is listed as {}.", &made.digest[..12]));
+    }
+    Ok(())
+}
+
+pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let (_, swarm) = swarms.find(args.swarm.as_deref())?;
+    for (digest, invite) in &swarm.invites {
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "digest": digest, "issuer": invite.issuer, "made_at": invite.made_at, "expires_at": invite.ends_at,
+                "max_uses": invite.max_uses, "used_by": invite.used_by, "revoked": invite.revoked,
+            }));
+            continue;
+        }
+        let most = invite.max_uses.map_or_else(|| "any".to_owned(), |most| most.to_string());
+        let end = invite.ends_at.map_or_else(String::new, |end| format!(", until {end:.0}"));
+        let revoked = if invite.revoked { ", revoked" } else { "" };
+        let used = invite.used_by.len();
+        let issuer = &invite.issuer;
+        context
+            .printer
+            .line(format_args!("{}  by {issuer}, used {used} of {most}{end}{revoked}", &digest[..12]));
+    }
+    Ok(())
+}
+
+pub(super) async fn revoke(args: Revoke, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let digest = swarms.revoke(args.swarm.as_deref(), &args.invite).await?;
+    told(context, "revoked", &digest);
+    Ok(())
+}
+
+pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let mut text = args.invite;
+    if text == "-" {
+        text.clear();
+        std::io::stdin().read_line(&mut text).map_err(anyhow::Error::from)?;
+    }
+    let link = InviteLink::parse(&text).map_err(door_swarm::SwarmError::from)?;
+    let realm = args.realm.as_deref().map(Name::parse).transpose()?;
+    let working = context.printer.working("asking to join");
+    let outcome = swarms.join(args.agent.as_deref(), &link, realm.as_ref()).await;
+    drop(working);
+    match outcome? {
+        JoinOutcome::Joined(swarm) => {
+            if context.printer.is_json() {
+                context.printer.object(&json!({
+                    "status": "joined", "swarm_id": swarm.swarm_id, "name": swarm.name,
+                    "address": format!("all@{}", swarm.realm), "master": swarm.master,
+                    "members": swarm.members.keys().collect::<Vec<_>>(),
+                }));
+            } else {
+                let members: Vec<_> = swarm.members.keys().map(ToString::to_string).collect();
+                context.printer.line(format_args!("{}  with {}", swarm.realm, members.join(", ")));
+            }
+            Ok(())
+        }
+        JoinOutcome::Pending { swarm_id } => {
+            if context.printer.is_json() {
+                context.printer.object(&json!({ "status": "pending", "swarm_id": swarm_id }));
+            } else {
+                context
+                    .printer
+                    .line("The master has to approve; `switchboard serve` asks again from time to time.");
+            }
+            Ok(())
+        }
+    }
+}
+
+pub(super) async fn leave(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let realm = swarms.leave(args.swarm.as_deref()).await?;
+    told(context, "left", realm.as_str());
+    Ok(())
+}
+
+pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let id = swarms.kick(args.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
+    told(context, "kicked", id.as_str());
+    Ok(())
+}
+
+pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let id = swarms.transfer(args.swarm.as_deref(), &args.member).await?;
+    told(context, "asked", id.as_str());
+    context.printer.note("It leads the swarm once it has answered; you lead it until then.");
+    Ok(())
+}
+
+pub(super) async fn decide(
+    args: Decide,
+    approve: bool,
+    context: &Context,
+    swarms: &Swarms,
+) -> Result<(), Failure> {
+    let id = swarms.decide(args.swarm.as_deref(), &args.candidate, approve).await?;
+    told(context, if approve { "approved" } else { "denied" }, id.as_str());
+    Ok(())
+}
+
+pub(super) async fn dissolve(args: Dissolve, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let realm = swarms.dissolve(args.swarm.as_deref(), args.reason.as_deref()).await?;
+    told(context, "dissolved", realm.as_str());
+    Ok(())
+}
+
+pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let all = swarms.swarms();
+    let shown: Vec<_> = all.iter().filter(|(_, swarm)| args.all || swarm.is_active()).collect();
+    if shown.is_empty() {
+        context
+            .printer
+            .note("No swarms; `switchboard swarm create` makes one, `switchboard swarm join` joins one.");
+    }
+    for (agent, swarm) in shown {
+        let identity = swarms.identity(Some(agent.as_str()))?;
+        let waiting: Vec<_> =
+            swarm.pending.iter().filter(|(_, p)| !p.denied).map(|(id, _)| id.to_string()).collect();
+        let muted = identity.muted_swarms.contains(&swarm.swarm_id);
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
+                "agent_id": agent, "master": swarm.master, "members": swarm.members.len(), "epoch": swarm.epoch,
+                "standing": swarm.standing, "settings": swarm.settings, "muted": muted, "pending": waiting,
+            }));
+            continue;
+        }
+        let role = if swarm.master == *agent { "leads" } else { "is in" };
+        let members = swarm.members.len();
+        let muted = if muted { ", muted" } else { "" };
+        let waiting = match waiting.as_slice() {
+            [] => String::new(),
+            waiting => format!(", waiting for approval: {}", waiting.join(", ")),
+        };
+        context.printer.line(format_args!(
+            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}",
+            swarm.realm,
+            show::plain(&swarm.name)
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let (agent, swarm) = swarms.find(args.swarm.as_deref())?;
+    let identity = swarms.identity(Some(agent.as_str()))?;
+    for (id, member) in &swarm.members {
+        let address = format!("{}@{}", member.name, swarm.realm);
+        if context.printer.is_json() {
+            context.printer.object(&json!({
+                "agent_id": id, "address": address, "endpoint": member.endpoint, "public_key": member.public_key,
+                "fingerprint": member.public_key.fingerprint(), "joined_at": member.joined_at,
+                "is_master": *id == swarm.master, "is_me": *id == agent, "key_changed": member.offered_key.is_some(),
+                "muted": identity.muted_agents.contains(id), "signs_envelopes": member.signs_envelopes,
+            }));
+            continue;
+        }
+        let mut marks = Vec::new();
+        let is = [
+            (*id == agent, "you"),
+            (*id == swarm.master, "master"),
+            (identity.muted_agents.contains(id), "muted"),
+            (member.offered_key.is_some(), "KEY CHANGED"),
+        ];
+        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark));
+        let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
+        let key = member.public_key.fingerprint();
+        context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
+    }
+    Ok(())
+}
+
+pub(super) async fn sync(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    swarms.sync(args.swarm.as_deref()).await?;
+    told(context, "asked", "the master");
+    Ok(())
+}
+
+pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let what = match (&args.member, &args.swarm) {
+        (Some(member), _) => swarms.mute_agent(None, member, mute).await?.to_string(),
+        (None, swarm) => swarms.mute_swarm(swarm.as_deref(), mute).await?.to_string(),
+    };
+    told(context, if mute { "muted" } else { "unmuted" }, &what);
+    Ok(())
+}
+
+/// Says what was done to whom.
+fn told(context: &Context, what: &'static str, whom: &str) {
+    if context.printer.is_json() {
+        context.printer.object(&json!({ "status": what, "name": whom }));
+    } else {
+        context.printer.line(format_args!("{what} {whom}"));
+    }
+}
+
+/// A length of time, such as 30m or 2d.
+fn span(text: &str) -> Result<SignedDuration, Failure> {
+    let bad = || {
+        Failure::new("bad_time", Exit::Usage, format!("'{}' is not a length of time", text.escape_debug()))
+            .hint("use for example 30m, 8h or 2d")
+    };
+    let span: Span = text.parse().map_err(|_| bad())?;
+    let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
+    if length <= SignedDuration::ZERO { Err(bad()) } else { Ok(length) }
+}

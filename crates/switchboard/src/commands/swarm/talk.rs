@@ -1,0 +1,275 @@
+//! `switchboard swarm send`, `notify`, `messages` and `context`.
+
+use std::io::Read as _;
+
+use clap::Args;
+use door_swarm::wire::{Action, Attachment, AttachmentType, MessageType, Priority, Reference, ReferenceType};
+use door_swarm::{Letter, Swarms};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use switchboard_hub::Accepted;
+use switchboard_hub::clock::ago;
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// Write to a member, or to all of them. It is in the journal before this returns; `serve` sends it.
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The text; `-` or nothing reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    text: Option<String>,
+
+    /// A member [default: all of them]
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+
+    /// The message this answers
+    #[arg(long, value_name = "ID")]
+    reply_to: Option<String>,
+
+    /// What groups a conversation
+    #[arg(long, value_name = "UUID")]
+    thread: Option<String>,
+
+    /// low, normal or high
+    #[arg(long, default_value = "normal")]
+    priority: String,
+
+    /// When it stops being of use, such as 2026-02-05T14:30:00Z
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<Timestamp>,
+
+    /// What it is about, as JSON: {"type":"github_issue","repo":"o/r","number":1,"action":"claimed"}
+    #[arg(long = "reference", value_name = "JSON")]
+    references: Vec<String>,
+
+    /// What comes with it, as JSON: {"type":"url","mime_type":"text/plain","content":"https://…"}
+    #[arg(long = "attachment", value_name = "JSON")]
+    attachments: Vec<String>,
+
+    /// A file to put into the message
+    #[arg(long, value_name = "PATH")]
+    attach: Vec<std::path::PathBuf>,
+
+    /// Extra data, as a JSON object
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+
+    /// Send it as a notification
+    #[arg(long)]
+    notification: bool,
+}
+
+/// Tell a swarm of something on GitHub, as a webhook would.
+#[derive(Debug, Args)]
+pub(crate) struct Notify {
+    /// What to say
+    text: String,
+
+    /// The repository, owner/name
+    #[arg(long, value_name = "REPO")]
+    repo: String,
+
+    /// An issue
+    #[arg(long, value_name = "N", conflicts_with = "pr")]
+    issue: Option<u64>,
+
+    /// A pull request
+    #[arg(long, value_name = "N")]
+    pr: Option<u64>,
+
+    /// claimed, completed, blocked, unblocked, assigned, mention or review_requested
+    #[arg(long, default_value = "mention")]
+    action: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+
+    /// A member [default: all of them]
+    #[arg(long, value_name = "AGENT")]
+    to: Option<String>,
+}
+
+/// Show the newest messages of a swarm.
+#[derive(Debug, Args)]
+pub(crate) struct Messages {
+    /// The swarm [default: the only one]
+    swarm: Option<String>,
+
+    /// How many
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: usize,
+}
+
+/// Everything that a subagent needs to know: recent messages, members, mutes, what waits.
+#[derive(Debug, Args)]
+pub(crate) struct ForSubagent {
+    /// Which of your agents [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+
+    /// How many messages of each swarm
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: usize,
+}
+
+pub(super) async fn send(args: Send, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let mut letter = Letter::new(text(args.text.as_deref())?);
+    letter.from = context.named()?;
+    letter.swarm = args.swarm;
+    letter.to = args.to;
+    letter.in_reply_to = args.reply_to;
+    letter.expires_at = args.expires_at;
+    letter.priority = word::<Priority>("--priority", &args.priority)?;
+    if args.notification {
+        letter.kind = MessageType::Notification;
+    }
+    if let Some(thread) = &args.thread {
+        letter.thread = Some(word("--thread", thread)?);
+    }
+    for reference in &args.references {
+        letter.references.push(parsed("--reference", reference)?);
+    }
+    for attachment in &args.attachments {
+        letter.attachments.push(parsed("--attachment", attachment)?);
+    }
+    for path in &args.attach {
+        letter.attachments.push(attached(path)?);
+    }
+    if let Some(metadata) = &args.metadata {
+        letter.metadata = parsed::<Map<String, Value>>("--metadata", metadata)?;
+    }
+    let accepted = swarms.send(letter).await?;
+    tell(context, swarms, &accepted)
+}
+
+pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let (kind, number) = match (args.issue, args.pr) {
+        (Some(number), _) => (ReferenceType::GithubIssue, Some(number)),
+        (None, Some(number)) => (ReferenceType::GithubPr, Some(number)),
+        (None, None) => (ReferenceType::GithubRepo, None),
+    };
+    let page = match kind {
+        ReferenceType::GithubIssue => format!("/issues/{}", number.unwrap_or_default()),
+        ReferenceType::GithubPr => format!("/pull/{}", number.unwrap_or_default()),
+        _ => String::new(),
+    };
+    let mut letter = Letter::new(args.text);
+    letter.kind = MessageType::Notification;
+    letter.swarm = args.swarm;
+    letter.to = args.to;
+    letter.metadata.insert("github_url".to_owned(), format!("https://github.com/{}{page}", args.repo).into());
+    letter.metadata.insert("action".to_owned(), args.action.clone().into());
+    letter.references.push(Reference {
+        kind,
+        repo: Some(args.repo),
+        number,
+        sha: None,
+        url: None,
+        action: Some(word::<Action>("--action", &args.action)?),
+    });
+    let accepted = swarms.send(letter).await?;
+    tell(context, swarms, &accepted)
+}
+
+pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let now = swarms.hub().now();
+    for seen in swarms.messages(args.swarm.as_deref(), args.limit).await? {
+        if context.printer.is_json() {
+            context.printer.object(&seen.to_json());
+            continue;
+        }
+        let message = &seen.message;
+        let when = ago(now, message.sent_at);
+        let kind = &message.kind;
+        context.printer.line(format_args!("{} → {}  {kind}  {when}", message.from, message.to));
+        for line in show::plain(&message.body).lines() {
+            context.printer.line(format_args!("  {line}"));
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn for_subagent(
+    args: ForSubagent,
+    context: &Context,
+    swarms: &Swarms,
+) -> Result<(), Failure> {
+    let shown = swarms.context(args.agent.as_deref(), args.limit).await?;
+    if context.printer.is_json() {
+        context.printer.object(&shown);
+    } else {
+        context.printer.line(serde_json::to_string_pretty(&shown).unwrap_or_default());
+    }
+    Ok(())
+}
+
+fn tell(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Result<(), Failure> {
+    if context.printer.is_json() {
+        let deliveries: Vec<_> = accepted
+            .deliveries
+            .iter()
+            .map(|d| json!({ "agent": d.agent.to_string(), "route": d.route.to_string(), "state": d.state.as_str() }))
+            .collect();
+        context
+            .printer
+            .object(&json!({ "id": accepted.id.to_string(), "seq": accepted.seq, "deliveries": deliveries }));
+    } else {
+        let to: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
+        context.printer.line(format_args!("{}  queued for {}", accepted.id, to.join(", ")));
+        if swarms.hub().service_holder("serve")?.is_none() {
+            context.printer.note("Nobody serves: it is sent when `switchboard serve` runs.");
+        }
+    }
+    match &accepted.stopped {
+        Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
+            .hint("the message is kept, but not sent; a person can go on in the thread")),
+        None => Ok(()),
+    }
+}
+
+fn text(given: Option<&str>) -> Result<String, Failure> {
+    match given {
+        Some(text) if text != "-" => Ok(text.to_owned()),
+        _ => {
+            let mut text = String::new();
+            std::io::stdin().lock().read_to_string(&mut text).map_err(anyhow::Error::from)?;
+            Ok(text.trim_end_matches('\n').to_owned())
+        }
+    }
+}
+
+/// A word that stands for a value, as JSON would have it in quotes.
+fn word<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad(option, &error))
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(option: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| bad(option, &error))
+}
+
+fn bad(option: &str, error: &serde_json::Error) -> Failure {
+    Failure::new("bad_field", Exit::Usage, format!("{option} is refused: {error}"))
+}
+
+/// A file as an attachment within the message.
+fn attached(path: &std::path::Path) -> Result<Attachment, Failure> {
+    /// Larger than any message may be.
+    const LIMIT: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(LIMIT).read_to_end(&mut bytes));
+    read.map_err(|error| {
+        Failure::new("file", Exit::NotFound, format!("cannot read {}: {error}", path.display()))
+    })?;
+    let is_text = std::str::from_utf8(&bytes).is_ok();
+    let mime_type = if is_text { "text/plain" } else { "application/octet-stream" };
+    let content = door_swarm::base64(&bytes);
+    Ok(Attachment { kind: AttachmentType::Inline, mime_type: mime_type.to_owned(), content })
+}

@@ -1,0 +1,61 @@
+//! The tools of the swarms, offered where an agent of the workspace takes part in any.
+
+use door_swarm::{Swarms, ToolAnswer, tools};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
+use serde_json::json;
+use switchboard_core::AgentId;
+
+/// The tools of the swarms; none where nobody takes part in any, because every conversation pays for what is listed.
+#[derive(Clone, Default)]
+pub(crate) struct SwarmTools {
+    swarms: Option<Swarms>,
+}
+
+impl SwarmTools {
+    /// The tools for these swarms.
+    pub(crate) fn new(swarms: Swarms) -> Self {
+        Self { swarms: Some(swarms) }
+    }
+
+    fn offered(&self) -> Option<&Swarms> {
+        self.swarms.as_ref().filter(|swarms| !swarms.identities().is_empty())
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.offered().is_some() && tools().iter().any(|tool| tool.name == name)
+    }
+
+    pub(super) fn list(&self) -> Vec<Tool> {
+        let listed = self.offered().map(|_| tools()).unwrap_or_default();
+        let tool = |spec: door_swarm::ToolSpec| {
+            let tool = Tool::new(spec.name, spec.description, spec.schema);
+            let annotations = ToolAnnotations::new();
+            tool.with_annotations(if spec.reads {
+                annotations.read_only(true)
+            } else {
+                annotations.destructive(false)
+            })
+        };
+        listed.into_iter().map(tool).collect()
+    }
+
+    pub(super) async fn call(
+        &self,
+        caller: Option<&AgentId>,
+        name: &str,
+        arguments: Option<JsonObject>,
+    ) -> CallToolResult {
+        let answer = match self.offered() {
+            Some(swarms) => swarms.call_tool(caller, name, arguments.unwrap_or_default()).await,
+            None => Err("No agent of this workspace takes part in swarms.".to_owned()),
+        };
+        let (text, data, failed) = match answer {
+            Ok(ToolAnswer { text, data }) => (text, data, false),
+            Err(problem) => (problem.clone(), json!({ "error": { "message": problem } }), true),
+        };
+        let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        result.structured_content = Some(data);
+        result.is_error = Some(failed);
+        result
+    }
+}
