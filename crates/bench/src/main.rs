@@ -21,6 +21,7 @@ mod program;
 mod progress;
 mod stats;
 mod suites;
+mod swarm;
 mod waiter;
 mod wake;
 
@@ -65,6 +66,8 @@ enum Name {
     Suites,
     /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
     Channels,
+    /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
+    Swarm,
     /// A reader of the baseline of `channels`
     #[value(hide = true)]
     ChannelReader,
@@ -111,6 +114,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
         Name::Channels => channels::run(&place, args.quick).await,
+        Name::Swarm => swarm::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild | Name::ChannelReader | Name::ChannelProgram => Ok(()),
     }
 }
