@@ -315,7 +315,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
         check_version("protocol_version", version)?;
     }
-    let envelope: Envelope = serde_path_to_error::deserialize(raw.clone()).map_err(|error| {
+    let envelope: Envelope = serde_path_to_error::deserialize(&raw).map_err(|error| {
         let path = error.path().to_string();
         let details = json!({ "field": path });
         let problem =
