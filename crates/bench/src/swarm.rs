@@ -73,30 +73,28 @@ async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyho
     let stage = Stage::build(place, authority, &peers).await?;
     let serve = stage.serve().await?;
     let pid = serve.pid().to_string();
-    let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
-        clients.push(Client::connect(authority, stage.port).await?);
-    }
-    // Connections, statements and the first pages of everything.
+    // Statements, and the first pages of everything.
     for (letters, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
         let written = letters.write(&stage, CLIENTS, seal)?;
-        taken_in(&mut clients, &written).await?;
+        taken_in(&mut connect(authority, &stage).await?, &written).await?;
     }
     let idle = resident(&pid).await?;
     let [mut ours, mut sealed, mut journal] = [Series::default(), Series::default(), Series::default()];
     let mut verified = Vec::new();
     for number in 1..=extent.rounds {
         let written = plain.write(&stage, CLIENTS * extent.each, Seal::Message)?;
+        // A tenth of them again with both signatures.
+        let signed_twice = whole.write(&stage, (CLIENTS * extent.each / 10).max(CLIENTS), Seal::Envelope)?;
         Place::settle();
         verified.push(baseline::verify(&plain, &written)?);
         let hub = baseline::Journal::open(place, &stage).await?;
         Place::settle();
         journal.push(hub.write(&written).await?);
         Place::settle();
+        // Anew for each round: those of the last one were idle, and the hub closes what is idle for long.
+        let mut clients = connect(authority, &stage).await?;
         ours.push(taken_in(&mut clients, &written).await?);
-        // A tenth of them again with both signatures.
-        let written = whole.write(&stage, (CLIENTS * extent.each / 10).max(CLIENTS), Seal::Envelope)?;
-        sealed.push(taken_in(&mut clients, &written).await?);
+        sealed.push(taken_in(&mut clients, &signed_twice).await?);
         let latest = |values: &[f64]| values.last().copied().unwrap_or_default();
         say!(
             "round {number} of {}: {:.0}/s, whole envelopes {:.0}/s; verification {:.0}/s, journal {:.0}/s",
@@ -108,7 +106,6 @@ async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyho
         );
     }
     let held = resident(&pid).await?;
-    drop(clients);
     serve.close().await?;
 
     let all = extent.rounds * extent.each * CLIENTS;
@@ -139,6 +136,15 @@ impl Series {
         self.p50.push(median(&waits));
         self.p99.push(percentile(&waits, 0.99));
     }
+}
+
+/// A connection for each client.
+async fn connect(authority: &Authority, stage: &Stage) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Client::connect(authority, stage.port).await?);
+    }
+    Ok(clients)
 }
 
 /// Has the hub take in messages, those of each client on its own connection; how long each of them and all of them took.

@@ -1,7 +1,7 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, SwarmSettings, Swarms};
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmSettings, Swarms};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
@@ -324,7 +324,13 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             }));
             continue;
         }
-        let role = if swarm.master == *agent { "leads" } else { "is in" };
+        let role = match swarm.standing {
+            Standing::Active if swarm.master == *agent => "leads",
+            Standing::Active => "is in",
+            Standing::Left => "has left",
+            Standing::Kicked => "was removed from",
+            Standing::Dissolved => "was in, until it was dissolved,",
+        };
         let mut line = format!("{}  {agent} {role} \"{}\"", swarm.realm, show::plain(&swarm.name));
         line.push_str(&format!(", {} members", swarm.members.len()));
         if muted {
