@@ -67,7 +67,7 @@ enum Name {
     Suites,
     /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
     Channels,
-    /// Signed messages over HTTPS, and a broadcast to slow peers
+    /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
     /// A reader of the baseline of `channels`
     #[value(hide = true)]

@@ -1,207 +1,170 @@
-//! Signed messages over HTTPS: how many are accepted, beside verification and journal alone; and a broadcast to slow peers.
+//! `bench swarm`: signed messages of other owners, taken in over HTTPS, and a broadcast to peers that are slow.
+//!
+//! The hub is the shipped binary running `serve` with a certificate of a CA that was made for the run. Eight clients keep
+//! a connection each and send messages that were signed beforehand, one after the other. By turns with them run the two
+//! things that no such hub can do without: the bare verification of as many signatures on all cores, and the bare
+//! journal, which as many tasks of one process write the same messages to. Clients and hub share the machine.
 
-mod peers;
-mod post;
+mod authority;
+mod baseline;
+mod broadcast;
+mod client;
+mod letters;
+mod stage;
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use door_swarm::{Config, Merge, SecretKey, Swarms};
-use ed25519_dalek::{SigningKey, VerifyingKey};
-use serde_json::{Value, json};
-use switchboard_core::{Door, Name};
-use switchboard_https::{Client, ClientSettings, Mode, Settings};
-use switchboard_hub::{Hub, HubConfig, Registration};
-use test_support::ca::{Life, PrivateCa};
-use tokio_util::sync::CancellationToken;
+use anyhow::ensure;
+use futures_util::future::try_join_all;
+use switchboard_hub::clock::Clock;
 
-use self::post::{Letters, post_all};
+use self::authority::Authority;
+use self::client::Client;
+use self::letters::{Letter, Letters, Seal};
+use self::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
+use crate::mcp::memory::resident;
 use crate::place::Place;
+use crate::program::bring_up_to_date;
 use crate::progress::say;
-use crate::stats::{median, percentile, rate};
+use crate::stats::{median, millis, percentile, rate};
 
 const BENCH: &str = "swarm";
 
-/// Keep-alive connections at once.
-const CONNECTIONS: usize = 8;
+/// How many clients there are, each with a connection and a key of its own.
+const CLIENTS: usize = 8;
 
-/// The swarm of the run.
-const SWARM: &str = "550e8400-e29b-41d4-a716-446655440000";
+/// How often and how much.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    rounds: usize,
+    /// Messages of one client in one round.
+    each: usize,
+    /// Broadcasts to the slow peers.
+    broadcasts: usize,
+}
+
+/// 100,000 messages with one signature.
+const FULL: Extent = Extent { rounds: 10, each: 1250, broadcasts: 10 };
+
+const QUICK: Extent = Extent { rounds: 3, each: 150, broadcasts: 3 };
+
+/// One number per round.
+#[derive(Debug, Default)]
+struct Series {
+    rates: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+}
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
-    let (rounds, messages) = if quick { (2, 2000) } else { (5, 20_000) };
-    let ca = PrivateCa::new();
-    ca.issue_files(&addresses().iter().map(String::as_str).collect::<Vec<_>>(), Life::Long);
-    let ca = Arc::new(ca);
-    let (mut ours, mut verified, mut journaled, mut times) = (vec![], vec![], vec![], vec![]);
-    let mut held = None;
-    for round in 0..rounds {
-        let serving = Serving::start(&place.fresh()?, &ca).await?;
-        let letters = Letters::sign(SWARM, messages);
+    let extent = if quick { QUICK } else { FULL };
+    bring_up_to_date().await?;
+    let authority = Authority::new()?;
+    accepted(place, &authority, extent).await?;
+    broadcast::run(place, &authority, extent.broadcasts).await
+}
+
+/// How many messages a second are verified, in the journal, and answered.
+async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyhow::Result<()> {
+    // Whoever has signed a whole envelope once must always do so: two kinds of senders.
+    let (plain, whole) = (Letters::new(CLIENTS, "plain"), Letters::new(CLIENTS, "whole"));
+    let peers: Vec<Peer> = plain.peers().chain(whole.peers()).collect();
+    let stage = Stage::build(place, authority, &peers).await?;
+    let serve = stage.serve().await?;
+    let pid = serve.pid().to_string();
+    // Statements, and the first pages of everything.
+    for (letters, seal) in [(&plain, Seal::Message), (&whole, Seal::Envelope)] {
+        let written = letters.write(&stage, CLIENTS, seal)?;
+        taken_in(&mut connect(authority, &stage).await?, &written).await?;
+    }
+    let idle = resident(&pid).await?;
+    let [mut ours, mut sealed, mut journal] = [Series::default(), Series::default(), Series::default()];
+    let mut verified = Vec::new();
+    for number in 1..=extent.rounds {
+        let written = plain.write(&stage, CLIENTS * extent.each, Seal::Message)?;
+        // A tenth of them again with both signatures.
+        let signed_twice = whole.write(&stage, (CLIENTS * extent.each / 10).max(CLIENTS), Seal::Envelope)?;
         Place::settle();
-        let idle = resident();
-        let began = Instant::now();
-        let answered = post_all(&serving.client, &serving.url, letters, CONNECTIONS).await?;
-        ours.push(rate(messages, began.elapsed()));
-        times.extend(answered.iter().map(|time| time.as_secs_f64() * 1e3));
-        held = Some((idle, resident()));
-        serving.stop().await;
-        verified.push(verify_alone(messages));
-        journaled.push(journal_alone(&place.fresh()?, messages).await?);
-        say!("round {} of {rounds}", round + 1);
+        verified.push(baseline::verify(&plain, &written)?);
+        let hub = baseline::Journal::open(place, &stage).await?;
+        Place::settle();
+        journal.push(hub.write(&written).await?);
+        Place::settle();
+        // Anew for each round: those of the last one were idle, and the hub closes what is idle for long.
+        let mut clients = connect(authority, &stage).await?;
+        ours.push(taken_in(&mut clients, &written).await?);
+        sealed.push(taken_in(&mut clients, &signed_twice).await?);
+        let latest = |values: &[f64]| values.last().copied().unwrap_or_default();
+        say!(
+            "round {number} of {}: {:.0}/s, whole envelopes {:.0}/s; verification {:.0}/s, journal {:.0}/s",
+            extent.rounds,
+            latest(&ours.rates),
+            latest(&sealed.rates),
+            latest(&verified),
+            latest(&journal.rates)
+        );
     }
-    let (verified, journaled) = (median(&verified), median(&journaled));
-    let (name, slower) = if verified < journaled { ("ed25519", verified) } else { ("journal", journaled) };
-    let figure = Figure::new(BENCH, "accepted_8", median(&ours), "1/s", ours.len());
-    figure.beside(name, slower).print_against(Target::AtLeast(0.5))?;
-    Figure::new(BENCH, "verified_alone", verified, "1/s", rounds).print()?;
-    Figure::new(BENCH, "journaled_alone", journaled, "1/s", rounds).print()?;
-    Figure::new(BENCH, "accepted_p99", percentile(&times, 0.99), "ms", times.len()).print()?;
-    if let Some((idle, after)) = held {
-        Figure::new(BENCH, "resident_after", after, "MiB", 1).beside("idle", idle).print()?;
-    }
-    peers::broadcast(place, &ca, if quick { 2 } else { 5 }).await
+    let held = resident(&pid).await?;
+    serve.close().await?;
+
+    let all = extent.rounds * extent.each * CLIENTS;
+    let figure = |metric: &str, value, unit| Figure::new(BENCH, metric, value, unit, all);
+    let (bare_verification, bare_journal) = (median(&verified), median(&journal.rates));
+    let rate = median(&ours.rates);
+    figure("accepted_8", rate, "1/s").beside("bare_verification", bare_verification).print()?;
+    figure("accepted_8", rate, "1/s").beside("bare_journal", bare_journal).print()?;
+    figure("accepted_8", rate, "1/s")
+        .beside("slower_of_the_two", bare_verification.min(bare_journal))
+        .print_against(Target::AtLeast(0.5))?;
+    figure("accepted_8_p50", median(&ours.p50), "ms")
+        .beside("journal_8_p50", median(&journal.p50))
+        .print()?;
+    figure("accepted_8_p99", median(&ours.p99), "ms")
+        .beside("journal_8_p99", median(&journal.p99))
+        .print()?;
+    Figure::new(BENCH, "accepted_whole_8", median(&sealed.rates), "1/s", all / 10)
+        .beside("accepted_8", rate)
+        .print()?;
+    figure(&format!("resident_after_{all}"), held, "MiB").beside("resident_idle", idle).print()
 }
 
-/// The addresses of this machine that the certificate is for: each is a host of its own.
-fn addresses() -> Vec<String> {
-    (1..=51).map(|n| format!("127.0.0.{n}")).collect()
-}
-
-/// A hub with one agent, and a member whose messages come in.
-pub(crate) struct Serving {
-    pub(crate) swarms: Swarms,
-    pub(crate) client: Client,
-    url: String,
-    shutdown: CancellationToken,
-    door: std::thread::JoinHandle<()>,
-}
-
-impl Serving {
-    async fn start(folder: &Path, ca: &Arc<PrivateCa>) -> anyhow::Result<Self> {
-        let member = SigningKey::from_bytes(&post::SEED).verifying_key();
-        let member = door_swarm::base64(member.as_bytes());
-        let members = vec![("peer".to_owned(), "https://127.0.0.1:9/swarm".to_owned(), member)];
-        Self::with_members(folder, ca, members).await
-    }
-
-    pub(crate) async fn with_members(
-        folder: &Path,
-        ca: &Arc<PrivateCa>,
-        members: Vec<(String, String, String)>,
-    ) -> anyhow::Result<Self> {
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut config = Config::new(folder.join("swarm"));
-        let certificates = ca.file().parent().context("the CA has a folder")?.to_owned();
-        let mode = Mode::Files { cert: certificates.join("cert.pem"), key: certificates.join("key.pem") };
-        config.listen = Some(Settings::new(([127, 0, 0, 1], port).into(), mode));
-        config.client = client_settings(ca);
-        // What is measured is how much can be taken, not how much may be.
-        config.limits.per_sender = 0;
-        config.limits.per_swarm = 0;
-        config.limits.per_client = 0;
-        std::fs::create_dir(folder.join("hub"))?;
-        let hub = Hub::open(HubConfig::new(folder.join("hub"))).await?;
-        let swarms = Swarms::open(config.clone(), hub.clone()).await?;
-        let endpoint = format!("https://127.0.0.1:{port}/swarm");
-        let me = swarms.init("alice", &endpoint).await?;
-        let state = state(&me.public_key.to_wire(), &endpoint, &members);
-        swarms.import(None, state.to_string().as_bytes(), Merge::Add).await?;
-        let outbound = hub.open_door(Door::Swarm).await?;
-        let (shutdown, started) = (CancellationToken::new(), tokio::sync::oneshot::channel());
-        let stop = shutdown.clone();
-        // On a thread of its own, with the runtime of the shipped binary.
-        let door = std::thread::Builder::new().name("door".into()).spawn(move || {
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-                return;
-            };
-            runtime.block_on(async {
-                let Ok(running) = door_swarm::start(config, hub, outbound, stop).await else { return };
-                let _ = started.0.send(());
-                let _ = running.await;
-            });
-        })?;
-        started.1.await.context("the door did not open")?;
-        let client = Client::new(client_settings(ca))?;
-        Ok(Self { swarms, client, url: format!("{endpoint}/message"), shutdown, door })
-    }
-
-    pub(crate) async fn stop(self) {
-        self.shutdown.cancel();
-        let _ = tokio::task::spawn_blocking(move || self.door.join()).await;
-        self.swarms.hub().shut_down().await;
+impl Series {
+    fn push(&mut self, (times, length): (Vec<Duration>, Duration)) {
+        let waits = millis(&times);
+        self.rates.push(rate(times.len(), length));
+        self.p50.push(median(&waits));
+        self.p99.push(percentile(&waits, 0.99));
     }
 }
 
-fn client_settings(ca: &PrivateCa) -> ClientSettings {
-    ClientSettings {
-        ca_file: Some(ca.file()),
-        allow: vec!["127.0.0.0/8".to_owned()],
-        ..ClientSettings::default()
+/// A connection for each client.
+async fn connect(authority: &Authority, stage: &Stage) -> anyhow::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Client::connect(authority, stage.port).await?);
     }
+    Ok(clients)
 }
 
-/// The state file of an agent in a swarm with these members.
-fn state(key: &str, endpoint: &str, members: &[(String, String, String)]) -> Value {
-    let at = "2026-01-01T00:00:00.000Z";
-    let member = |id: &str, endpoint: &str, key: &str| json!({ "agent_id": id, "endpoint": endpoint, "public_key": key, "joined_at": at });
-    let mut all = vec![member("alice", endpoint, key)];
-    all.extend(members.iter().map(|(id, endpoint, key)| member(id, endpoint, key)));
-    json!({
-        "schema_version": "1.0.0", "agent_id": "alice", "muted_swarms": [], "muted_agents": [], "public_keys": {},
-        "swarms": { SWARM: { "swarm_id": SWARM, "name": "bench", "master": "alice", "members": all, "joined_at": at,
-            "settings": {} } },
-    })
-}
-
-/// How many signatures a second one core verifies, strictly.
-fn verify_alone(count: usize) -> f64 {
-    let letters = Letters::sign(SWARM, 256);
-    let key: VerifyingKey = SigningKey::from_bytes(&post::SEED).verifying_key();
+/// Has the hub take in messages, those of each client on its own connection; how long each of them and all of them took.
+async fn taken_in(clients: &mut [Client], letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
     let began = Instant::now();
-    let good = (0..count).filter(|n| letters.verify(n % 256, &key)).count();
-    rate(good, began.elapsed())
+    let work = clients.iter_mut().enumerate().map(async |(number, client)| {
+        let mut times = Vec::new();
+        for letter in letters.iter().skip(number).step_by(CLIENTS) {
+            let began = Instant::now();
+            let status = client.send(&letter.request).await?;
+            ensure!(status == 200, "a message was answered with {status}");
+            times.push(began.elapsed());
+        }
+        anyhow::Ok(times)
+    });
+    let times = try_join_all(work).await?.concat();
+    Ok((times, began.elapsed()))
 }
 
-/// How many messages a second the journal takes from as many submitters.
-async fn journal_alone(folder: &Path, count: usize) -> anyhow::Result<f64> {
-    let hub = Hub::open(HubConfig::new(folder)).await?;
-    hub.register(Registration::mailbox(Name::parse("alice")?)).await?;
-    let began = Instant::now();
-    let submitters: Vec<_> = (0..CONNECTIONS)
-        .map(|_| {
-            let hub = hub.clone();
-            tokio::spawn(async move {
-                for _ in 0..count / CONNECTIONS {
-                    hub.submit(post::draft(&hub)?).await?;
-                }
-                anyhow::Ok(())
-            })
-        })
-        .collect();
-    for submitter in submitters {
-        submitter.await??;
-    }
-    let rate = rate(count / CONNECTIONS * CONNECTIONS, began.elapsed());
-    hub.shut_down().await;
-    Ok(rate)
+/// The time now, as a message has it.
+fn stamp() -> String {
+    Clock::system().now().strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
-
-/// What this process holds in memory, in MiB.
-fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default();
-    kib / 1024.0
-}
-
-/// A key that nothing is signed with.
-pub(crate) fn any_key() -> anyhow::Result<String> {
-    Ok(SecretKey::generate()?.public().to_wire())
-}
-
-/// How long a peer takes in the broadcast.
-pub(crate) const SLOW: Duration = Duration::from_millis(200);

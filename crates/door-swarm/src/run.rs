@@ -22,6 +22,10 @@ const TASKS: usize = 1024;
 /// How often it is looked whether somebody is to be asked again.
 const HOUSEKEEPING: Duration = Duration::from_secs(20);
 
+/// How long what another process has changed may go unnoticed. Every message that comes in changes the journal as well,
+/// and to look after each of them would take as long as taking it in.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
+
 /// How many keys are confirmed in one go.
 const CONFIRMED_AT_ONCE: usize = 8;
 
@@ -120,6 +124,7 @@ async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
             }
             tracing::warn!(error = %describe(&error), "the swarms could not be read");
         }
+        tokio::time::sleep(FOLLOW_PAUSE).await;
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, SwarmSettings, Swarms};
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmSettings, Swarms};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
@@ -324,18 +324,22 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             }));
             continue;
         }
-        let role = if swarm.master == *agent { "leads" } else { "is in" };
-        let members = swarm.members.len();
-        let muted = if muted { ", muted" } else { "" };
-        let waiting = match waiting.as_slice() {
-            [] => String::new(),
-            waiting => format!(", waiting for approval: {}", waiting.join(", ")),
+        let role = match swarm.standing {
+            Standing::Active if swarm.master == *agent => "leads",
+            Standing::Active => "is in",
+            Standing::Left => "has left",
+            Standing::Kicked => "was removed from",
+            Standing::Dissolved => "was in, until it was dissolved,",
         };
-        context.printer.line(format_args!(
-            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}",
-            swarm.realm,
-            show::plain(&swarm.name)
-        ));
+        let mut line = format!("{}  {agent} {role} \"{}\"", swarm.realm, show::plain(&swarm.name));
+        line.push_str(&format!(", {} members", swarm.members.len()));
+        if muted {
+            line.push_str(", muted");
+        }
+        if !waiting.is_empty() {
+            line.push_str(&format!(", waiting for approval: {}", waiting.join(", ")));
+        }
+        context.printer.line(line);
     }
     Ok(())
 }

@@ -1,0 +1,108 @@
+//! What no hub of a swarm can do without: to verify signatures, and to write messages down.
+
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use ed25519_dalek::Signature;
+use futures_util::future::try_join_all;
+use serde_json::Map;
+use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
+use switchboard_hub::{Draft, Hub, HubConfig, Registration};
+
+use super::CLIENTS;
+use super::letters::{Letter, Letters};
+use super::stage::{AGENT, Stage};
+use crate::load::body;
+use crate::place::Place;
+use crate::stats::rate;
+
+/// How many signatures a second all cores verify, with the strict check that the door has.
+pub(super) fn verify(senders: &Letters, letters: &[Letter]) -> anyhow::Result<f64> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let keys: Vec<_> = senders.senders.iter().map(|(_, key)| key.verifying_key()).collect();
+    let holds = |letter: &Letter| {
+        let signature = Signature::from_bytes(&letter.signature);
+        keys[letter.sender].verify_strict(&letter.digest, &signature).is_ok()
+    };
+    let began = Instant::now();
+    let all_hold = std::thread::scope(|scope| {
+        let parts = letters.chunks(letters.len().div_ceil(cores));
+        let threads: Vec<_> = parts.map(|part| scope.spawn(|| part.iter().all(holds))).collect();
+        threads.into_iter().all(|thread| thread.join().unwrap_or(false))
+    });
+    let time = began.elapsed();
+    ensure!(all_hold, "a signature does not hold");
+    Ok(rate(letters.len(), time))
+}
+
+/// A hub of this process that nobody delivers from.
+pub(super) struct Journal {
+    hub: Hub,
+    from: Vec<AgentId>,
+    to: AgentId,
+    scope: String,
+}
+
+impl Journal {
+    pub(super) async fn open(place: &Place, stage: &Stage) -> anyhow::Result<Self> {
+        let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
+        hub.register(Registration::mailbox(Name::parse(AGENT)?)).await?;
+        let from = (0..CLIENTS).map(|number| format!("plain-{number}@bench").parse::<AgentId>());
+        let from = from.collect::<Result<_, _>>()?;
+        Ok(Self { hub, from, to: AGENT.parse()?, scope: stage.swarm.to_string() })
+    }
+
+    /// Writes the messages down, as many tasks at once as there are clients, each waiting for its answer; how long each of
+    /// them and all of them took.
+    pub(super) async fn write(self, letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
+        let content = body();
+        let began = Instant::now();
+        let work = (0..CLIENTS).map(async |number| {
+            let mut times = Vec::new();
+            for letter in letters.iter().skip(number).step_by(CLIENTS) {
+                let began = Instant::now();
+                self.hub.submit(self.draft(letter, &content)?).await?;
+                times.push(began.elapsed());
+            }
+            anyhow::Ok(times)
+        });
+        let times = try_join_all(work).await?.concat();
+        let time = began.elapsed();
+        let written = self.hub.health().await?.messages;
+        self.hub.shut_down().await;
+        ensure!(written == letters.len() as u64, "{written} of {} messages", letters.len());
+        Ok((times, time))
+    }
+
+    /// The message as the door hands it to the hub.
+    fn draft(&self, letter: &Letter, content: &str) -> anyhow::Result<Draft> {
+        let from = self.from.get(letter.sender).context("a sender that nobody knows")?.clone();
+        let text = |text: &str| serde_json::Value::String(text.to_owned());
+        let metadata =
+            [("swarm.type", "message"), ("swarm.sender", from.name.as_str()), ("swarm.recipient", AGENT)];
+        Ok(Draft {
+            id: self.hub.next_id(),
+            from: from.clone(),
+            to: self.to.clone().into(),
+            kind: Kind::parse("message")?,
+            body: content.to_owned(),
+            in_reply_to: None,
+            sent_at: self.hub.now(),
+            expires_at: None,
+            metadata: Map::from_iter(metadata.map(|(key, value)| (key.to_owned(), text(value)))),
+            native: NativeId {
+                door: Door::Swarm,
+                scope: format!("{} {} {AGENT}", self.scope, from.name),
+                id: letter.id.clone(),
+            },
+            key: None,
+            native_is_id: false,
+            verified: true,
+            route: Some(Route::Peer { agent: from }),
+            signed: Some(letter.signed.clone()),
+            allow_unregistered: true,
+            restored: None,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! A broadcast to peers that take their time, beside a message to one of them.
+//!
+//! Each peer has an address of its own within the loopback network, as each would have a host of its own. Time runs from
+//! the start of `switchboard swarm send` until the last peer has answered.
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::HOST;
+use ed25519_dalek::SigningKey;
+use switchboard_https::{Listening, Mode, Settings};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::BENCH;
+use super::authority::Authority;
+use super::letters::{Letters, public};
+use super::stage::{Peer, Stage};
+use crate::figure::{Figure, Target};
+use crate::mcp::pipe::TOO_LONG;
+use crate::place::Place;
+use crate::progress::say;
+use crate::stats::{median, millis};
+
+/// How many peers there are.
+const PEERS: usize = 50;
+
+/// How long each of them takes for an answer.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// Who has answered, and when.
+type Answered = (String, Instant);
+
+/// The peers, all behind one listener.
+struct Peers {
+    listening: Listening,
+    answers: mpsc::Receiver<Answered>,
+    stop: CancellationToken,
+}
+
+pub(super) async fn run(place: &Place, authority: &Authority, rounds: usize) -> anyhow::Result<()> {
+    let mut peers = Peers::listen(place, authority).await?;
+    let port = peers.listening.local_addr().port();
+    let senders = Letters::new(PEERS, "peer");
+    let member = |(number, (id, key)): (usize, &(String, SigningKey))| Peer {
+        id: id.clone(),
+        endpoint: format!("https://{}:{port}/swarm", address(number)),
+        public_key: public(key),
+    };
+    let members: Vec<Peer> = senders.senders.iter().enumerate().map(member).collect();
+    let stage = Stage::build(place, authority, &members).await?;
+    let serve = stage.serve().await?;
+    // The first has all connections to open.
+    let first = peers.hear(&stage, &["swarm", "send", "to all of you"], PEERS).await?;
+    let (mut one, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        one.push(peers.hear(&stage, &["swarm", "send", "--to", "peer-0", "to you"], 1).await?);
+        all.push(peers.hear(&stage, &["swarm", "send", "to all of you"], PEERS).await?);
+    }
+    serve.close().await?;
+    peers.stop.cancel();
+    peers.listening.finished().await;
+    let (one, all) = (median(&millis(&one)), median(&millis(&all)));
+    say!("{rounds} broadcasts to {PEERS} peers: {all:.0} ms; one peer: {one:.0} ms");
+    Figure::new(BENCH, "broadcast_50_slow_peers_p50", all, "ms", rounds)
+        .beside("one_slow_peer", one)
+        .print_against(Target::AtMost(3.0))?;
+    Figure::new(BENCH, "broadcast_50_slow_peers_first", millis(&[first])[0], "ms", 1)
+        .beside("one_slow_peer", one)
+        .print()
+}
+
+impl Peers {
+    async fn listen(place: &Place, authority: &Authority) -> anyhow::Result<Self> {
+        let files = authority.issue((0..PEERS).map(|n| address(n).to_string()).collect(), &place.fresh()?)?;
+        let mode = Mode::Files { cert: files.cert, key: files.key };
+        let mut settings = Settings::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), mode);
+        // All of them are called from one address.
+        settings.limits.connections_per_client = settings.limits.connections;
+        // Full, an answer would be missed and the run would fail: no broadcast has as many.
+        let (answered, answers) = mpsc::channel(4 * PEERS);
+        let stop = CancellationToken::new();
+        let app = Router::new().fallback(answer).with_state(answered);
+        let listening = switchboard_https::listen(settings, app, stop.clone()).await?;
+        Ok(Self { listening, answers, stop })
+    }
+
+    /// Has the program say something, and waits until so many peers have answered.
+    async fn hear(&mut self, stage: &Stage, args: &[&str], count: usize) -> anyhow::Result<Duration> {
+        let began = Instant::now();
+        let heard = async {
+            let mut last = began;
+            let mut who = HashSet::new();
+            while who.len() < count {
+                let (host, at) = self.answers.recv().await.context("the peers are gone")?;
+                ensure!(who.insert(host), "a peer was told twice");
+                last = at;
+            }
+            anyhow::Ok(last - began)
+        };
+        let (_, heard) = tokio::try_join!(stage.says(args), async {
+            timeout(TOO_LONG, heard).await.context("some peers were not told")?
+        })?;
+        Ok(heard)
+    }
+}
+
+async fn answer(State(answered): State<mpsc::Sender<Answered>>, request: Request) -> &'static str {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    // HTTP/2 has the host in the address.
+    let host = host.or_else(|| request.uri().host()).unwrap_or_default().to_owned();
+    tokio::time::sleep(SLOW).await;
+    // Full, the run ends with an error.
+    let _ = answered.try_send((host, Instant::now()));
+    r#"{"status":"queued"}"#
+}
+
+/// The address of a peer.
+fn address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1).unwrap_or(u8::MAX))
+}

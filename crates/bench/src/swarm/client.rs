@@ -1,0 +1,64 @@
+//! A client over HTTPS: as little of HTTP/1.1 as it takes, so that the server is what is measured.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, ensure};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use super::authority::Authority;
+use crate::mcp::pipe::TOO_LONG;
+
+/// More than any answer to a message has.
+const ANSWER: usize = 16 * 1024;
+
+/// One connection, on which one request follows another.
+pub(super) struct Client {
+    stream: TlsStream<TcpStream>,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub(super) async fn connect(authority: &Authority, port: u16) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+        let stream = authority.connector()?.connect(name, stream).await?;
+        Ok(Self { stream, unread: Vec::new() })
+    }
+
+    /// Sends a whole request; returns the status of its answer once all of that is there.
+    pub(super) async fn send(&mut self, request: &[u8]) -> anyhow::Result<u16> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await?;
+        timeout(TOO_LONG, self.answer()).await.context("the server does not answer")?
+    }
+
+    async fn answer(&mut self) -> anyhow::Result<u16> {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|part| part == b"\r\n\r\n") {
+                break end + 4;
+            }
+            self.more().await?;
+        };
+        let head = std::str::from_utf8(&self.unread[..end])?.to_ascii_lowercase();
+        let status = head.split(' ').nth(1).context("no status")?.parse()?;
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.context("no length")?.parse()?;
+        while self.unread.len() < end + length {
+            self.more().await?;
+        }
+        self.unread.drain(..end + length);
+        Ok(status)
+    }
+
+    async fn more(&mut self) -> anyhow::Result<()> {
+        let read = self.stream.read_buf(&mut self.unread).await?;
+        ensure!(read > 0, "the connection was closed");
+        ensure!(self.unread.len() <= ANSWER, "the answer does not end");
+        Ok(())
+    }
+}
