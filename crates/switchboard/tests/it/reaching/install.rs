@@ -28,7 +28,7 @@ fn what_is_installed_is_what_the_client_reads_and_goes_again() {
     let servers = "{ \"mcpServers\": { \"other\": { \"command\": \"other\" } } }\n";
     files::put(sandbox.path().join(".mcp.json"), servers);
     let dry = sandbox.ok(["install", "claude", "--dry-run"]);
-    assert!(dry.contains("+") && dry.contains("asyncRewake") && text(&settings) == theirs, "{dry}");
+    assert!(dry.contains('+') && dry.contains("asyncRewake") && text(&settings) == theirs, "{dry}");
     sandbox.ok(["install", "claude"]);
     let written = text(&settings);
     assert!(written.contains("// mine") && written.contains("Bash(ls)"), "{written}");
