@@ -57,14 +57,16 @@ pub(crate) fn begin(tx: &Work<'_>) -> Result<(), HubError> {
 pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Result<Option<Due>, HubError> {
     let Some(cursor) = cursor(db)? else { return Ok(None) };
     let latest = now.saturating_sub(after).unwrap_or(now);
+    let ahead = now.saturating_add(after).unwrap_or(now);
     let mut statement =
         db.prepare_cached("SELECT seq, accepted_at FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2")?;
     let mut rows = statement.query(params![cursor, STEP])?;
     let (mut last, mut count) = (cursor, 0_usize);
     while let Some(row) = rows.next()? {
         let accepted = crate::clock::from_micros(row.get(1)?);
-        // What lies ahead was accepted before the clock was set back, and has waited long enough.
-        if accepted > latest && accepted <= now {
+        // What lies a little ahead came while this was looked for. What lies far ahead was accepted before the clock was
+        // set back, and has waited long enough.
+        if accepted > latest && accepted <= ahead {
             break;
         }
         last = row.get(0)?;

@@ -22,7 +22,8 @@ fn expected() -> Value {
         "tools": [
             "send_message", "check_inbox", "ack_message", "wait_for_message", "register_chat_agent",
             "get_team_roster", "send_team_message", "get_receipt", "search_messages", "set_agent_status",
-            "register_terminal", "create_team", "assign_to_team", "assign_role", "start_workflow",
+            "register_terminal", "create_team", "assign_to_team", "assign_role", "claim_task",
+            "renew_claim", "release_claim", "reserve_files", "start_workflow",
             "get_workflow_state", "complete_workflow_phase", "stop_workflow", "run_in_terminal",
             "handoff_clipboard",
         ],
