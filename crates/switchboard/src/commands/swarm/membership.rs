@@ -331,15 +331,17 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             Standing::Kicked => "was removed from",
             Standing::Dissolved => "was in, until it was dissolved,",
         };
-        let mut line = format!("{}  {agent} {role} \"{}\"", swarm.realm, show::plain(&swarm.name));
-        line.push_str(&format!(", {} members", swarm.members.len()));
-        if muted {
-            line.push_str(", muted");
-        }
-        if !waiting.is_empty() {
-            line.push_str(&format!(", waiting for approval: {}", waiting.join(", ")));
-        }
-        context.printer.line(line);
+        let members = swarm.members.len();
+        let muted = if muted { ", muted" } else { "" };
+        let waiting = match waiting.as_slice() {
+            [] => String::new(),
+            waiting => format!(", waiting for approval: {}", waiting.join(", ")),
+        };
+        context.printer.line(format_args!(
+            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}",
+            swarm.realm,
+            show::plain(&swarm.name)
+        ));
     }
     Ok(())
 }
