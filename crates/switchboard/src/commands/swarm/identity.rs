@@ -17,7 +17,7 @@ pub(crate) struct Init {
     #[arg(long, value_name = "NAME")]
     agent: String,
 
-    /// Where others reach it, such as https://agents.example.com/swarm
+    /// Where others reach it: `https://` and a host, usually with the path `/swarm`
     #[arg(long, value_name = "URL")]
     endpoint: String,
 }
