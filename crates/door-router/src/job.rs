@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use switchboard_core::{JobId, Name, NodeId};
-use switchboard_hub::Handoff;
+use switchboard_core::{AgentId, JobId, Name, NodeId, OFFLINE};
+use switchboard_hub::{Handoff, Hub};
 use tokio::sync::{Notify, mpsc};
 
 use crate::node::NodeOrder;
@@ -39,6 +39,12 @@ pub(crate) struct JobRecord {
     /// What each node's agent calls its conversation.
     #[serde(default)]
     pub(crate) sessions: BTreeMap<u32, String>,
+    /// What each node was last seen doing.
+    #[serde(default)]
+    pub(crate) states: BTreeMap<u32, NodeState>,
+    /// What nodes have asked and nobody has answered.
+    #[serde(default)]
+    pub(crate) approvals: BTreeMap<String, ApprovalRequired>,
     /// The nodes' names as agents of the hub.
     pub(crate) names: Vec<Name>,
     /// Where the nodes work.
@@ -82,7 +88,6 @@ pub(crate) struct NodeView {
     pub(crate) turns: u64,
     /// What waits, in the order of acceptance. Bounded by `Config::queue`: what comes after is rejected.
     pub(crate) queue: VecDeque<Waiting>,
-    pub(crate) approvals: BTreeMap<String, ApprovalRequired>,
 }
 
 /// An injection that waits for its turn.
@@ -103,6 +108,19 @@ impl Job {
 
     pub(crate) fn is_terminated(&self) -> bool {
         self.record.lock().terminated_at.is_some()
+    }
+
+    /// The node that asked this question, while it waits for the answer.
+    pub(crate) fn asking(&self, approval: &str) -> Option<Arc<NodeShared>> {
+        let node = self.record.lock().approvals.get(approval)?.at.node_id;
+        self.nodes.get(usize::try_from(node).ok()?).cloned()
+    }
+
+    /// A question has its answer. That is noted a moment later; the log tells it meanwhile.
+    pub(crate) fn forget_approval(&self, approval: &str) {
+        if self.record.lock().approvals.remove(approval).is_some() {
+            self.is_dirty.store(true, Ordering::Relaxed);
+        }
     }
 
     /// The job as it is told of.
@@ -127,6 +145,15 @@ impl Job {
 impl NodeShared {
     pub(crate) fn at(&self) -> NodeAt {
         NodeAt { job_id: self.id.job.to_string(), swarm_id: self.swarm.clone(), node_id: self.id.node }
+    }
+
+    /// Gives a sign of life of the agent that the node is.
+    pub(crate) fn announce(&self, hub: &Hub) {
+        let status = match self.state.lock().state {
+            NodeState::Terminated => OFFLINE,
+            state => state.as_str(),
+        };
+        hub.announce(AgentId::local(self.name.clone()), status, None);
     }
 
     fn info(&self, is_over: bool) -> NodeInfo {

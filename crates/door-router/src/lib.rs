@@ -20,6 +20,7 @@ mod lines;
 mod listen;
 mod log;
 mod node;
+mod presence;
 mod router;
 mod session;
 #[cfg(test)]
@@ -35,5 +36,6 @@ pub use config::Config;
 pub use delivery::run as run_deliveries;
 pub use error::RouterError;
 pub use listen::{Listener, listen};
+pub use presence::{SERVICE, hear_nodes};
 pub use router::Router;
 pub use session::{Access, AccessToken, Transport, serve};

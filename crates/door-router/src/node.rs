@@ -231,7 +231,7 @@ impl Node {
             match report {
                 Report::Ready { pid, session } => self.ready(pid, session).await,
                 Report::Doubt(fate) => self.settle_doubt(fate),
-                Report::Ask { key, ask } => self.ask(key, ask),
+                Report::Ask { key, ask } => self.ask(key, ask).await,
                 Report::AskGone { key } => self.ask_gone(key),
                 Report::Error { error, will_retry } => self.agent_error(error, will_retry),
                 Report::Ended { status, error } => self.ended(status, error),
@@ -450,6 +450,9 @@ impl Node {
             view.injection.clone_from(&injection_id);
             view.queue.len()
         };
+        self.job.record.lock().states.insert(self.shared.id.node, state);
+        self.job.is_dirty.store(true, Ordering::Relaxed);
+        self.shared.announce(self.router.hub());
         let node = self.shared.at();
         self.router.log().say(&EventBody::NodeStatus(NodeStatus {
             node,

@@ -29,7 +29,7 @@ use crate::log::EventLog;
 use crate::wire::event::{BudgetExceeded, CommandRejected, EventBody, RejectCode, TurnStatus};
 
 /// The topic under which jobs are noted in the hub.
-const JOBS: &str = "jobs";
+pub(crate) const JOBS: &str = "jobs";
 
 /// The folder of the event log, and that of the workers' logs and folders, in the hub's.
 const LOG_FOLDER: &str = "router";
@@ -194,16 +194,29 @@ impl Router {
 
     async fn save_now_and_then(&self) {
         let mut beat = tokio::time::interval(SAVE_EVERY);
+        // Several times within a lease, and within the time after which an agent counts as stale.
+        let mut keep = tokio::time::interval(self.hub().config().lease / 3);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 _ = beat.tick() => {}
+                _ = keep.tick() => self.keep_up(),
                 () = self.inner.shutdown.cancelled() => return,
             }
             for job in self.jobs() {
                 if job.is_dirty.swap(false, Ordering::Relaxed) {
                     self.save(&job).await;
                 }
+            }
+        }
+    }
+
+    /// Says that the nodes are there, and that what waits for them still does.
+    fn keep_up(&self) {
+        for job in self.jobs().iter().filter(|job| !job.is_terminated()) {
+            for node in &job.nodes {
+                node.announce(self.hub());
+                node.state.lock().queue.iter().filter_map(|one| one.handoff.as_ref()).for_each(Handoff::keep);
             }
         }
     }

@@ -78,6 +78,7 @@ pub(crate) struct HeadData {
     pub(crate) request_id: Option<String>,
     pub(crate) client: Option<String>,
     pub(crate) status: Option<String>,
+    pub(crate) approval_id: Option<String>,
 }
 
 #[cfg(test)]

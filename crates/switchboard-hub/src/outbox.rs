@@ -181,6 +181,15 @@ impl Handoff {
         answers
     }
 
+    /// Begins the lease anew, for work that waits here longer than a lease lasts. Nobody waits for that; where somebody
+    /// else has taken the delivery over, nothing changes.
+    pub fn keep(&self) {
+        if let Some(Claim { id, fence, writer, .. }) = &self.claim {
+            let claim = (*id, *fence);
+            writer.post(move |tx| renew(tx, &[claim]).map(drop));
+        }
+    }
+
     async fn queue_report(mut self, outcome: Outcome) -> Result<Pending<Option<DeliveryState>>, HubError> {
         let claim = self.claim.take().ok_or(HubError::Closed)?;
         let Claim { id, fence, ref writer, .. } = claim;

@@ -142,8 +142,11 @@ impl From<RouterError> for Failure {
                     "bad_field" => Exit::Usage,
                     _ => Exit::Failed,
                 };
-                Self::new("rejected", exit, message)
-                    .hint("`switchboard worker list` shows the jobs and how they are")
+                let hint = match code.as_str() {
+                    "unknown_approval" => "`switchboard worker approve` lists what waits for an answer",
+                    _ => "`switchboard worker list` shows the jobs and how they are",
+                };
+                Self::new("rejected", exit, without_field(&message)).hint(hint)
             }
             RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
                 Self::new("bad_address", Exit::Usage, message)
@@ -481,6 +484,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+/// A rejection without the field of the protocol, where its own words say enough: a person has typed no field.
+fn without_field(reason: &str) -> &str {
+    let reason = reason.strip_prefix("payload.").unwrap_or(reason);
+    ["job_id: ", "node_id: ", "approval_id: ", "name: "]
+        .iter()
+        .find_map(|field| reason.strip_prefix(field))
+        .unwrap_or(reason)
 }
 
 fn or_list(words: &[String]) -> String {

@@ -25,7 +25,9 @@ impl Approvals {
 }
 
 impl Node {
-    pub(super) fn ask(&mut self, key: u64, ask: Ask) {
+    /// Tells of a question. One that a client is to answer is noted before: should the router die, the next one
+    /// tells that it is over.
+    pub(super) async fn ask(&mut self, key: u64, ask: Ask) {
         let policy = self.job.launch.approvals;
         let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
         let Some(running) = &mut self.running else {
@@ -42,9 +44,13 @@ impl Node {
         let expires = now.saturating_add(SignedDuration::from_secs(limit.into())).unwrap_or(now);
         let required =
             ApprovalRequired { at, approval_id: approval_id.clone(), ask, expires_at: stamp(expires) };
-        self.router.log().append(&EventBody::ApprovalRequired(required.clone()));
+        if policy == Policy::Ask {
+            self.job.record.lock().approvals.insert(approval_id.clone(), required.clone());
+            self.router.save(&self.job).await;
+        }
+        self.router.log().append(&EventBody::ApprovalRequired(required));
         match policy {
-            Policy::Ask => drop(self.shared.state.lock().approvals.insert(approval_id, required)),
+            Policy::Ask => {}
             Policy::Deny => drop(self.decide(&approval_id, Decision::Decline, "policy", None)),
             Policy::Allow => drop(self.decide(&approval_id, Decision::Accept, "policy", None)),
         }
@@ -63,7 +69,7 @@ impl Node {
         let Some(key) = found else { return false };
         running.approvals.open.remove(&key);
         let at = running.turn.at().clone();
-        self.shared.state.lock().approvals.remove(approval);
+        self.job.forget_approval(approval);
         self.router.log().say(&EventBody::ApprovalResolved(ApprovalResolved {
             request_id,
             at,
@@ -80,7 +86,7 @@ impl Node {
         let Some(running) = &mut self.running else { return };
         if let Some((approval_id, _)) = running.approvals.open.remove(&key) {
             let at = running.turn.at().clone();
-            self.shared.state.lock().approvals.remove(&approval_id);
+            self.job.forget_approval(&approval_id);
             self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {
                 request_id: None,
                 at,
@@ -109,7 +115,7 @@ impl Node {
     /// Ends the questions of a turn that is over.
     pub(super) fn drop_approvals(&self, running: &Running) {
         for (approval_id, _) in running.approvals.open.values() {
-            self.shared.state.lock().approvals.remove(approval_id);
+            self.job.forget_approval(approval_id);
             self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {
                 request_id: None,
                 at: running.turn.at().clone(),

@@ -211,12 +211,16 @@ impl Router {
     async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
         let unknown = || {
             let id = asked.approval_id.escape_debug();
-            let reason = format!("payload.approval_id: no approval '{id}' waits; see approvals_list");
+            let reason =
+                format!("payload.approval_id: no approval '{id}' waits; approvals_list tells which do");
             reject(RejectCode::UnknownApproval, Some("payload.approval_id"), reason)
         };
-        let nodes = self.jobs().into_iter().filter(|job| asker.may(job)).flat_map(|job| job.nodes.clone());
-        let has = |node: &Arc<NodeShared>| node.state.lock().approvals.contains_key(&asked.approval_id);
-        let node = nodes.into_iter().find(has).ok_or_else(unknown)?;
+        let node = self
+            .jobs()
+            .iter()
+            .filter(|job| asker.may(job))
+            .find_map(|job| job.asking(&asked.approval_id))
+            .ok_or_else(unknown)?;
         let (answer, heard) = oneshot::channel();
         let (approval, by) = (asked.approval_id.clone(), asker.client.clone());
         tell(&node, NodeOrder::Decide { approval, decision: asked.decision, by, request_id, answer }).await?;
@@ -224,24 +228,23 @@ impl Router {
         if heard.await.unwrap_or(false) { Ok(Vec::new()) } else { Err(unknown()) }
     }
 
-    fn nodes_for(&self, asker: &Asker, filter: &JobFilter) -> Result<Vec<Arc<NodeShared>>, CommandRejected> {
-        let jobs = match &filter.job_id {
-            Some(id) => vec![self.job_for(asker, id)?],
-            None => self.jobs().into_iter().filter(|job| asker.may(job)).collect(),
-        };
-        Ok(jobs.iter().flat_map(|job| job.nodes.clone()).collect())
+    fn jobs_for(&self, asker: &Asker, filter: &JobFilter) -> Result<Vec<Arc<Job>>, CommandRejected> {
+        match &filter.job_id {
+            Some(id) => Ok(vec![self.job_for(asker, id)?]),
+            None => Ok(self.jobs().into_iter().filter(|job| asker.may(job)).collect()),
+        }
     }
 
     fn approvals(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
-        let nodes = self.nodes_for(asker, filter)?;
-        let waiting =
-            |node: &Arc<NodeShared>| node.state.lock().approvals.values().cloned().collect::<Vec<_>>();
-        let approvals = nodes.iter().flat_map(waiting).collect();
+        let jobs = self.jobs_for(asker, filter)?;
+        let waiting = |job: &Arc<Job>| job.record.lock().approvals.values().cloned().collect::<Vec<_>>();
+        let approvals = jobs.iter().flat_map(waiting).collect();
         Ok(vec![EventBody::ApprovalsList(ApprovalsList { request_id, approvals })])
     }
 
     fn queues(&self, asker: &Asker, filter: &JobFilter, request_id: String) -> Handled {
-        let queue = self.nodes_for(asker, filter)?.iter().flat_map(|node| node.queued()).collect();
+        let jobs = self.jobs_for(asker, filter)?;
+        let queue = jobs.iter().flat_map(|job| &job.nodes).flat_map(|node| node.queued()).collect();
         Ok(vec![EventBody::QueueList(QueueList { request_id, queue })])
     }
 

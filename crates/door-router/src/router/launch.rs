@@ -57,6 +57,8 @@ impl Router {
             dialect,
             total_tokens: 0,
             sessions: BTreeMap::new(),
+            states: BTreeMap::new(),
+            approvals: BTreeMap::new(),
             names,
             folders,
         };
@@ -185,7 +187,6 @@ impl Router {
                 pid: None,
                 turns: 0,
                 queue: std::collections::VecDeque::new(),
-                approvals: BTreeMap::new(),
             };
             nodes.push(Arc::new(NodeShared {
                 id: NodeId { job: id.clone(), node },

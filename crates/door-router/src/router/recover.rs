@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use switchboard_core::{JobId, NodeId};
 
@@ -10,7 +11,7 @@ use crate::error::RouterError;
 use crate::job::JobRecord;
 use crate::turn::Turn;
 use crate::wire::EventHead;
-use crate::wire::event::{At, Injection, TurnStatus};
+use crate::wire::event::{At, EventBody, Injection, TurnStatus};
 
 /// How many injections that are over are remembered. A handoff whose lease ran out comes again within a minute.
 const FINISHED: usize = 50_000;
@@ -61,6 +62,8 @@ struct Trace {
 #[derive(Default)]
 struct Traces {
     open: HashMap<String, Trace>,
+    /// The questions that have their answers.
+    answered: HashSet<String>,
     history: History,
 }
 
@@ -84,6 +87,7 @@ impl Traces {
                 self.open.entry(id).and_modify(|trace| trace.was_given = true);
             }
             "inject_delivered" => drop(self.open.entry(id).and_modify(|trace| trace.was_delivered = true)),
+            "approval_resolved" => self.answered.extend(data.approval_id),
             "turn_complete" => {
                 self.open.remove(&id);
                 self.history.finish(&id);
@@ -98,7 +102,7 @@ impl Router {
     pub(super) async fn recover(&self, records: Vec<(String, String)>) -> Result<(), RouterError> {
         let mut traces = Traces::default();
         self.log().scan(|head| traces.take(head))?;
-        let Traces { open, mut history } = traces;
+        let Traces { open, answered, mut history } = traces;
         let mut doubts: HashMap<NodeId, Trace> = HashMap::new();
         for (id, trace) in open {
             self.log().pin(trace.pin);
@@ -112,12 +116,19 @@ impl Router {
         }
         *self.history().lock() = history;
         for (id, record) in records {
-            let (Some(id), Ok(record)) = (JobId::parse(&id), serde_json::from_str::<JobRecord>(&record))
+            let (Some(id), Ok(mut record)) = (JobId::parse(&id), serde_json::from_str::<JobRecord>(&record))
             else {
                 tracing::warn!(job = id, "the note of a job cannot be read and is passed over");
                 continue;
             };
             let is_over = record.terminated_at.is_some();
+            let asked = std::mem::take(&mut record.approvals);
+            let was_asked = !asked.is_empty();
+            for required in asked.into_values() {
+                if !answered.contains(&required.approval_id) {
+                    self.log().append(&EventBody::ApprovalResolved(required.dropped()));
+                }
+            }
             let mut taken = |node: u32| {
                 let trace = doubts.remove(&NodeId { job: id.clone(), node })?;
                 self.log().unpin(trace.pin);
@@ -126,6 +137,7 @@ impl Router {
             let turns: Vec<_> =
                 (0..record.launch.nodes).map(|n| if is_over { None } else { taken(n) }).collect();
             let job = self.make_job(id.clone(), record)?;
+            job.0.is_dirty.store(was_asked, Ordering::Relaxed);
             self.inner.jobs.lock().insert(id.clone(), Arc::clone(&job.0));
             if !is_over {
                 self.start_nodes(job, turns);

@@ -7,6 +7,7 @@ use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::Registration;
 use switchboard_hub::clock::ago;
 
+use crate::commands::who::hear_all;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::holdings::Holdings;
@@ -125,7 +126,7 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
 }
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    door_nats::hear_others(workspace.hub()).await?;
+    hear_all(workspace.hub()).await?;
     let directory = workspace.hub().directory().await?;
     let holdings = Holdings::load(workspace.hub()).await?;
     let mut rows = Vec::new();

@@ -13,6 +13,7 @@ use switchboard_core::{
 };
 use switchboard_hub::Stored;
 
+use crate::commands::who::hear_all;
 use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
 use crate::show;
@@ -225,8 +226,9 @@ async fn print_receipt(
         return Ok(());
     }
     printer.line(format_args!("{}", door_workspace::native_of(&stored.message)));
-    if receipt.deliveries.iter().any(|delivery| delivery.route.door() == Door::Nats) {
-        door_nats::hear_others(workspace.hub()).await?;
+    // Of those with a mailbox, this process has heard already.
+    if receipt.deliveries.iter().any(|delivery| delivery.route.door() != Door::Workspace) {
+        hear_all(workspace.hub()).await?;
     }
     for delivery in &receipt.deliveries {
         let presence = workspace.hub().presence(&delivery.agent).awareness;

@@ -8,6 +8,7 @@ use door_workspace::Workspace;
 use jiff::Timestamp;
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
+use switchboard_hub::Hub;
 use switchboard_hub::clock::ago;
 
 use crate::context::Context;
@@ -38,7 +39,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     let channels = context.channels(&workspace).await?;
     let hub = workspace.hub();
     let directory = hub.directory().await?;
-    door_nats::hear_others(hub).await?;
+    hear_all(hub).await?;
     let mut sightings: BTreeMap<AgentId, Sighting> = channels
         .sightings()
         .await?
@@ -72,6 +73,13 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
         print_table(&context, &table);
     }
     workspace.close().await;
+    Ok(())
+}
+
+/// Tells this process what others have heard: of the nodes of the router, and of agents on other hubs.
+pub(crate) async fn hear_all(hub: &Hub) -> Result<(), Failure> {
+    door_nats::hear_others(hub).await?;
+    door_router::hear_nodes(hub).await?;
     Ok(())
 }
 

@@ -127,17 +127,41 @@ fn the_verbs_of_the_command_line_drive_the_router_of_serve() {
     let status = &sandbox.json(["worker", "status", &job])[0];
     assert_eq!(status["nodes"][1]["turns"], 2);
     assert!(sandbox.ok(["worker"]).contains("parrot-1"));
+    assert_eq!(awareness(&sandbox, "parrot-1").0, "awake");
     // From another door, and back.
-    sandbox.run_as("claude", ["send", &format!("job:{job}/0"), "what do you think?"]).ok();
+    let sent = sandbox.run_as("claude", ["send", &format!("job:{job}/0"), "what do you think?"]);
+    assert!(!sent.stderr.contains("offline"), "{}", sent.stderr);
+    sent.ok();
     let answer = sandbox.run_as("claude", ["wait", "--timeout", "30"]).ok();
     assert!(answer.contains("what do you think?") && answer.contains("parrot-0"), "{answer}");
     sandbox.run_as("claude", ["send", "parrot-1", "by its name"]).ok();
     let answer = sandbox.run_as("claude", ["wait", "--timeout", "30"]).ok();
     assert!(answer.contains("by its name") && answer.contains("parrot-1"), "{answer}");
-    assert_eq!(sandbox.run(["worker", "inject", "nobody/0", "x"]).code, Some(5));
+    let unknown = sandbox.run(["worker", "inject", "nobody/0", "x"]);
+    assert_eq!(unknown.code, Some(5));
+    assert!(unknown.stderr.starts_with("error: no job 'nobody'"), "{}", unknown.stderr);
     assert_eq!(sandbox.run(["worker", "interrupt", &job]).code, Some(3));
     assert_eq!(sandbox.run(["worker", "launch", "--agent", "nothing"]).code, Some(2));
     assert!(sandbox.ok(["worker", "terminate", &job]).contains("is over"));
     let attached = sandbox.ok(["worker", "attach", &job, "--since", "0"]);
     assert!(attached.contains("hello") && attached.contains("the job is over"), "{attached}");
+}
+
+/// What `who` says of an agent.
+fn awareness(sandbox: &Sandbox, agent: &str) -> (String, Option<String>) {
+    let row = sandbox.json(["who", agent]).remove(0);
+    (row["presence"].as_str().unwrap().to_owned(), row["status"].as_str().map(str::to_owned))
+}
+
+#[test]
+fn a_node_is_awake_while_its_router_runs_and_not_after_that_was_killed() {
+    let sandbox = workspace();
+    let mut router = Router::start(&sandbox, &[]);
+    router.send("launch", &json!({ "agent": "echo", "job_id": "j", "name": "parrot" }));
+    router.next_of("job_launched");
+    test_support::poll::until("a node that is awake", || {
+        (awareness(&sandbox, "parrot") == ("awake".to_owned(), Some("idle".to_owned()))).then_some(())
+    });
+    router.running.kill();
+    assert_eq!(awareness(&sandbox, "parrot").0, "offline");
 }

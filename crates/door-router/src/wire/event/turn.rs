@@ -185,6 +185,19 @@ pub struct ApprovalRequired {
     pub expires_at: String,
 }
 
+impl ApprovalRequired {
+    /// The turn is over, and nobody has answered.
+    pub(crate) fn dropped(self) -> ApprovalResolved {
+        ApprovalResolved {
+            request_id: None,
+            at: self.at,
+            approval_id: self.approval_id,
+            decision: Decision::Cancel,
+            by: "turn".to_owned(),
+        }
+    }
+}
+
 /// What an agent asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ask {

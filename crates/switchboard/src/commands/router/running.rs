@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use door_router::{Access, Config, Listener, Signpost, listen, run_deliveries};
+use door_router::{Access, Config, Listener, SERVICE, Signpost, listen, run_deliveries};
 use door_workspace::Workspace;
 use parking_lot::Mutex;
 use switchboard_core::Door;
@@ -108,7 +108,7 @@ impl Running {
 async fn claim(hub: &Hub) -> Result<Service, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
-        match hub.claim_service("router") {
+        match hub.claim_service(SERVICE) {
             Err(HubError::ServiceTaken { .. }) if tokio::time::Instant::now() < until => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

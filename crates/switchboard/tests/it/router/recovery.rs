@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_support::model::Model;
-use test_support::{files, poll, tools};
+use test_support::{Sandbox, files, poll, tools};
 
 use super::Router;
 use crate::workspace;
@@ -100,24 +100,33 @@ fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
     assert!(ran.len() >= completed, "{} of {completed}", ran.len());
 }
 
-#[test]
-fn codex_says_after_a_kill_what_it_had_got() {
-    let test = "codex_says_after_a_kill_what_it_had_got";
+/// A router with the real Codex as job `j`; nothing where that is not installed.
+fn with_codex(test: &str, sandbox: &Sandbox, model: &Model) -> Option<Router> {
     let program = match tools::installed("npm/@openai/codex") {
         Ok(folder) => folder.join("node_modules/.bin/codex"),
-        Err(reason) => return tools::skip(test, &reason),
+        Err(reason) => {
+            tools::skip(test, &reason);
+            return None;
+        }
     };
-    let (sandbox, model) = (workspace(), Model::start());
     let home = sandbox.path().join("codex-home");
     std::fs::create_dir_all(&home).unwrap();
-    let mut router = Router::start(&sandbox, &[]);
+    let mut router = Router::start(sandbox, &[]);
     router.send(
         "launch",
         &json!({
             "agent": "codex", "job_id": "j", "program": [program], "args": model.codex_args(),
-            "env": { "CODEX_HOME": home },
+            "env": { "CODEX_HOME": home }, "approval_policy": "untrusted", "sandbox": "danger-full-access",
         }),
     );
+    Some(router)
+}
+
+#[test]
+fn codex_says_after_a_kill_what_it_had_got() {
+    let (sandbox, model) = (workspace(), Model::start());
+    let test = "codex_says_after_a_kill_what_it_had_got";
+    let Some(mut router) = with_codex(test, &sandbox, &model) else { return };
     router.inject("SAY before");
     assert_eq!(router.next_of("turn_complete")["data"]["status"], "completed");
     router.inject("HANG");
@@ -132,6 +141,37 @@ fn codex_says_after_a_kill_what_it_had_got() {
     assert_eq!(answer["data"]["content"], "after");
     assert_eq!(router.next_of("turn_complete")["data"]["status"], "completed");
     assert_eq!(model.prompts().iter().filter(|prompt| *prompt == "HANG").count(), 1);
+}
+
+#[test]
+fn a_question_that_nobody_answered_before_a_kill_is_told_to_be_over_once() {
+    let (sandbox, model) = (workspace(), Model::start());
+    let test = "a_question_that_nobody_answered_before_a_kill_is_told_to_be_over_once";
+    let Some(mut router) = with_codex(test, &sandbox, &model) else { return };
+    router.inject("RUN touch made");
+    let asked = router.next_of("approval_required");
+    router.running.kill();
+    for _ in 0..2 {
+        let mut router = Router::start(&sandbox, &[]);
+        router.send("subscribe", &json!({ "from_seq": 0 }));
+        router.next_of("subscribed");
+        let over = router.next_of("approval_resolved");
+        assert_eq!(over["data"]["approval_id"], asked["data"]["approval_id"]);
+        assert_eq!((&over["data"]["decision"], &over["data"]["by"]), (&json!("cancel"), &json!("turn")));
+        assert_eq!(router.next_of("turn_complete")["data"]["status"], "worker_lost");
+        router.send("approvals_list", &json!({}));
+        // Nothing is said of it a second time, also not by the router after this one.
+        let listed = loop {
+            let event = router.next();
+            assert_ne!(event["event"], "approval_resolved", "{event}");
+            if event["event"] == "approvals_list" {
+                break event;
+            }
+        };
+        assert_eq!(listed["data"]["approvals"], json!([]));
+        router.running.kill();
+    }
+    assert!(!sandbox.path().join("made").exists());
 }
 
 #[test]
