@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use nkeys::KeyPair;
 use serde_json::{Value, json};
 use test_support::nats::Release;
 use test_support::process::command;
@@ -62,6 +65,74 @@ fn an_nkey_signs_and_a_file_without_one_is_named() {
     files::put(&creds, format!("-----BEGIN NOTHING-----\n{SEED}\n"));
     let complaint = "hub.creds cannot be used: it holds no user JWT with its seed";
     check(&server.url(), &json!({"nkey": seed}), &json!({"creds": creds}), complaint);
+}
+
+#[test]
+fn a_credentials_file_is_what_a_server_with_operators_asks_for() {
+    let test = "a_credentials_file_is_what_a_server_with_operators_asks_for";
+    let operator = Authority::new();
+    let Some(server) = server(test, Release::Newest, &operator.config) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (right, wrong) = (folder.path().join("hub.creds"), folder.path().join("stranger.creds"));
+    files::put(&right, user_of(&operator.account));
+    files::put(&wrong, user_of(&KeyPair::new_account()));
+    check(&server.url(), &json!({"creds": right}), &json!({"creds": wrong}), "authorization violation");
+}
+
+/// An operator with an account for hubs, as `nsc` would have made them.
+struct Authority {
+    account: KeyPair,
+    /// What its server has to know.
+    config: String,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let (operator, system, account) =
+            (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
+        let account_jwt = |of: &KeyPair, storage: i32| {
+            let limits = json!({
+                "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1,
+                "leaf": -1, "mem_storage": storage, "disk_storage": storage, "streams": storage, "consumer": storage,
+            });
+            jwt(&operator, of, json!({ "type": "account", "version": 2, "limits": limits }))
+        };
+        let config = format!(
+            "operator: {}\nsystem_account: {system}\nresolver: MEMORY\n\
+             resolver_preload {{ {system}: {}, {account}: {} }}",
+            jwt(&operator, &operator, json!({ "type": "operator", "version": 2 })),
+            account_jwt(&system, 0),
+            account_jwt(&account, -1),
+            system = system.public_key(),
+            account = account.public_key(),
+        );
+        Self { account, config }
+    }
+}
+
+/// The credentials file of a new user of an account.
+fn user_of(account: &KeyPair) -> String {
+    let user = KeyPair::new_user();
+    let rights =
+        json!({ "type": "user", "version": 2, "pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1 });
+    format!(
+        "-----BEGIN NATS USER JWT-----\n{}\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{}\n------END USER NKEY SEED------\n",
+        jwt(account, &user, rights),
+        user.seed().unwrap()
+    )
+}
+
+/// What one key says of another, in the form of NATS.
+fn jwt(issuer: &KeyPair, subject: &KeyPair, rights: Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let claims = json!({
+        "jti": subject.public_key(), "iat": 1_700_000_000, "iss": issuer.public_key(),
+        "sub": subject.public_key(), "name": "switchboard", "nats": rights,
+    });
+    let signed = format!("{}.{}", part(&json!({ "typ": "JWT", "alg": "ed25519-nkey" })), part(&claims));
+    let signature = URL_SAFE_NO_PAD.encode(issuer.sign(signed.as_bytes()).unwrap());
+    format!("{signed}.{signature}")
 }
 
 #[test]
