@@ -93,3 +93,16 @@ async fn nodes_have_folders_of_their_own_where_that_is_asked_for() {
     assert!(!tree.exists(), "an unchanged worktree stays");
     rig.close().await;
 }
+
+#[tokio::test]
+async fn a_program_that_answers_while_it_reads_gets_a_long_prompt_whole() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "command", "program": ["cat"] })).await;
+    let prompt = "many words to be said back\n".repeat(30_000);
+    client.inject(&job, 0, &prompt).await;
+    let events = client.until_complete(None).await;
+    let answer = events.iter().find(|event| event.event == "assistant").unwrap();
+    assert_eq!(answer.data["content"].as_str().unwrap(), prompt.trim_end());
+    rig.close().await;
+}

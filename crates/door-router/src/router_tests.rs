@@ -387,7 +387,8 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
     let lease = Duration::from_secs(2);
     let rig = Rig::open(tempfile::TempDir::new().unwrap(), Config::default(), lease).await;
     let mut client = rig.client();
-    let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 200 }, "job_id": "keep" })).await;
+    let program = ["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; cat"];
+    let job = client.launch(json!({ "agent": "command", "program": program, "job_id": "keep" })).await;
     let mut sent = Vec::new();
     for number in 0..5 {
         sent.push(client.injected(&job, 0, &format!("{number}")).await);
@@ -395,6 +396,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
     client.next_of("turn_started").await;
     let last = rig.router.log().newest();
     let folder = rig.close().await;
+    test_support::files::put(folder.path().join("go"), "");
     let rig = Rig::open(folder, Config::default(), lease).await;
     let mut client = rig.client();
     client.ask("subscribe", json!({ "from_seq": last })).await;

@@ -10,6 +10,7 @@ mod codex_exec;
 mod command;
 mod echo;
 mod log;
+mod once;
 mod program;
 mod rpc;
 

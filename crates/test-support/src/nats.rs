@@ -1,11 +1,11 @@
 //! A real nats-server beside a test, alone or in a cluster of three.
 
 use std::fmt::Write as _;
-use std::net::TcpListener;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use crate::ports::free_port;
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
@@ -102,8 +102,4 @@ impl NatsServer {
         let running = self.running.as_ref().expect("a server that was started");
         poll::until("nats-server to be ready", || running.errors().contains("Server is ready").then_some(()));
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

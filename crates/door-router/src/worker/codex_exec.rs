@@ -4,9 +4,10 @@ use std::ffi::OsString;
 
 use serde_json::Value;
 
+use super::once::Heard;
 use super::program::Program;
 use super::rpc::{number, tail, text};
-use super::{Happening, Link, Order, Report, Seat};
+use super::{Happening, Link, Report, Seat};
 use crate::wire::event::{Change, Tokens, TurnStatus};
 
 /// How much of a command's output is told.
@@ -37,22 +38,12 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
     let mut session = seat.session.as_deref().map(Session::parse);
     let named = |session: &Option<Session>| session.as_ref().map(Session::to_string);
     link.report(Report::Ready { pid: None, session: named(&session) }).await;
-    loop {
-        let order = tokio::select! {
-            order = link.orders.recv() => order,
-            () = link.stop.cancelled() => None,
-        };
-        match order {
-            None => return "it was stopped".to_owned(),
-            Some(Order::Turn { content, .. }) => {
-                let (status, error) = turn(&seat, &content, &mut session, &mut link).await;
-                link.ended(status, error).await;
-                link.report(Report::Ready { pid: None, session: named(&session) }).await;
-            }
-            Some(Order::Steer { answer, .. }) => drop(answer.send(Err("no turn runs".to_owned()))),
-            Some(Order::Interrupt | Order::Decide { .. }) => {}
-        }
+    while let Some(content) = link.prompt().await {
+        let (status, error) = turn(&seat, &content, &mut session, &mut link).await;
+        link.ended(status, error).await;
+        link.report(Report::Ready { pid: None, session: named(&session) }).await;
     }
+    "it was stopped".to_owned()
 }
 
 fn arguments(seat: &Seat, session: Option<&Session>, content: &str) -> Vec<OsString> {
@@ -83,62 +74,51 @@ async fn turn(
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };
-    // With a stdin it would wait for more of the prompt.
-    program.close_stdin();
+    // With an open stdin it would wait for more of the prompt.
+    program.feed(String::new());
     let mut failure = None;
     let mut is_complete = false;
     loop {
-        tokio::select! {
-            line = program.line() => {
-                let Some(line) = line else { break };
-                let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
-                match event.get("type").and_then(Value::as_str).unwrap_or_default() {
-                    "thread.started" => {
-                        let thread = text(&event, "/thread_id").unwrap_or_default();
-                        let used = session.take().filter(|known| known.thread == thread);
-                        *session = Some(Session { thread, used: used.map_or(0, |known| known.used) });
-                        link.report(Report::Accepted).await;
-                    }
-                    "turn.started" => link.report(Report::Started).await,
-                    "turn.completed" => {
-                        is_complete = true;
-                        let all = tokens(&event);
-                        let before = session.as_ref().map_or(0, |session| session.used);
-                        let total_tokens = all.total_tokens.saturating_sub(before);
-                        if let Some(session) = session {
-                            session.used = all.total_tokens;
-                        }
-                        // The parts are told where they are those of this turn.
-                        let parts = if before == 0 { all } else { Tokens::default() };
-                        link.report(Report::Usage(Tokens { total_tokens, ..parts })).await;
-                    }
-                    "turn.failed" => failure = text(&event, "/error/message"),
-                    "error" => {
-                        let error = text(&event, "/message").unwrap_or_default();
-                        link.report(Report::Error { error, will_retry: true }).await;
-                    }
-                    kind @ ("item.started" | "item.completed") => {
-                        if let Some(report) = item(&event, kind == "item.completed") {
-                            link.report(report).await;
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            order = link.orders.recv() => match order {
-                Some(Order::Steer { answer, .. }) => {
-                    drop(answer.send(Err("codex exec takes nothing while it runs".to_owned())));
-                }
-                Some(Order::Turn { .. } | Order::Decide { .. }) => {}
-                Some(Order::Interrupt) | None => {
-                    program.stop().await;
-                    return (TurnStatus::Interrupted, None);
-                }
-            },
-            () = link.stop.cancelled() => {
+        let line = match link.hear(&mut program).await {
+            Heard::Line(line) => line,
+            Heard::End => break,
+            Heard::Stopped => {
                 program.stop().await;
                 return (TurnStatus::Interrupted, None);
             }
+        };
+        let Ok(event) = serde_json::from_slice::<Value>(&line) else { continue };
+        match event.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "thread.started" => {
+                let thread = text(&event, "/thread_id").unwrap_or_default();
+                let used = session.take().filter(|known| known.thread == thread);
+                *session = Some(Session { thread, used: used.map_or(0, |known| known.used) });
+                link.report(Report::Accepted).await;
+            }
+            "turn.started" => link.report(Report::Started).await,
+            "turn.completed" => {
+                is_complete = true;
+                let all = tokens(&event);
+                let before = session.as_ref().map_or(0, |session| session.used);
+                let total_tokens = all.total_tokens.saturating_sub(before);
+                if let Some(session) = session {
+                    session.used = all.total_tokens;
+                }
+                // The parts are told where they are those of this turn.
+                let parts = if before == 0 { all } else { Tokens::default() };
+                link.report(Report::Usage(Tokens { total_tokens, ..parts })).await;
+            }
+            "turn.failed" => failure = text(&event, "/error/message"),
+            "error" => {
+                let error = text(&event, "/message").unwrap_or_default();
+                link.report(Report::Error { error, will_retry: true }).await;
+            }
+            kind @ ("item.started" | "item.completed") => {
+                if let Some(report) = item(&event, kind == "item.completed") {
+                    link.report(report).await;
+                }
+            }
+            _ => {}
         }
     }
     let (is_well, how) = program.ended().await;

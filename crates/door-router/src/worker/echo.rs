@@ -8,27 +8,21 @@ use crate::wire::event::{Tokens, TurnStatus};
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
     let echo = seat.launch.echo;
     link.report(Report::Ready { pid: None, session: None }).await;
-    loop {
-        let order = tokio::select! {
-            order = link.orders.recv() => order,
-            () = link.stop.cancelled() => None,
-        };
-        let Some(order) = order else { return "it was stopped".to_owned() };
-        match order {
-            Order::Turn { content, .. } => {
-                link.report(Report::Accepted).await;
-                link.report(Report::Started).await;
-                let (status, error) = turn(&content, echo.deltas, echo.millis, &mut link).await;
-                link.ended(status, error).await;
-            }
-            Order::Steer { answer, .. } => drop(answer.send(Err("no turn runs".to_owned()))),
-            Order::Interrupt | Order::Decide { .. } => {}
-        }
+    while let Some(content) = link.prompt().await {
+        link.report(Report::Accepted).await;
+        link.report(Report::Started).await;
+        let (status, error) = turn(content, echo.deltas, echo.millis, &mut link).await;
+        link.ended(status, error).await;
     }
+    "it was stopped".to_owned()
 }
 
-async fn turn(content: &str, deltas: u32, millis: u32, link: &mut Link) -> (TurnStatus, Option<String>) {
-    let mut content = content.to_owned();
+async fn turn(
+    mut content: String,
+    deltas: u32,
+    millis: u32,
+    link: &mut Link,
+) -> (TurnStatus, Option<String>) {
     let until = tokio::time::sleep(Duration::from_millis(millis.into()));
     tokio::pin!(until);
     let mut is_waiting = millis > 0;

@@ -90,9 +90,17 @@ impl Program {
         written.await.map_err(|error| format!("it does not read: {error}"))
     }
 
-    /// Ends the program's stdin.
-    pub(super) fn close_stdin(&mut self) {
-        self.stdin = None;
+    /// Writes a prompt and ends the program's stdin, while the program is heard: one that answers while it reads
+    /// would otherwise wait for us, and we for it.
+    pub(super) fn feed(&mut self, prompt: String) {
+        if let Some(mut stdin) = self.stdin.take() {
+            tokio::spawn(async move {
+                if let Err(error) = stdin.write_all(prompt.as_bytes()).await {
+                    // One that does not want to read may still answer.
+                    tracing::debug!(%error, "a program did not take its prompt");
+                }
+            });
+        }
     }
 
     /// The next line of the program's stdout; none at its end. Can be cancelled and called again.
