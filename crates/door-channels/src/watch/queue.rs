@@ -117,7 +117,9 @@ impl Watcher {
         if directory.canonical(&message.from) == agent {
             return Ok(Some("its own"));
         }
-        let is_addressed = matches!(&message.to, Address::Agent(to) if directory.canonical(to) == agent);
+        // What is forwarded to the agent is its mail, whoever it was written to.
+        let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));
+        let is_addressed = matches!(&message.to, Address::Agent(to) if end(to) == agent);
         let name = config.agent.as_str();
         let is_for_us = is_addressed
             || is_mentioned(&message.body, name)
