@@ -19,6 +19,7 @@ mod mcp;
 mod nats;
 mod reaching;
 mod router;
+mod soak;
 mod storm;
 mod suite_config;
 mod suite_wrap;
