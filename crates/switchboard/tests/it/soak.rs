@@ -36,7 +36,9 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() {
     let seed = number(SEED).unwrap_or_else(|| fastrand::u64(..));
     println!("{SECONDS}={} {SEED}={seed}", time.as_secs());
     let mut dice = Rng::with_seed(seed);
-    let Some(mut stage) = Stage::start("soak_storm_of_twenty_agents_while_everything_is_killed") else { return };
+    let Some(mut stage) = Stage::start("soak_storm_of_twenty_agents_while_everything_is_killed") else {
+        return;
+    };
     let ledger = Ledger::default();
     let (lab, office) = (stage.lab.clone(), stage.office.clone());
     let cast = Cast::new(&lab, &office, &ledger, dice.fork());

@@ -153,7 +153,8 @@ impl<'s> Cast<'s> {
             match player.way {
                 Way::Files => {
                     let now = Timestamp::now();
-                    let id = format!("msg_{}_{}x{number:05}", now.as_millisecond(), player.name.replace('-', ""));
+                    let id =
+                        format!("msg_{}_{}x{number:05}", now.as_millisecond(), player.name.replace('-', ""));
                     let file = message_file(&id, player.name, &to, &text, Some(&format!("{now:.3}")));
                     files::put_by_rename(sandbox.file(&format!("inbox/{to}/{id}.json")), file);
                 }

@@ -98,11 +98,14 @@ impl<'s> Session<'s> {
         };
         let result = &said["result"];
         let text = || result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
-        Heard::Answer(id, match said.get("error") {
-            Some(error) => Err(error.to_string()),
-            None if result["isError"] == true => Err(text()),
-            None => Ok(result["structuredContent"].clone()),
-        })
+        Heard::Answer(
+            id,
+            match said.get("error") {
+                Some(error) => Err(error.to_string()),
+                None if result["isError"] == true => Err(text()),
+                None => Ok(result["structuredContent"].clone()),
+            },
+        )
     }
 
     /// Waits for one answer; nothing where the process is gone.

@@ -92,7 +92,12 @@ impl Stage {
                     break;
                 }
                 let shown: Vec<_> = waiting.iter().take(10).collect();
-                assert!(start.elapsed() < ARRIVAL, "{} still on their way: {shown:#?}\n{}", waiting.len(), self.errors());
+                assert!(
+                    start.elapsed() < ARRIVAL,
+                    "{} still on their way: {shown:#?}\n{}",
+                    waiting.len(),
+                    self.errors()
+                );
                 let _ = tokio::time::timeout(Duration::from_secs(1), lab.changes().next()).await;
             }
             lab.shut_down().await;
