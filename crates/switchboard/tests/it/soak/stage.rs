@@ -1,11 +1,11 @@
 //! What runs: two linked hubs, a watcher, a worker, the server between the hubs. And what kills it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use jiff::Timestamp;
 use serde_json::json;
 use switchboard_hub::{Hub, HubConfig};
 use test_support::nats::{NatsServer, Release};
@@ -28,8 +28,8 @@ pub(super) struct Stage {
     serves: [Running; 2],
     watcher: Running,
     nats: NatsServer,
-    /// How often what was killed.
-    pub(super) killed: BTreeMap<&'static str, usize>,
+    /// When what was killed.
+    pub(super) killed: Vec<(Timestamp, &'static str)>,
 }
 
 impl Stage {
@@ -47,11 +47,12 @@ impl Stage {
         for known in ["box-3@lab", "parrot@lab", "qc-1@lab", "chan-1@lab"] {
             wait_for(&office, known);
         }
-        Some(Self { lab, office, serves, watcher, nats, killed: BTreeMap::new() })
+        Some(Self { lab, office, serves, watcher, nats, killed: Vec::new() })
     }
 
     /// Kills one of the processes, whichever, and starts it again.
     pub(super) fn kill_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
+        let at = Timestamp::now();
         let what = match dice.u8(..8) {
             0 | 1 => {
                 self.serves[0].kill();
@@ -72,12 +73,18 @@ impl Stage {
             _ if cast.kill_a_session(dice) => "a session",
             _ => "nothing",
         };
-        *self.killed.entry(what).or_default() += 1;
+        self.killed.push((at, what));
     }
 
     pub(super) fn restart_nats(&mut self) {
+        self.killed.push((Timestamp::now(), "nats-server"));
         self.nats.restart();
-        *self.killed.entry("nats-server").or_default() += 1;
+    }
+
+    /// What was killed last before a moment, and how long before.
+    pub(super) fn last_kill(&self, moment: Timestamp) -> String {
+        let before = self.killed.iter().rev().find(|(at, _)| *at <= moment);
+        before.map_or_else(String::new, |(at, what)| format!("{} after {what}", moment.duration_since(*at)))
     }
 
     /// Waits until nothing is on its way any more.

@@ -72,18 +72,21 @@ fn reads(agent: &AgentId) -> bool {
 
 /// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
 /// was killed. It is still in the mailbox.
-async fn unheard(hub: &Hub, journal: &Journal, ledger: &Ledger) -> usize {
-    let (shown, mut count) = (ledger.all_shown(), 0);
+async fn unheard(hub: &Hub, journal: &Journal, ledger: &Ledger, stage: &Stage) -> Vec<String> {
+    let (shown, mut found) = (ledger.all_shown(), Vec::new());
     for stored in journal.values().flatten() {
         let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
         for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
             // By either of the two names that it has in answers.
             let ids = [stored.message.id.to_string(), door_workspace::native_of(&stored.message)];
             let is_shown = ids.iter().any(|id| shown.contains_key(&(delivery.agent.to_string(), id.clone())));
-            count += usize::from(delivery.state == DeliveryState::Seen && !is_shown);
+            if delivery.state == DeliveryState::Seen && !is_shown {
+                let kill = delivery.milestones.seen.map(|seen| stage.last_kill(seen)).unwrap_or_default();
+                found.push(format!("{} '{}' {kill}", delivery.agent, stored.message.body));
+            }
         }
     }
-    count
+    found
 }
 
 /// Everything that was accepted is in the journal once, was delivered, and lies where its reader looks once.
@@ -117,11 +120,11 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
             }
         }
         problems.extend(unanswered(&lab, &at_lab).await);
-        let unheard = unheard(&lab, &at_lab, ledger).await + unheard(&office, &at_office, ledger).await;
-        let most = MOST_IN_AN_ANSWER * stage.killed.values().sum::<usize>();
-        println!("{unheard} were in answers that a kill cut off");
-        if unheard > most {
-            problems.push(format!("{unheard} messages are seen and were shown to nobody"));
+        let mut cut_off = unheard(&lab, &at_lab, ledger, stage).await;
+        cut_off.extend(unheard(&office, &at_office, ledger, stage).await);
+        println!("{} were in answers that a kill cut off: {cut_off:#?}", cut_off.len());
+        if cut_off.len() > MOST_IN_AN_ANSWER * stage.killed.len() {
+            problems.push(format!("{} messages are seen and were shown to nobody", cut_off.len()));
         }
         lab.shut_down().await;
         office.shut_down().await;
