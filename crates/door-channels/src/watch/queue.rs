@@ -1,7 +1,7 @@
 //! What waits for a watcher: the agent's mail in its channel, and what mentions it in somebody else's.
 
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState, Door, Message, MessageId, Route};
-use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored};
+use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
 use super::watcher::{Memory, Watcher};
@@ -116,6 +116,9 @@ impl Watcher {
         let agent = directory.canonical(&config.agent.clone().into());
         if directory.canonical(&message.from) == agent {
             return Ok(Some("its own"));
+        }
+        if is_notice(message) {
+            return Ok(Some("read"));
         }
         // What is forwarded to the agent is its mail, whoever it was written to.
         let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));

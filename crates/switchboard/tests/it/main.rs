@@ -15,6 +15,7 @@ mod cli;
 mod crash;
 mod disk_full;
 mod grid;
+mod loops;
 mod mcp;
 mod nats;
 mod reaching;

@@ -52,7 +52,11 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() {
         stage.settle(&ledger);
         cast.over.store(true, Ordering::Relaxed);
     });
-    println!("{} messages, {:?}", ledger.count(), stage.killed.iter().map(|(_, what)| what).collect::<Vec<_>>());
+    println!(
+        "{} messages, {:?}",
+        ledger.count(),
+        stage.killed.iter().map(|(_, what)| what).collect::<Vec<_>>()
+    );
     verdict::nothing_is_lost_or_twice(&stage, &ledger);
     verdict::nothing_is_left_over(stage);
 }
