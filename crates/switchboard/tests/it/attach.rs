@@ -134,9 +134,9 @@ fn a_call_of_which_nobody_knows_whether_it_was_done_is_not_made_again() {
     assert_eq!(lines(&asked), 1);
 }
 
-/// A call that waits for mail ends with the session that made it, also where `serve` would go on to answer it.
+/// X7: a call that waits for mail ends with the session that made it, also where `serve` would go on to answer it.
 #[test]
-fn a_session_that_was_killed_takes_no_mail_from_the_next() {
+fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
     let _serve = sandbox.serve();
     let mut client = mcp(&sandbox, &[]).registered("claude");

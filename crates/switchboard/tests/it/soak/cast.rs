@@ -123,7 +123,7 @@ impl<'s> Cast<'s> {
     /// Somebody else, as this one writes to them.
     fn somebody(&self, player: &Player, dice: &mut Rng) -> String {
         loop {
-            let is_rare = player.way != Way::Files && dice.u8(..8) == 0;
+            let is_rare = player.way != Way::Files && dice.u8(..16) == 0;
             let (name, at) = match dice.u8(..5) {
                 _ if is_rare => (OTHERS[dice.usize(..OTHERS.len())], "lab"),
                 0 if player.way != Way::Files => (FAR[dice.usize(..FAR.len())], "office"),

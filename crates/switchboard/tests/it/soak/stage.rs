@@ -146,7 +146,9 @@ fn hub(name: &str, nats: &NatsServer, agents: &[&str]) -> Sandbox {
 /// A program that answers whatever it is asked.
 fn watch(lab: &Sandbox) -> Running {
     let program = ["--", "sh", "-c", "cat > /dev/null; echo answered"];
-    let watch = lab.start(["watch", "--agent", "qc-1", "--channel", CHANNEL].into_iter().chain(program));
+    // It catches up on all that came while it was down.
+    let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000"];
+    let watch = lab.start(watching.into_iter().chain(program));
     watch.line();
     watch
 }

@@ -131,7 +131,8 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
         problems
     });
     let twice = ledger.all_shown().into_iter().filter(|(_, times)| *times > 1);
-    problems.extend(twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times")));
+    let twice = twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times"));
+    problems.splice(..0, twice);
     let shown: Vec<_> = problems.iter().take(20).collect();
     assert!(problems.is_empty(), "{} problems: {shown:#?}\n{}", problems.len(), stage.errors());
 }
