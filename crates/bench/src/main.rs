@@ -11,6 +11,7 @@ mod baseline_sqlite;
 mod channels;
 mod cli;
 mod figure;
+mod grid;
 mod load;
 mod mailbox;
 mod mcp;
@@ -69,6 +70,8 @@ enum Name {
     Channels,
     /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
+    /// From a send at one door to the arrival at each other
+    Grid,
     /// A reader of the baseline of `channels`
     #[value(hide = true)]
     ChannelReader,
@@ -118,6 +121,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Suites => suites::run(&place, args.quick).await,
         Name::Channels => channels::run(&place, args.quick).await,
         Name::Swarm => swarm::run(&place, args.quick).await,
+        Name::Grid => grid::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild | Name::ChannelReader | Name::ChannelProgram => Ok(()),
         Name::Workers => workers::run(&place, args.quick).await,
     }

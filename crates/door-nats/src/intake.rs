@@ -143,7 +143,7 @@ fn outcome(
         _ => Vec::new(),
     };
     match answer {
-        Ok(accepted) => Ok(by_outcome(&accepted.deliveries)),
+        Ok(accepted) => Ok(by_outcome(to, &accepted.deliveries)),
         // A group that nobody here belongs to is the concern of other hubs.
         Err(HubError::Unresolved(ResolveError::EmptyGroup { .. } | ResolveError::UnknownTeam { .. })) => {
             Ok(Vec::new())
@@ -165,9 +165,15 @@ fn outcome(
 }
 
 /// The agents who have it or will, and those who will not, by reason.
-fn by_outcome(deliveries: &[Delivery]) -> Vec<Outcome> {
+///
+/// By the names that the other hub has for them: it knows nothing of whom the mail of an agent is forwarded to here.
+fn by_outcome(to: &Address, deliveries: &[Delivery]) -> Vec<Outcome> {
     let is_refused = |d: &&Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
-    let names = |d: Vec<&Delivery>| d.into_iter().map(|d| d.agent.name.clone()).collect::<Vec<_>>();
+    let name = |d: &Delivery| match to {
+        Address::Agent(agent) => agent.name.clone(),
+        _ => d.agent.name.clone(),
+    };
+    let names = |d: Vec<&Delivery>| d.into_iter().map(name).collect::<Vec<_>>();
     let (refused, taken): (Vec<_>, Vec<_>) = deliveries.iter().partition(is_refused);
     let reason = refused.first().map(|d| d.note.clone().unwrap_or_else(|| d.state.to_string()));
     let told = [(names(taken), None), (names(refused), reason)];

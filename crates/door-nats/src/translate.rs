@@ -59,7 +59,10 @@ pub(crate) fn to_passed(
     }
     let to = match letter.to {
         Address::Agent(agent) => match here(agent, me) {
-            agent if agent.realm.is_none() => Address::Agent(agent),
+            // One behind a swarm is for this hub to know.
+            agent if !agent.realm.as_ref().is_some_and(|realm| *realm == hub || is_hub(realm)) => {
+                Address::Agent(agent)
+            }
             _ => return Err(field("to", "names an agent of another hub")),
         },
         group @ Address::Group(_) => group,

@@ -71,7 +71,13 @@ fn a_hub_speaks_for_its_own_agents_alone() {
     assert!(refused("codex@office", "all").contains("'from'"), "one of ours");
     assert!(refused("codex@attic", "all").contains("'from'"), "one of a third hub");
     assert!(refused("codex", "qc-1@attic").contains("'to'"));
+    assert!(refused("codex", "qc-1@lab").contains("'to'"));
     assert!(refused("codex", "job:7/0").contains("'to'"));
+    assert_eq!(
+        arrived(&message("codex", "alice@research")).expect("taken").draft.to.to_string(),
+        "alice@research",
+        "one of a swarm that this hub may be in"
+    );
     assert_eq!(
         arrived(&message("alice@research", "all")).expect("taken").draft.from.to_string(),
         "alice@research"

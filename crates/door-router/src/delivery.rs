@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeId, NodeId, Outcome, Route};
-use switchboard_hub::{Draft, Handoff, Outbound};
+use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Ended, NodeShared, Waiting};
@@ -133,7 +133,8 @@ fn injection(message: &Message, node: &NodeShared, injection_id: String) -> Inje
         }
     }
     // What is an answer already is not answered, or two workers would never come to an end.
-    let is_answer = message.kind.as_str() == "submit_result" || native.door == Door::Workers;
+    let is_answer =
+        message.kind.as_str() == "submit_result" || native.door == Door::Workers || is_notice(message);
     let client = format!("{}{}", if is_answer { NEWS } else { MAIL }, native.door);
     Injection { request_id: native.id.clone(), client, at }
 }

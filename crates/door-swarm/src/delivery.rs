@@ -245,8 +245,11 @@ impl Swarms {
         let Some(id) = id else { return Ok(None) };
         let Some(stored) = self.hub().message(id).await? else { return Ok(None) };
         let message = stored.message;
-        let is_there = is_in(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm);
-        Ok(is_there.then(|| wire_id(&message, swarm.swarm_id)))
+        if is_in(&message, swarm) || message.from.realm.as_ref() == Some(&swarm.realm) {
+            return Ok(Some(wire_id(&message, swarm.swarm_id)));
+        }
+        // A forward, a team or a channel may have led it there.
+        Ok(self.hub().native_in(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
     }
 }
 

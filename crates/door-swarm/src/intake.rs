@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::roster::{Applied, NoAuthority, Said};
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
-use crate::translate::{Incoming, is_in, told_epoch};
+use crate::translate::{Incoming, told_epoch};
 use crate::wake::Arrival;
 use crate::wire::{
     Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
@@ -181,8 +181,13 @@ impl Server {
             return Ok(None);
         };
         let Some(stored) = hub.message(id).await? else { return Ok(None) };
-        let is_ours = stored.message.from.realm.is_none() && is_in(&stored.message, swarm);
-        Ok(Some((id, is_ours.then_some(stored.message.from))))
+        let writer = stored.message.from;
+        // Whatever was sent into the swarm from here counts, also what a link or another hub of ours brought.
+        let is_ours = match &writer.realm {
+            None => true,
+            Some(_) => hub.directory().await?.agent(&writer).is_some_and(|known| known.hub().is_some()),
+        };
+        Ok(Some((id, is_ours.then_some(writer))))
     }
 
     /// Writes the message down; says whether it is new. The same again is the same, also when it was signed anew.

@@ -92,6 +92,8 @@ impl From<HubError> for Problem {
                 Self::too_large(limit)
             }
             HubError::Conflict { .. } => Self::format("message_id was used for another message"),
+            // Its owner sends mail for the agent on, perhaps to where this came from. That does not get better.
+            HubError::Unresolved(error) => Self::format(format!("recipient gets no mail here: {error}")),
             error => {
                 tracing::error!(error = %error, "a message could not be stored");
                 Self::internal()

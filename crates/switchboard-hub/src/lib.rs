@@ -53,6 +53,7 @@ pub use events::HubEvent;
 pub use hub::{Changes, Hold, Hub, Notes, Selection};
 pub use link::{Outgoing, Passage, Verdict};
 pub use maintenance::{DamagedRow, Health};
+pub use notice::is_notice;
 pub use outbox::{Handoff, Outbound};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use reservations::{RESERVATION_LEASE, Reservation, Reserve};

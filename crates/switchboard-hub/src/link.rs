@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Route};
 
 use crate::error::HubError;
 use crate::events::HubEvent;
@@ -43,7 +43,7 @@ pub struct Passage {
 pub struct Verdict {
     /// The message.
     pub id: MessageId,
-    /// For whom.
+    /// For whom, as an agent of that hub.
     pub agent: AgentId,
     /// Why it was refused; `None` where it was taken.
     pub refused: Option<String>,
@@ -119,7 +119,9 @@ pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<De
             .optional()?;
         let Some(seq) = seq else { continue };
         for mut delivery in reads::deliveries(tx.db, seq, id)? {
-            let is_meant = delivery.agent == agent && delivery.route.door() == Door::Nats;
+            // By the way it went: whom a hub speaks for is not always one of its own.
+            let is_meant = delivery.agent.name == agent.name
+                && matches!(&delivery.route, Route::Hub { hub } if Some(hub) == agent.realm.as_ref());
             if !is_meant || !delivery.state.is_pending() {
                 continue;
             }

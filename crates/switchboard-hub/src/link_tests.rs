@@ -110,3 +110,23 @@ async fn only_what_is_meant_for_another_hub_can_be_judged_by_one_and_what_waits_
     assert_eq!(hub.state(direct.id).await, DeliveryState::Expired);
     assert_ne!(hub.state(local.id).await, DeliveryState::Expired);
 }
+
+/// A member of a swarm that only `office` is in: the answer goes back by `office`, and nobody else can be written to so.
+#[tokio::test]
+async fn what_a_hub_brought_from_a_stranger_is_answered_by_that_hub() {
+    let hub = linked().await;
+    let asked =
+        hub.hub.submit_passed(vec![passed(&hub, "bob@research", "claude")]).await.remove(0).expect("taken");
+    let answer = Draft { in_reply_to: Some(asked.id), ..hub.draft("claude", "bob@research", "yes") };
+    let answer = hub.hub.submit(answer).await.expect("taken");
+    assert_eq!(answer.deliveries[0].route, Route::Hub { hub: name("office") });
+    for (to, parent) in [("bob@research", None), ("carol@research", Some(asked.id))] {
+        let other = Draft { in_reply_to: parent, ..hub.draft("claude", to, "and you?") };
+        hub.hub.submit(other).await.expect_err("nobody knows them");
+    }
+    // The hub names whom it speaks for by the name alone.
+    hub.hub.passed_on("link", "cursor", "7 1".into(), answer.deliveries).await.expect("noted");
+    let verdict = Verdict { id: answer.id, agent: agent_id("bob@office"), refused: None };
+    assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 1);
+    assert_eq!(hub.state(answer.id).await, DeliveryState::Delivered);
+}

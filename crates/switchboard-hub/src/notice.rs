@@ -12,6 +12,12 @@ use crate::store::rows;
 use crate::store::writer::Work;
 use crate::submit;
 
+/// Whether a message is the hub's own word. Nobody answers that by itself: it may be that somebody answers too much.
+pub fn is_notice(message: &Message) -> bool {
+    let from = &message.from;
+    from.realm.is_none() && from.name.as_str().eq_ignore_ascii_case(HUB_NAME) && message.origin.verified
+}
+
 /// Writes a message of the hub's own into the conversation of another.
 pub(crate) fn write(
     tx: &mut Work<'_>,

@@ -141,7 +141,7 @@ impl Prepared {
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
     let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored } = prepared;
-    let directory = tx.directory.value.clone();
+    let directory = with_way_back(tx, &message)?;
     if use_known_names(&mut message, &directory) {
         digest = rows::digest(&message);
     }
@@ -188,6 +188,33 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     breakers::spend(tx, &message, &deliveries)?;
     let stopped = breakers::note(tx, seq, &message, stops)?;
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
+}
+
+/// The directory, and in it whoever wrote the message that this one answers, where only the hub that brought it knows
+/// them: a member of a swarm that another hub is in. The answer goes back by that hub.
+fn with_way_back(tx: &Work<'_>, message: &Message) -> Result<Arc<Directory>, HubError> {
+    let directory = tx.directory.value.clone();
+    let (Some(parent), Address::Agent(to)) = (message.in_reply_to, &message.to) else { return Ok(directory) };
+    if to.realm.is_none() || directory.agent(to).is_some() {
+        return Ok(directory);
+    }
+    let parent = match crate::reads::message(tx.db, parent) {
+        Ok(Some(stored)) => stored.message,
+        Ok(None) | Err(HubError::DamagedMessage { .. }) => return Ok(directory),
+        Err(error) => return Err(error),
+    };
+    let Some(route @ Route::Hub { .. }) = parent.origin.route.filter(|_| parent.from == *to) else {
+        return Ok(directory);
+    };
+    let mut directory = Directory::clone(&directory);
+    directory.put_agent(AgentRecord {
+        id: parent.from,
+        role: None,
+        team: None,
+        routes: vec![route],
+        registered_at: tx.now,
+    });
+    Ok(Arc::new(directory))
 }
 
 /// Puts the names that the directory knows in place of aliases and other spellings; says whether that

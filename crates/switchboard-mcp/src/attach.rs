@@ -4,6 +4,7 @@
 //! else open already. It keeps what a new server would have to know ([`Remembered`]). When the connection breaks, a
 //! server in this process is told that, then what nobody has answered, and the client notices nothing.
 
+mod peer;
 mod remembered;
 
 use std::future::Future;
@@ -87,10 +88,10 @@ pub async fn serve_attached<H, P>(
         sessions.spawn(async move {
             let Some((stream, hello)) = greeted(stream).await else { return };
             let Some((handler, passing)) = handler(&hello) else { return };
-            let (input, mut output) = split(stream);
             let Ok(welcome) = serde_json::to_vec(&Welcome { attached: true }) else { return };
+            let (input, mut output, gone) = peer::watched(stream);
             if write(&mut output, welcome).await.is_ok() {
-                serve(handler, passing, input, output, std::future::pending(), shutdown).await;
+                serve(handler, passing, input, output, gone, shutdown).await;
             }
         });
     }

@@ -62,6 +62,8 @@ impl Passing for NothingPasses {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OnTheirWay {
     calls: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    /// Fires when the session is over: nobody wants any of the answers then.
+    over: CancellationToken,
 }
 
 /// What a message is to whoever passes calls on.
@@ -103,6 +105,11 @@ struct CancelParams<'a> {
 }
 
 impl OnTheirWay {
+    /// Those of a session that is over when the token fires.
+    pub(crate) fn until(over: CancellationToken) -> Self {
+        Self { calls: Arc::default(), over }
+    }
+
     /// Looks at a message. One that cannot be read here is somebody else's to refuse.
     pub(crate) fn see(&self, bytes: &[u8], passing: &impl Passing) -> Seen {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Seen::Other };
@@ -125,7 +132,7 @@ impl OnTheirWay {
         if calls.len() >= MOST {
             return Seen::TooMany(id.to_owned());
         }
-        let cancelled = CancellationToken::new();
+        let cancelled = self.over.child_token();
         calls.insert(id.get().to_owned(), cancelled.clone());
         let call = PassedCall {
             tool: params.name.to_owned(),

@@ -42,8 +42,8 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the program at the other end of our standard streams until it has enough, or until `shutdown`.
 ///
-/// Calls that `passing` takes do not reach `handler`. On return calls may still be running, whose answers nobody
-/// waits for: the caller ends the process.
+/// Calls that `passing` takes do not reach `handler`. On return calls may still be running. They have been told that
+/// nobody waits for their answers.
 pub async fn serve_stdio<H: ServerHandler>(
     handler: H,
     passing: impl Passing,
@@ -72,7 +72,11 @@ pub(crate) async fn serve<H, P, R, W>(
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(WAITING);
     let input_ended = CancellationToken::new();
-    let reader = tokio::spawn(read(input, output.clone(), passing, sender, input_ended.clone()));
+    // A call that goes on to wait for mail would take it from the agent's next session.
+    let over = CancellationToken::new();
+    let _over = over.clone().drop_guard();
+    let calls = OnTheirWay::until(over);
+    let reader = tokio::spawn(read(input, output.clone(), (passing, calls), sender, input_ended.clone()));
 
     let session = shutdown.child_token();
     let transport = Lined { output: output.clone(), messages };
@@ -103,7 +107,7 @@ pub(crate) async fn serve<H, P, R, W>(
 async fn read<P, R, W>(
     input: R,
     output: Output<W>,
-    passing: P,
+    (passing, on_their_way): (P, OnTheirWay),
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     ended: CancellationToken,
 ) where
@@ -111,7 +115,6 @@ async fn read<P, R, W>(
     R: AsyncRead + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let on_their_way = OnTheirWay::default();
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
     let mut is_open = false;

@@ -1,7 +1,7 @@
 //! What waits for a watcher: the agent's mail in its channel, and what mentions it in somebody else's.
 
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState, Door, Message, MessageId, Route};
-use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored};
+use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
 use super::watcher::{Memory, Watcher};
@@ -117,7 +117,12 @@ impl Watcher {
         if directory.canonical(&message.from) == agent {
             return Ok(Some("its own"));
         }
-        let is_addressed = matches!(&message.to, Address::Agent(to) if directory.canonical(to) == agent);
+        if is_notice(message) {
+            return Ok(Some("read"));
+        }
+        // What is forwarded to the agent is its mail, whoever it was written to.
+        let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));
+        let is_addressed = matches!(&message.to, Address::Agent(to) if end(to) == agent);
         let name = config.agent.as_str();
         let is_for_us = is_addressed
             || is_mentioned(&message.body, name)

@@ -23,6 +23,9 @@ use crate::failure::{Exit, Failure, chain};
 /// From this many files on it takes time to list a channel.
 const LONG: usize = 10_000;
 
+/// Up to this many entries the chain is verified as well, which takes about a second.
+const AUDITED: u64 = 100_000;
+
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
@@ -277,6 +280,10 @@ async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure
             );
         }
     }
+    // A damaged row is told of by itself.
+    if health.damaged.is_empty() {
+        checks.extend(chained(workspace, health.messages).await?);
+    }
     for (door, waiting) in &health.pending {
         let check =
             Check::new("outbox", Status::Warn, format!("{waiting} deliveries wait for the {door} door"));
@@ -288,6 +295,20 @@ async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure
         });
     }
     Ok(checks)
+}
+
+/// The chain of hashes: nothing is said where it holds.
+async fn chained(workspace: &Workspace, messages: u64) -> Result<Option<Check>, Failure> {
+    if messages > AUDITED {
+        let told = format!("{messages} entries are too many to verify here");
+        return Ok(Some(Check::new("journal", Status::Ok, told).hint("`switchboard audit verify` does")));
+    }
+    let found = workspace.hub().audit(None).await?;
+    Ok(found.first_bad.map(|bad| {
+        let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
+        Check::new("journal", Status::Fail, told)
+            .hint("`switchboard audit verify` and docs/audit.md say more")
+    }))
 }
 
 async fn files(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {

@@ -133,3 +133,24 @@ fn a_call_of_which_nobody_knows_whether_it_was_done_is_not_made_again() {
     assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
     assert_eq!(lines(&asked), 1);
 }
+
+/// X7: a call that waits for mail ends with the session that made it, also where `serve` would go on to answer it.
+#[test]
+fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let _serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    for number in 0..8 {
+        client.begin_call("wait_for_message", json!({ "timeout": 1000 }));
+        client.process().kill();
+        client = mcp(&sandbox, &[]);
+        poll::until("the name to be free again", || {
+            let said = client.call("register_chat_agent", json!({ "name": "claude" }));
+            (!said.failed).then_some(())
+        });
+        let text = format!("number {number}.");
+        sandbox.send("codex", "claude", &text);
+        let said = client.call("wait_for_message", json!({ "timeout": 20 })).text;
+        assert!(said.contains(&text), "{said}");
+    }
+}

@@ -41,6 +41,9 @@ fn d7_an_edited_and_a_removed_entry_are_named() {
         assert_eq!(ran.code, Some(1), "{ran:?}");
         assert!(ran.stderr.contains("error: entry 2") && ran.stderr.contains(problem), "{}", ran.stderr);
         assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+        let ran = sandbox.run(["doctor"]);
+        let told = ["is damaged in the journal", "journal: entry 2 is not what was written: it was removed"];
+        assert!(ran.code == Some(1) && told.iter().any(|told| ran.stdout.contains(told)), "{ran:?}");
         let ran = sandbox.run(["audit", "verify", "--json"]);
         assert!(
             ran.stdout.contains(r#""first_bad":{"#) && ran.stdout.contains(r#""seq":2"#),

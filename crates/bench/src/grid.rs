@@ -1,0 +1,82 @@
+//! `bench grid`: how long a message takes from one door to each other.
+//!
+//! Everything is the shipped binary in processes of its own: a hub that serves, a second hub of the same owner over a real
+//! nats-server, and the hub of another owner over TLS. A time begins when a sender begins to send, which for the command
+//! line and the channel means a new process, and ends when the message is before its reader: its file is in the mailbox or
+//! the channel, the tool that waits has answered, or the worker has been given it.
+
+mod door;
+mod stage;
+
+use std::fmt::Write as _;
+
+use self::door::{FROM, From, INTO, Into};
+use self::stage::Stage;
+use crate::figure::Figure;
+use crate::place::Place;
+use crate::program::{bring_up_to_date, shipped};
+use crate::progress::say;
+use crate::stats::{median, millis, percentile};
+
+const BENCH: &str = "grid";
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let rounds = if quick { 12 } else { 200 };
+    bring_up_to_date().await?;
+    let mut stage = Stage::build(place, &shipped()?)?;
+    // What is started with the first message is not measured.
+    round(&mut stage, 0)?;
+    let mut times = vec![Vec::new(); FROM.len() * INTO.len()];
+    for number in 1..=rounds {
+        for (place, time) in round(&mut stage, number)? {
+            times[place].push(time);
+        }
+    }
+    let mut table = format!("{:14}", "ms, p50 / p99");
+    for into in INTO {
+        let _ = write!(table, "{:>16}", into.name());
+    }
+    for (row, from) in FROM.into_iter().enumerate() {
+        let _ = write!(table, "\n{:14}", from.name());
+        for (column, into) in INTO.into_iter().enumerate() {
+            let taken = millis(&times[row * INTO.len() + column]);
+            if taken.is_empty() {
+                let _ = write!(table, "{:>16}", "");
+                continue;
+            }
+            let (middle, tail) = (median(&taken), percentile(&taken, 0.99));
+            let _ = write!(table, "{:>16}", format!("{middle:.1} / {tail:.1}"));
+            let metric = |share| format!("{}_to_{}_{share}", from.name(), into.name());
+            Figure::new(BENCH, metric("p50"), middle, "ms", taken.len()).print()?;
+            Figure::new(BENCH, metric("p99"), tail, "ms", taken.len()).print()?;
+        }
+    }
+    say!("{table}");
+    Ok(())
+}
+
+/// One message from each door to each other, one after the other.
+fn round(stage: &mut Stage, number: usize) -> anyhow::Result<Vec<(usize, std::time::Duration)>> {
+    let mut times = Vec::new();
+    for (row, from) in FROM.into_iter().enumerate() {
+        for (column, into) in INTO.into_iter().enumerate() {
+            if !is_measured(from, into) {
+                continue;
+            }
+            let text = format!("{number} from {} to {}", from.name(), into.name());
+            times.push((row * INTO.len() + column, stage.measure(from, into, &text)?));
+        }
+    }
+    Ok(times)
+}
+
+/// A sender writes to everybody but itself; who sends by the command line has a mailbox and is not the one that is read.
+fn is_measured(from: From, into: Into) -> bool {
+    !matches!(
+        (from, into),
+        (From::Session, Into::Session)
+            | (From::Channel, Into::Channel)
+            | (From::Hub, Into::Hub)
+            | (From::Swarm, Into::Swarm)
+    )
+}

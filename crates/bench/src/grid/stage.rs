@@ -1,0 +1,234 @@
+//! Everything that runs while the grid is measured.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
+use test_support::ca::{Life, PrivateCa};
+use test_support::mcp::Client;
+use test_support::nats::{NatsServer, Release};
+use test_support::{Running, Sandbox, poll, ports};
+
+use super::door::{From, Into};
+use crate::place::Place;
+
+const CHANNEL: &str = "general";
+
+/// Longer than anything takes that is not stuck.
+const TOO_LONG: Duration = Duration::from_secs(60);
+
+/// Those of the hub that are members of the swarm, and whose mail goes on to somebody who is not.
+const MEMBERS: [(&str, Option<&str>); 5] = [
+    ("codex", None),
+    ("claude", None),
+    ("to-dana", Some("dana")),
+    ("to-parrot", Some("parrot")),
+    ("to-qc-1", Some("qc-1@office")),
+];
+
+/// The processes end with this value, the servers between them last.
+pub(super) struct Stage {
+    /// One session that waits at each hub, and one that sends.
+    waiting: Waiting,
+    sending: Sending,
+    events: Running,
+    /// The files of mailbox and channel that have been looked at.
+    read: HashSet<PathBuf>,
+    _serves: [Running; 3],
+    lab: Sandbox,
+    _others: [Sandbox; 2],
+    _nats: NatsServer,
+    _ca: PrivateCa,
+}
+
+struct Waiting {
+    claude: Client,
+    qc: Client,
+    bob: Client,
+}
+
+struct Sending {
+    lab: Client,
+    office: Client,
+    peer: Client,
+}
+
+impl Stage {
+    pub(super) fn build(place: &Place, binary: &Path) -> anyhow::Result<Self> {
+        let nats = NatsServer::start(Release::Newest, "").map_err(anyhow::Error::msg)?;
+        let ca = PrivateCa::new();
+        ca.issue_files(&["127.0.0.1"], Life::Long);
+        let (port, bobs) = (ports::free_port(), ports::free_port());
+        let peer = sandbox(place, binary, &["sender"]);
+        peer.configure_user(&json!({ "swarm": swarm(&ca, bobs), "hub": quiet() }).to_string());
+        peer.ok(["swarm", "init", "--agent", "bob", "--endpoint", &endpoint(bobs, "swarm")]);
+
+        let lab = sandbox(place, binary, &["codex", "claude", "sender", "bobs-desk"]);
+        let forwards =
+            MEMBERS.iter().filter_map(|(member, end)| Some(((*member).to_owned(), Value::from((*end)?))));
+        let mut forwards: Map<String, Value> = forwards.collect();
+        forwards.insert("bobs-desk".to_owned(), "bob@research".into());
+        let settings = json!({
+            "nats": { "url": nats.url(), "hub": "lab" }, "swarm": swarm(&ca, port), "hub": quiet(),
+            "links": { "forwards": forwards },
+        });
+        lab.configure_user(&settings.to_string());
+        for (member, _) in MEMBERS {
+            lab.ok(["swarm", "init", "--agent", member, "--endpoint", &endpoint(port, member)]);
+        }
+        let office = sandbox(place, binary, &["qc-1", "sender"]);
+        let settings = json!({ "nats": { "url": nats.url(), "hub": "office" }, "hub": quiet() });
+        office.configure_user(&settings.to_string());
+        let serves = [lab.serve(), office.serve(), peer.serve()];
+
+        peer.ok(["swarm", "create", "Research"]);
+        let link = peer.ok(["swarm", "invite"]);
+        for (member, _) in MEMBERS {
+            let realm = if member == "codex" { "research" } else { member };
+            lab.ok(["swarm", "join", &link, "--as", realm, "--agent", member]);
+        }
+        lab.ok(["channel", "post", "--agent", "dana", "--channel", CHANNEL, "--text", "I am here"]);
+        let launched = lab.ok(["--json", "worker", "launch", "--agent", "echo", "--name", "parrot"]);
+        let launched: Value = serde_json::from_str(&launched)?;
+        let job = launched["job_id"].as_str().context("a job without an id")?;
+        let events = lab.start(["--json", "worker", "attach", job]);
+        wait_for(&lab, "qc-1@office");
+        for agent in ["codex@lab", "dana@lab", "parrot@lab", "bobs-desk@lab"] {
+            wait_for(&office, agent);
+        }
+        let waiting = Waiting {
+            claude: session(&lab, "claude"),
+            qc: session(&office, "qc-1"),
+            bob: session(&peer, "bob"),
+        };
+        let sending = Sending {
+            lab: session(&lab, "sender"),
+            office: session(&office, "sender"),
+            peer: session(&peer, "sender"),
+        };
+        Ok(Self {
+            waiting,
+            sending,
+            events,
+            read: HashSet::new(),
+            _serves: serves,
+            _others: [office, peer],
+            lab,
+            _nats: nats,
+            _ca: ca,
+        })
+    }
+
+    /// Sends a message and waits until it is before its reader.
+    pub(super) fn measure(&mut self, from: From, into: Into, text: &str) -> anyhow::Result<Duration> {
+        let waiting = match into {
+            Into::Session => Some(&mut self.waiting.claude),
+            Into::Hub => Some(&mut self.waiting.qc),
+            Into::Swarm => Some(&mut self.waiting.bob),
+            Into::Mailbox | Into::Channel | Into::Worker => None,
+        };
+        let call = waiting
+            .map(|client| client.begin("tools/call", json!({ "name": "wait_for_message", "arguments": {} })));
+        let (to, began) = (into.address(from), Instant::now());
+        match from {
+            From::CommandLine => drop(self.lab.ok(["--from", "sender", "send", &to, text])),
+            From::Channel => {
+                let post =
+                    ["channel", "post", "--agent", "dana", "--channel", CHANNEL, "--to", &to, "--text", text];
+                self.lab.ok(post);
+            }
+            From::Session => send(&mut self.sending.lab, &to, text),
+            From::Hub => send(&mut self.sending.office, &to, text),
+            From::Swarm => send(&mut self.sending.peer, &to, text),
+        }
+        match (into, call) {
+            (Into::Mailbox, _) => self.arrives(&self.lab.file("inbox/codex"), text)?,
+            (Into::Channel, _) => self.arrives(&self.lab.file(&format!("channels/{CHANNEL}")), text)?,
+            (Into::Worker, _) => self.is_given()?,
+            (Into::Session, Some(call)) => shows(&mut self.waiting.claude, call, text)?,
+            (Into::Hub, Some(call)) => shows(&mut self.waiting.qc, call, text)?,
+            (Into::Swarm, Some(call)) => shows(&mut self.waiting.bob, call, text)?,
+            (Into::Session | Into::Hub | Into::Swarm, None) => {}
+        }
+        let taken = began.elapsed();
+        // Whatever else the worker did with the last one.
+        while self.events.line_within(Duration::ZERO).is_some() {}
+        Ok(taken)
+    }
+
+    /// Waits for a file with this text. Each file is read once.
+    fn arrives(&mut self, folder: &Path, text: &str) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < TOO_LONG {
+            for file in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+                let path = file.path();
+                if path.extension().is_none_or(|extension| extension != "json") || self.read.contains(&path) {
+                    continue;
+                }
+                let has_it = std::fs::read_to_string(&path).is_ok_and(|file| file.contains(text));
+                self.read.insert(path);
+                if has_it {
+                    return Ok(());
+                }
+            }
+        }
+        anyhow::bail!("'{text}' did not come into {}", folder.display())
+    }
+
+    /// Waits until the worker has been given something.
+    fn is_given(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < TOO_LONG {
+            if self.events.line().contains("\"inject_delivered\"") {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the worker was given nothing")
+    }
+}
+
+fn sandbox(place: &Place, binary: &Path, agents: &[&str]) -> Sandbox {
+    let sandbox = Sandbox::below(binary, place.path());
+    sandbox.ok([&["init"], agents].concat());
+    sandbox
+}
+
+/// Nobody is told that a message was not looked at: nobody looks at some of them.
+fn quiet() -> Value {
+    json!({ "unseenSeconds": 0, "repliesPerMinute": 1_000_000 })
+}
+
+fn swarm(ca: &PrivateCa, port: u16) -> Value {
+    let folder = ca.file().parent().map(Path::to_owned).unwrap_or_default();
+    json!({
+        "listen": format!("127.0.0.1:{port}"), "cert": folder.join("cert.pem"), "key": folder.join("key.pem"),
+        "ca": ca.file(), "allow": ["127.0.0.0/8"], "limits": { "perSender": 0, "perSwarm": 0, "perClient": 0 },
+    })
+}
+
+fn endpoint(port: u16, path: &str) -> String {
+    format!("https://127.0.0.1:{port}/{path}")
+}
+
+fn session(sandbox: &Sandbox, agent: &str) -> Client {
+    Client::stdio(Running::start_listening(&mut sandbox.command(["mcp"]))).registered(agent)
+}
+
+fn send(client: &mut Client, to: &str, text: &str) {
+    client.ok("send_message", json!({ "recipient": to, "action": "status_update", "payload": text }));
+}
+
+/// Waits for the answer of a tool that waits.
+fn shows(client: &mut Client, call: i64, text: &str) -> anyhow::Result<()> {
+    let said = client.said(call);
+    ensure!(said.text.contains(text), "another message came: {}", said.text);
+    Ok(())
+}
+
+fn wait_for(sandbox: &Sandbox, agent: &str) {
+    poll::until(&format!("to hear of {agent}"), || {
+        sandbox.json(["agents"]).iter().any(|known| known["name"] == agent).then_some(())
+    });
+}

@@ -1,0 +1,25 @@
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::*;
+
+/// Longer than it takes to notice, shorter than a test may take.
+const WHILE: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn who_only_stops_talking_is_still_there_and_who_hangs_up_is_gone() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let (mut input, mut output, gone) = watched(ours);
+    let mut gone = std::pin::pin!(gone);
+    theirs.write_all(b"ask").await.unwrap();
+    theirs.shutdown().await.unwrap();
+    let mut said = String::new();
+    input.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "ask");
+    assert!(timeout(WHILE, &mut gone).await.is_err(), "it waits for the answer");
+    output.write_all(b"yes").await.unwrap();
+    let mut answer = [0; 3];
+    theirs.read_exact(&mut answer).await.unwrap();
+    drop(theirs);
+    timeout(Duration::from_secs(30), gone).await.expect("gone");
+}

@@ -1,0 +1,200 @@
+//! Somebody behind a door, as a test moves it.
+
+use std::cell::RefCell;
+
+use serde_json::{Value, json};
+use test_support::mcp::Client;
+use test_support::{Running, Sandbox, poll};
+
+use super::places::{CHANNEL, Places};
+use crate::nats::hub::Linked;
+
+/// What the worker does: sends where it is told to, says nothing to an answer, and answers everything else. What others
+/// wrote stands on the third line, after whose it is and a mark.
+pub(super) const WORKER: &str = r#"
+read -r prompt
+case "$prompt" in
+  "Message from "*) head=$prompt; read -r mark; read -r prompt; echo "$head $mark $prompt" >> "$PROMPTS" ;;
+esac
+case "$prompt" in
+  "SEND "*) set -- $prompt; to=$2; shift 2; exec "$SWITCHBOARD" --from teller send "$to" "$*" ;;
+  "re: "*) ;;
+  *) echo "re: $prompt" ;;
+esac
+"#;
+
+/// A party.
+pub(super) enum Party<'a> {
+    /// A mailbox, by the command line.
+    Mailbox { hub: &'a Linked, agent: &'static str },
+    /// A session over MCP.
+    Session { client: RefCell<Client> },
+    /// Somebody who reads and writes a channel.
+    Channel { hub: &'a Linked, agent: &'static str },
+    /// A node of the router.
+    Worker { hub: &'a Linked, job: &'a str },
+    /// Somebody at another hub of the same owner.
+    Elsewhere { hub: &'a Linked, agent: &'static str },
+    /// Somebody of another owner.
+    Peer { sandbox: &'a Sandbox, agent: &'static str },
+}
+
+/// A message as its recipient sees it.
+pub(super) struct Got {
+    id: String,
+    from: String,
+}
+
+impl<'a> Party<'a> {
+    /// One behind each door.
+    pub(super) fn all(places: &'a Places) -> [Self; 6] {
+        let (lab, office) = (&places.lab, &places.office);
+        let mcp = Running::start_listening(&mut lab.sandbox.command(["mcp"]));
+        [
+            Self::Mailbox { hub: lab, agent: "codex" },
+            Self::Session { client: RefCell::new(Client::stdio(mcp).registered("claude")) },
+            Self::Channel { hub: lab, agent: "dana" },
+            Self::Worker { hub: lab, job: &places.job },
+            Self::Elsewhere { hub: office, agent: "qc-1" },
+            Self::Peer { sandbox: &places.bob, agent: "bob" },
+        ]
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Mailbox { .. } => "mailbox",
+            Self::Session { .. } => "session",
+            Self::Channel { .. } => "channel",
+            Self::Worker { .. } => "worker",
+            Self::Elsewhere { .. } => "hub",
+            Self::Peer { .. } => "swarm",
+        }
+    }
+
+    /// The door by which what it writes comes into the lab. A worker uses the command line for that.
+    pub(super) fn sends_by(&self) -> &'static str {
+        match self {
+            Self::Mailbox { .. } | Self::Session { .. } | Self::Worker { .. } => "workspace",
+            Self::Channel { .. } => "channels",
+            Self::Elsewhere { .. } => "nats",
+            Self::Peer { .. } => "swarm",
+        }
+    }
+
+    /// The door by which its answers do.
+    pub(super) fn answers_by(&self) -> &'static str {
+        if let Self::Worker { .. } = self { "workers" } else { self.sends_by() }
+    }
+
+    /// The session of the one that has one.
+    pub(super) fn session(&self) -> Option<&RefCell<Client>> {
+        match self {
+            Self::Session { client } => Some(client),
+            _ => None,
+        }
+    }
+
+    /// What it is called at the lab.
+    fn agent(&self) -> &'static str {
+        match self {
+            Self::Mailbox { agent, .. } | Self::Channel { agent, .. } => agent,
+            Self::Session { .. } => "claude",
+            Self::Worker { .. } => "teller",
+            Self::Elsewhere { .. } => "qc-1@office",
+            Self::Peer { .. } => "bob@research",
+        }
+    }
+
+    /// How another one writes to it.
+    fn address(&self, writer: &Party<'_>) -> String {
+        match (writer, self) {
+            // A hub that is in no swarm asks one that is.
+            (Party::Elsewhere { .. }, Self::Peer { .. }) => "bobs-desk@lab".to_owned(),
+            (Party::Elsewhere { .. }, _) => format!("{}@lab", self.agent()),
+            (Party::Peer { .. }, Self::Mailbox { .. } | Self::Session { .. }) => {
+                format!("{}@research", self.agent())
+            }
+            (Party::Peer { .. }, Self::Elsewhere { agent, .. }) => format!("to-{agent}@research"),
+            (Party::Peer { .. }, _) => format!("to-{}@research", self.agent()),
+            _ => self.agent().to_owned(),
+        }
+    }
+
+    pub(super) fn send(&self, to: &Party<'_>, text: &str) {
+        let to = to.address(self);
+        match self {
+            Self::Mailbox { hub, agent } | Self::Elsewhere { hub, agent } => {
+                hub.send(agent, &[&to, text]);
+            }
+            Self::Session { client } => {
+                let letter = json!({ "recipient": to, "action": "request_review", "payload": text });
+                client.borrow_mut().ok("send_message", letter);
+            }
+            Self::Channel { hub, agent } => {
+                let post = ["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", text];
+                hub.sandbox.ok(post.into_iter().chain(["--to", &to]));
+            }
+            Self::Worker { hub, job } => {
+                let prompt = format!("SEND {to} {text}");
+                hub.sandbox.ok(["worker", "inject", &format!("{job}/0"), &prompt, "--wait"]);
+            }
+            Self::Peer { sandbox, agent } => drop(sandbox.ok(["--from", agent, "send", &to, text])),
+        }
+    }
+
+    /// Waits for a message with this text.
+    pub(super) fn get(&self, text: &str) -> Got {
+        // Each door has its own words for it.
+        let of = |message: &Value| Got {
+            id: message["id"].as_str().unwrap().to_owned(),
+            from: ["from", "sender"].iter().find_map(|key| message[*key].as_str()).unwrap().to_owned(),
+        };
+        match self {
+            Self::Mailbox { hub, agent } | Self::Elsewhere { hub, agent } => {
+                of(&hub.wait_for_mail(agent, text))
+            }
+            Self::Peer { sandbox, agent } => poll::until(text, || {
+                let mail = sandbox.json(["inbox", agent]);
+                mail.iter().find(|message| message["body"] == text).map(of)
+            }),
+            Self::Session { client } => poll::until(text, || {
+                let said = client.borrow_mut().call("wait_for_message", json!({ "timeout": 20 }));
+                let messages = said.data["messages"].as_array().cloned().unwrap_or_default();
+                messages.iter().find(|message| message.to_string().contains(text)).map(of)
+            }),
+            Self::Channel { hub, .. } => poll::until(text, || {
+                let posts = hub.sandbox.json(["channel", "read", "--channel", CHANNEL]);
+                posts.iter().find(|post| post["content"]["text"] == text).map(of)
+            }),
+            // It shows nothing: what it got is in the history of its hub, delivered.
+            Self::Worker { hub, .. } => poll::until(text, || {
+                let found = hub.sandbox.json(["search", text]);
+                let is_there = |message: &&Value| message["body"] == text && message["state"] != "queued";
+                found.iter().find(is_there).map(of)
+            }),
+        }
+    }
+
+    /// Answers a message. A worker has done so already.
+    pub(super) fn answer(&self, got: &Got, text: &str) {
+        match self {
+            Self::Mailbox { hub, agent } | Self::Elsewhere { hub, agent } => {
+                hub.send(agent, &[&got.from, text, "--reply-to", &got.id]);
+            }
+            Self::Peer { sandbox, agent } => {
+                sandbox.ok(["--from", agent, "send", &got.from, text, "--reply-to", &got.id]);
+            }
+            Self::Session { client } => {
+                let letter = json!({
+                    "recipient": got.from, "action": "submit_result", "payload": text, "replyTo": got.id,
+                });
+                client.borrow_mut().ok("send_message", letter);
+            }
+            Self::Channel { hub, agent } => {
+                let post = ["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", text];
+                hub.sandbox.ok(post.into_iter().chain(["--to", &got.from, "--in-reply-to", &got.id]));
+            }
+            Self::Worker { .. } => {}
+        }
+    }
+}

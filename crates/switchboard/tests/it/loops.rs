@@ -1,0 +1,183 @@
+//! Agents that answer each other by themselves stop within the limits, whichever doors are between them; those concerned
+//! are told, and a person lets it go on.
+
+use serde_json::{Value, json};
+use test_support::ca::{Life, PrivateCa};
+use test_support::{Running, Sandbox, poll, ports};
+
+use crate::BINARY;
+
+/// The longest chain of replies between agents, as it is by default.
+const HOPS: usize = 8;
+
+/// A watcher of `general` that answers everything with the same words.
+fn watch(sandbox: &Sandbox, agent: &str, answer: &str) -> Running {
+    let program = format!("cat > /dev/null; echo '{answer}'");
+    let watch =
+        sandbox.start(["watch", "--agent", agent, "--channel", "general", "--", "sh", "-c", &program]);
+    watch.line();
+    watch
+}
+
+/// Waits until something is stopped that was not before; all that is.
+fn wait_for_stop(sandbox: &Sandbox, before: &[Value]) -> Vec<Value> {
+    poll::until("something to be stopped", || {
+        let stopped = sandbox.json(["resume"]);
+        let is_new = |stop: &Value| !before.iter().any(|known| known["id"] == stop["id"]);
+        stopped.iter().any(is_new).then_some(stopped)
+    })
+}
+
+/// The messages that agents have written, without those of the hub itself and of the person.
+fn of_agents(sandbox: &Sandbox) -> Vec<Value> {
+    let all = sandbox.json(["tail", "-n", "1000"]);
+    all.into_iter().filter(|message| message["from"] != "switchboard" && message["from"] != "human").collect()
+}
+
+/// That nothing more is said: a message to a further watcher is answered, and nothing else has come.
+fn is_quiet(sandbox: &Sandbox, said: usize) {
+    let marker = watch(sandbox, "marker", "marked");
+    let asked = sandbox.json(["send", "marker", "are they quiet?"]);
+    let id = asked[0]["id"].as_str().unwrap();
+    poll::until("the marker to answer", || (sandbox.json(["thread", id]).len() == 2).then_some(()));
+    drop(marker);
+    let now = of_agents(sandbox);
+    let others = now.iter().filter(|message| message["from"] != "marker").count();
+    assert_eq!(others, said, "{now:#?}");
+}
+
+#[test]
+fn loops_of_two_watchers_that_mention_each_other_stop() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let _serve = sandbox.serve();
+    let watchers = [
+        watch(&sandbox, "qc-1", "@qc-2 what do you think?"),
+        watch(&sandbox, "qc-2", "@qc-1 what do you think?"),
+    ];
+    sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "@qc-1 begin"]);
+    let stopped = wait_for_stop(&sandbox, &[]);
+    // The first message, its chain of answers, and the one that is stopped.
+    let said = of_agents(&sandbox).len();
+    assert!(said <= HOPS + 2, "{said}: {stopped:?}");
+    is_quiet(&sandbox, said);
+    // The person is told once, and the one who was stopped is told where it reads.
+    let writer = stopped[0]["from"].as_str().unwrap().to_owned();
+    let told = sandbox.json(["inbox"]);
+    let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
+    assert_eq!(notices.len(), 1, "{told:?}");
+    assert!(notices[0]["body"].as_str().unwrap().contains("switchboard resume"), "{notices:?}");
+    let posts = sandbox.json(["channel", "read", "--channel", "general", "--all"]);
+    let word = |post: &&Value| post["from"] == "switchboard" && post["to"] == writer.as_str();
+    assert_eq!(posts.iter().filter(word).count(), 1, "{posts:#?}");
+    // A person lets it go on, and it stops again.
+    sandbox.ok(["resume", "--all"]);
+    wait_for_stop(&sandbox, &stopped);
+    let more = of_agents(&sandbox).iter().filter(|message| message["from"] != "marker").count();
+    assert!(more > said && more <= said + HOPS + 2, "{said} and then {more}");
+    drop(watchers);
+}
+
+/// A mailbox whose mail goes on to a worker, the worker, and a watcher in a channel.
+#[test]
+fn loops_over_three_doors_stop() {
+    let sandbox = Sandbox::with_agents(BINARY, &["claude"]);
+    sandbox.configure_user(&json!({ "links": { "forwards": { "claude": "parrot" } } }).to_string());
+    let _serve = sandbox.serve();
+    sandbox.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
+    let watcher = watch(&sandbox, "qc-1", "and you?");
+    sandbox.run_as("claude", ["send", "qc-1", "begin"]).ok();
+    let stopped = wait_for_stop(&sandbox, &[]);
+    let said = of_agents(&sandbox);
+    assert!(said.len() <= HOPS + 2, "{said:#?}");
+    let doors = |door: &str| said.iter().filter(|message| message["door"] == door).count();
+    assert!(doors("workspace") == 1 && doors("channels") > 1 && doors("workers") > 1, "{said:#?}");
+    is_quiet(&sandbox, said.len());
+    let told = sandbox.ok(["inbox"]);
+    assert!(told.contains("Stopped a message from") && told.contains("switchboard resume"), "{told}");
+    sandbox.ok(["resume", "--all"]);
+    wait_for_stop(&sandbox, &stopped);
+    drop(watcher);
+}
+
+/// X2: channels that both sides join to a swarm, and mail that both sides send on to each other.
+#[test]
+fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (mut alice, mut bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    alice.sandbox.ok(["swarm", "create", "Research"]);
+    let link = alice.sandbox.ok(["swarm", "invite"]);
+    bob.sandbox.ok(["swarm", "join", &link]);
+    for (owner, peer) in [(&alice, "bob@research"), (&bob, "alice@research")] {
+        poll::until("the other one to be known", || {
+            owner.sandbox.json(["agents"]).iter().any(|agent| agent["name"] == peer).then_some(())
+        });
+        owner.sandbox.ok([
+            "channel",
+            "post",
+            "--agent",
+            "dana",
+            "--channel",
+            "general",
+            "--text",
+            "here I am",
+        ]);
+    }
+    // A post goes to the other side once, and does not come back.
+    let text = "said in the channel";
+    alice.sandbox.ok(["channel", "post", "--agent", "dana", "--channel", "general", "--text", text]);
+    let times = |owner: &Owner| {
+        owner.sandbox.json(["tail", "-n", "1000"]).iter().filter(|message| message["body"] == text).count()
+    };
+    poll::until("the other side to hear of it", || (times(&bob) > 0).then_some(()));
+    // Mail for each of the two goes on to the other one: what comes back is not taken in.
+    alice.send_on("alice", "bob@research");
+    bob.send_on("bob", "alice@research");
+    let sent = alice.sandbox.json(["--from", "codex", "send", "alice", "round and round"]);
+    let id = sent[0]["id"].as_str().unwrap();
+    let receipt = poll::until("an end", || {
+        let receipt = alice.sandbox.json(["receipt", id]).remove(0);
+        let is_over = |delivery: &Value| delivery["state"] == "refused";
+        receipt["deliveries"].as_array().unwrap().iter().all(is_over).then_some(receipt)
+    });
+    let note = receipt["deliveries"][0]["note"].as_str().unwrap();
+    assert!(note.contains("the only way") && note.contains("came by"), "{receipt}");
+    let rounds = alice.sandbox.json(["search", "round and round"]);
+    assert_eq!(rounds.iter().filter(|message| message["from"] != "switchboard").count(), 1, "{rounds:?}");
+    assert_eq!((times(&alice), times(&bob)), (1, 1));
+}
+
+/// An owner whose channel the swarm reads along.
+struct Owner {
+    sandbox: Sandbox,
+    settings: Value,
+    serve: Running,
+}
+
+impl Owner {
+    fn new(ca: &PrivateCa, agent: &str) -> Self {
+        let port = ports::free_port();
+        let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+        let folder = ca.file().parent().unwrap().to_owned();
+        let settings = json!({
+            "swarm": {
+                "listen": format!("127.0.0.1:{port}"), "cert": folder.join("cert.pem"),
+                "key": folder.join("key.pem"), "ca": ca.file(), "allow": ["127.0.0.0/8"],
+            },
+            "links": { "channels": { "general": ["research"] } },
+        });
+        sandbox.configure_user(&settings.to_string());
+        let endpoint = format!("https://127.0.0.1:{port}/swarm");
+        sandbox.ok(["swarm", "init", "--agent", agent, "--endpoint", &endpoint]);
+        let serve = sandbox.serve();
+        Self { sandbox, settings, serve }
+    }
+
+    /// From now on mail for an agent goes to another.
+    fn send_on(&mut self, from: &str, to: &str) {
+        self.serve.terminate();
+        self.settings["links"]["forwards"] = json!({ from: to });
+        self.sandbox.configure_user(&self.settings.to_string());
+        self.serve = self.sandbox.serve();
+    }
+}

@@ -1,0 +1,81 @@
+//! Twenty agents on every kind of door, while whatever runs is killed again and again: nothing is lost, nothing is shown
+//! twice, nothing is left over.
+//!
+//! Twenty seconds here; `SWITCHBOARD_SOAK_SECONDS=600` is the long form, `SWITCHBOARD_SOAK_SEED` repeats its dice.
+
+mod cast;
+mod ledger;
+mod session;
+mod stage;
+mod verdict;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+
+use self::cast::Cast;
+use self::ledger::Ledger;
+use self::stage::Stage;
+
+/// How long messages are written.
+const SECONDS: &str = "SWITCHBOARD_SOAK_SECONDS";
+const SEED: &str = "SWITCHBOARD_SOAK_SEED";
+
+/// How often something is killed in the long form, and how often in the short one, which would see too little of it.
+const KILL_EVERY: Duration = Duration::from_secs(10);
+const KILL_SOON: Duration = Duration::from_secs(3);
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+#[test]
+fn soak_storm_of_twenty_agents_while_everything_is_killed() {
+    let time = Duration::from_secs(number(SECONDS).unwrap_or(20));
+    let seed = number(SEED).unwrap_or_else(|| fastrand::u64(..));
+    println!("{SECONDS}={} {SEED}={seed}", time.as_secs());
+    let mut dice = Rng::with_seed(seed);
+    let Some(mut stage) = Stage::start("soak_storm_of_twenty_agents_while_everything_is_killed") else {
+        return;
+    };
+    let ledger = Ledger::default();
+    let (lab, office) = (stage.lab.clone(), stage.office.clone());
+    let cast = Cast::new(&lab, &office, &ledger, dice.fork());
+    std::thread::scope(|scope| {
+        let playing = cast.play(scope);
+        disturb(&mut stage, &cast, &mut dice, time);
+        cast.enough.store(true, Ordering::Relaxed);
+        for one in playing {
+            one.join().unwrap();
+        }
+        stage.settle(&ledger);
+        cast.over.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "{} messages, {:?}",
+        ledger.count(),
+        stage.killed.iter().map(|(_, what)| what).collect::<Vec<_>>()
+    );
+    verdict::nothing_is_lost_or_twice(&stage, &ledger);
+    verdict::nothing_is_left_over(stage);
+}
+
+/// Kills something every now and then, and the server between the hubs twice.
+fn disturb(stage: &mut Stage, cast: &Cast<'_>, dice: &mut Rng, time: Duration) {
+    let (start, every) = (Instant::now(), if time > KILL_EVERY * 6 { KILL_EVERY } else { KILL_SOON });
+    let mut restarts = [time / 3, time * 2 / 3].into_iter().peekable();
+    let mut next = start + every;
+    while start.elapsed() < time {
+        let pause = next.saturating_duration_since(Instant::now());
+        // Time itself is the event here: what is killed must not depend on what happens.
+        std::thread::park_timeout(pause.min(Duration::from_millis(200)));
+        if restarts.next_if(|at| start.elapsed() >= *at).is_some() {
+            stage.restart_nats();
+        }
+        if Instant::now() >= next {
+            next += every;
+            stage.kill_one(cast, dice);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The agents: what each of them does, again and again, until it is enough.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use test_support::{Sandbox, files, message_file};
+
+use super::ledger::{Ledger, Said};
+use super::session::{Heard, Session, Target};
+use super::stage::CHANNEL;
+
+/// The agents of the lab that have a mailbox: by the command line, by dropped files, by MCP.
+pub(super) const BOXES: &[&str] = &[
+    "box-0", "box-1", "box-2", "box-3", "drop-0", "drop-1", "drop-2", "drop-3", "mcp-0", "mcp-1", "mcp-2",
+    "mcp-3",
+];
+
+/// Those of the office.
+pub(super) const FAR: &[&str] = &["far-0", "far-1", "far-2", "far-3"];
+
+/// The others of the lab: readers of a channel, a watcher, a worker. Those who start a program for each message are
+/// written to less often than those who only have a mailbox.
+pub(super) const OTHERS: [&str; 4] = ["chan-0", "chan-1", "qc-1", "parrot"];
+
+/// How an agent writes and reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// `send` and `wait`.
+    CommandLine,
+    /// Files in the mailboxes of others.
+    Files,
+    /// A session, which may be killed.
+    Mcp,
+    /// `channel post`.
+    Channel,
+}
+
+/// An agent that writes.
+struct Player {
+    name: &'static str,
+    at: &'static str,
+    way: Way,
+    /// Between two messages of it.
+    pause: Duration,
+    target: Target,
+}
+
+pub(super) struct Cast<'s> {
+    lab: &'s Sandbox,
+    office: &'s Sandbox,
+    ledger: &'s Ledger,
+    players: Vec<Player>,
+    dice: Mutex<Rng>,
+    /// Nobody begins to write any more.
+    pub(super) enough: AtomicBool,
+    /// Nobody reads any more either.
+    pub(super) over: AtomicBool,
+}
+
+impl<'s> Cast<'s> {
+    pub(super) fn new(lab: &'s Sandbox, office: &'s Sandbox, ledger: &'s Ledger, dice: Rng) -> Self {
+        let player = |name: &'static str| {
+            // Fifty a second, all together.
+            let (at, way, each) = match name.split_at(name.len() - 2) {
+                ("mcp", _) => ("lab", Way::Mcp, 6.0),
+                ("drop", _) => ("lab", Way::Files, 2.5),
+                ("box", _) => ("lab", Way::CommandLine, 1.0),
+                ("chan", _) => ("lab", Way::Channel, 2.0),
+                ("far", "-0" | "-1") => ("office", Way::Mcp, 3.0),
+                _ => ("office", Way::CommandLine, 1.0),
+            };
+            Player { name, at, way, pause: Duration::from_secs_f64(1.0 / each), target: Target::default() }
+        };
+        let names = BOXES.iter().chain(&OTHERS[..2]).chain(FAR);
+        let players = names.map(|name| player(name)).collect();
+        let (enough, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { lab, office, ledger, players, dice: Mutex::new(dice), enough, over }
+    }
+
+    /// Starts all of them. The handles are of those who write.
+    pub(super) fn play<'t>(&'t self, scope: &'t Scope<'t, '_>) -> Vec<ScopedJoinHandle<'t, ()>> {
+        let mut writing = Vec::new();
+        for player in &self.players {
+            let dice = self.dice.lock().unwrap().fork();
+            match player.way {
+                Way::Mcp => {
+                    // It reads on when it has written enough.
+                    let written = std::sync::Arc::new(AtomicBool::new(false));
+                    let done = written.clone();
+                    scope.spawn(move || self.converse(player, dice, &done));
+                    writing.push(scope.spawn(move || {
+                        while !written.load(Ordering::Relaxed) {
+                            std::thread::park_timeout(Duration::from_millis(20));
+                        }
+                    }));
+                }
+                way => {
+                    writing.push(scope.spawn(move || self.write(player, dice)));
+                    if way == Way::CommandLine {
+                        scope.spawn(move || self.read(player));
+                    }
+                }
+            }
+        }
+        writing
+    }
+
+    /// Kills the session of one that has one; false where it is just beginning.
+    pub(super) fn kill_a_session(&self, dice: &mut Rng) -> bool {
+        let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
+        dice.choice(sessions).is_some_and(|player| player.target.kill())
+    }
+
+    fn sandbox(&self, player: &Player) -> &'s Sandbox {
+        if player.at == "lab" { self.lab } else { self.office }
+    }
+
+    /// Somebody else, as this one writes to them.
+    fn somebody(&self, player: &Player, dice: &mut Rng) -> String {
+        loop {
+            let is_rare = player.way != Way::Files && dice.u8(..16) == 0;
+            let (name, at) = match dice.u8(..5) {
+                _ if is_rare => (OTHERS[dice.usize(..OTHERS.len())], "lab"),
+                0 if player.way != Way::Files => (FAR[dice.usize(..FAR.len())], "office"),
+                _ => (BOXES[dice.usize(..BOXES.len())], "lab"),
+            };
+            if name != player.name {
+                return if at == player.at { name.to_owned() } else { format!("{name}@{at}") };
+            }
+        }
+    }
+
+    fn accepted(&self, player: &Player, to: String, text: String) {
+        self.ledger.said(text, Said { at: player.at, from: player.name.to_owned(), to });
+    }
+
+    /// Writes at its pace, each message by a process or a file of its own.
+    fn write(&self, player: &Player, mut dice: Rng) {
+        let (sandbox, mut next) = (self.sandbox(player), Instant::now());
+        for number in 0.. {
+            std::thread::park_timeout(next.saturating_duration_since(Instant::now()));
+            if self.enough.load(Ordering::Relaxed) {
+                return;
+            }
+            next += player.pause;
+            let to = self.somebody(player, &mut dice);
+            let text = format!("{} {number}", player.name);
+            match player.way {
+                Way::Files => {
+                    let now = Timestamp::now();
+                    let id =
+                        format!("msg_{}_{}x{number:05}", now.as_millisecond(), player.name.replace('-', ""));
+                    let file = message_file(&id, player.name, &to, &text, Some(&format!("{now:.3}")));
+                    files::put_by_rename(sandbox.file(&format!("inbox/{to}/{id}.json")), file);
+                }
+                Way::Channel => {
+                    let post = ["channel", "post", "--agent", player.name, "--channel", CHANNEL];
+                    sandbox.ok(post.into_iter().chain(["--to", &to, "--text", &text]));
+                }
+                Way::CommandLine | Way::Mcp => drop(sandbox.ok(["--from", player.name, "send", &to, &text])),
+            }
+            self.accepted(player, to, text);
+        }
+    }
+
+    /// Waits for mail by the command line.
+    fn read(&self, player: &Player) {
+        while !self.over.load(Ordering::Relaxed) {
+            let ran = self.sandbox(player).run(["--from", player.name, "wait", "--timeout", "2", "--json"]);
+            assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
+            for line in ran.stdout.lines() {
+                let shown: Value = serde_json::from_str(line).unwrap();
+                if let Some(id) = shown["id"].as_str() {
+                    self.ledger.shown(player.name, id);
+                }
+            }
+        }
+    }
+
+    /// Writes and waits for mail over one session, and over the next where that is killed.
+    fn converse(&self, player: &Player, mut dice: Rng, written: &AtomicBool) {
+        let (mut number, mut next) = (0, Instant::now());
+        // What nobody has said is accepted is sent again, under the same word.
+        let mut sending: Option<(String, String)> = None;
+        loop {
+            let Some(mut session) = Session::open(self.sandbox(player), player.name, &player.target) else {
+                continue;
+            };
+            let (mut waiting, mut sent) = (None, None);
+            loop {
+                let is_enough = self.enough.load(Ordering::Relaxed);
+                written.store(is_enough && sending.is_none(), Ordering::Relaxed);
+                if self.over.load(Ordering::Relaxed) {
+                    return session.close();
+                }
+                if waiting.is_none() {
+                    waiting = Some(session.call("wait_for_message", &json!({ "timeout": 5 })));
+                }
+                if sending.is_none() && !is_enough && Instant::now() >= next {
+                    next += player.pause;
+                    sending = Some((self.somebody(player, &mut dice), format!("{} {number}", player.name)));
+                    number += 1;
+                }
+                if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none()) {
+                    let letter = json!({
+                        "recipient": to, "action": "status_update", "payload": text, "idempotencyKey": text,
+                    });
+                    sent = Some(session.call("send_message", &letter));
+                }
+                match session.hear(Duration::from_millis(20)) {
+                    Heard::Gone => break,
+                    Heard::Nothing => {}
+                    Heard::Answer(id, answer) if Some(id) == waiting => {
+                        waiting = None;
+                        let shown = answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));
+                        for message in shown["messages"].as_array().unwrap() {
+                            self.ledger.shown(player.name, message["id"].as_str().unwrap());
+                        }
+                    }
+                    Heard::Answer(id, answer) if Some(id) == sent => {
+                        sent = None;
+                        answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));
+                        let (to, text) = sending.take().unwrap();
+                        self.accepted(player, to, text);
+                    }
+                    Heard::Answer(..) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What was said, and what was shown to whom.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// A message that its sender was told is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The hub of its sender.
+    pub(super) at: &'static str,
+    pub(super) from: String,
+    /// As the sender wrote it.
+    pub(super) to: String,
+}
+
+/// What all agents write into as they go.
+#[derive(Default)]
+pub(super) struct Ledger {
+    said: Mutex<BTreeMap<String, Said>>,
+    shown: Mutex<BTreeMap<(String, String), usize>>,
+}
+
+impl Ledger {
+    /// A message was accepted. Every text is written once.
+    pub(super) fn said(&self, text: String, said: Said) {
+        assert!(self.said.lock().unwrap().insert(text, said).is_none());
+    }
+
+    /// A message was put before an agent.
+    pub(super) fn shown(&self, agent: &str, id: &str) {
+        *self.shown.lock().unwrap().entry((agent.to_owned(), id.to_owned())).or_default() += 1;
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.said.lock().unwrap().len()
+    }
+
+    /// Everything that was accepted, by its text.
+    pub(super) fn all_said(&self) -> BTreeMap<String, Said> {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// How often each message was shown: agent, message, count.
+    pub(super) fn all_shown(&self) -> BTreeMap<(String, String), usize> {
+        self.shown.lock().unwrap().clone()
+    }
+}

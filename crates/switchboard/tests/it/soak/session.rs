@@ -1,0 +1,134 @@
+//! A session over MCP that may be killed at any moment, and begins again.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use test_support::mcp::REVISION;
+use test_support::{Running, Sandbox, poll};
+
+/// The process of a session, as long as it may be killed.
+#[derive(Default)]
+pub(super) struct Target(Mutex<Option<Pid>>);
+
+impl Target {
+    /// Kills it, unless it is just being replaced.
+    pub(super) fn kill(&self) -> bool {
+        // As long as the number stands here nobody has waited for the process, so that it is nobody else's.
+        self.0.lock().unwrap().is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+
+    fn set(&self, process: Option<&Running>) {
+        let pid = process.and_then(|running| Pid::from_raw(i32::try_from(running.id()).unwrap()));
+        *self.0.lock().unwrap() = pid;
+    }
+}
+
+/// One session of an agent.
+pub(super) struct Session<'s> {
+    running: Running,
+    target: &'s Target,
+    last: u64,
+    /// What it said and nobody has heard yet.
+    kept: VecDeque<String>,
+}
+
+/// What came of listening for a while.
+pub(super) enum Heard {
+    /// The answer to a request: what the tool says as data, or why it did not do it.
+    Answer(u64, Result<Value, String>),
+    Nothing,
+    /// The process is gone.
+    Gone,
+}
+
+impl<'s> Session<'s> {
+    /// Starts a process and says who is there; nothing where it is killed meanwhile.
+    pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
+        let running = Running::start_listening(&mut sandbox.command(["mcp"]));
+        target.set(Some(&running));
+        let mut session = Self { running, target, last: 0, kept: VecDeque::new() };
+        let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });
+        let id = session.ask("initialize", &about);
+        session.answer(id)?.ok()?;
+        session.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        // The session before may not be known to be gone yet.
+        let registered = poll::within(poll::PATIENCE, || {
+            let id = session.call("register_chat_agent", &json!({ "name": agent, "interface": "soak" }));
+            match session.answer(id) {
+                None => Some(None),
+                Some(Ok(_)) => Some(Some(())),
+                Some(Err(_)) => None,
+            }
+        });
+        registered.unwrap_or_else(|| panic!("{agent} has no session: {}", session.running.errors()))?;
+        Some(session)
+    }
+
+    fn say(&mut self, message: &Value) {
+        // One that is gone is noticed when it is listened to.
+        let _ = self.running.say(&message.to_string());
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> u64 {
+        self.last += 1;
+        let id = self.last;
+        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    /// Begins to call a tool.
+    pub(super) fn call(&mut self, tool: &str, arguments: &Value) -> u64 {
+        self.ask("tools/call", &json!({ "name": tool, "arguments": arguments }))
+    }
+
+    /// Listens for an answer, for a while.
+    pub(super) fn hear(&mut self, limit: Duration) -> Heard {
+        let mut lines = Vec::new();
+        let is_gone = self.kept.is_empty() && self.running.lines_until(Instant::now() + limit, &mut lines);
+        self.kept.extend(lines);
+        let Some(line) = self.kept.pop_front() else {
+            return if is_gone { Heard::Gone } else { Heard::Nothing };
+        };
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let Some(id) = said["id"].as_u64().filter(|_| said.get("method").is_none()) else {
+            return Heard::Nothing;
+        };
+        let result = &said["result"];
+        let text = || result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        Heard::Answer(
+            id,
+            match said.get("error") {
+                Some(error) => Err(error.to_string()),
+                None if result["isError"] == true => Err(text()),
+                None => Ok(result["structuredContent"].clone()),
+            },
+        )
+    }
+
+    /// Waits for one answer; nothing where the process is gone.
+    fn answer(&mut self, wanted: u64) -> Option<Result<Value, String>> {
+        poll::until(&format!("an answer; {}", self.running.errors()), || {
+            match self.hear(Duration::from_millis(100)) {
+                Heard::Answer(id, answer) if id == wanted => Some(Some(answer)),
+                Heard::Gone => Some(None),
+                Heard::Answer(..) | Heard::Nothing => None,
+            }
+        })
+    }
+
+    /// Ends it as a client does.
+    pub(super) fn close(mut self) {
+        self.target.set(None);
+        self.running.say_no_more();
+        self.running.wait();
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.target.set(None);
+    }
+}

@@ -1,0 +1,230 @@
+//! Whether everything that was accepted is where it belongs, and nothing else.
+
+use std::collections::{BTreeMap, HashMap};
+
+use switchboard_core::{Address, AgentId, Delivery, DeliveryState};
+use switchboard_hub::{Hub, Stored};
+use test_support::{Sandbox, files, poll};
+
+use super::cast::OTHERS;
+use super::ledger::{Ledger, Said};
+use super::stage::{CHANNEL, Stage, open, processes_of};
+
+/// As many messages come in one answer of `wait_for_message`.
+const MOST_IN_AN_ANSWER: usize = 20;
+
+/// The messages that agents wrote, by sender and text. Echoes have another sender.
+type Journal = HashMap<(String, String), Vec<Stored>>;
+
+async fn journal(hub: &Hub) -> Journal {
+    let (mut all, mut after) = (Journal::new(), 0);
+    loop {
+        let page = hub.journal(after, 1000).await.unwrap();
+        after = page.items.last().map_or(after, |stored| stored.seq);
+        for stored in page.items {
+            let key = (stored.message.from.to_string(), stored.message.body.clone());
+            all.entry(key).or_default().push(stored);
+        }
+        if !page.more {
+            return all;
+        }
+    }
+}
+
+/// What was accepted and is not where it belongs yet, with what is known of it.
+pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<String> {
+    let (at_lab, at_office) = (journal(lab).await, journal(office).await);
+    let mut waiting = Vec::new();
+    for (text, said) in ledger.all_said() {
+        let (own, own_hub, other, other_hub) = if said.at == "lab" {
+            (&at_lab, lab, &at_office, office)
+        } else {
+            (&at_office, office, &at_lab, lab)
+        };
+        let mut places = vec![(own, own_hub, said.from.clone())];
+        if said.to.contains('@') {
+            places.push((other, other_hub, format!("{}@{}", said.from, said.at)));
+        }
+        for (journal, hub, from) in places {
+            let Some(found) = journal.get(&(from, text.clone())) else {
+                waiting.push(format!("'{text}' {said:?} is in no journal yet"));
+                continue;
+            };
+            for stored in found {
+                let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+                let waits = |delivery: &&Delivery| {
+                    let is_unseen = delivery.state == DeliveryState::Delivered && reads(&delivery.agent);
+                    delivery.state.is_pending() || is_unseen
+                };
+                let pending = receipt.deliveries.iter().filter(waits);
+                waiting.extend(pending.map(|delivery| format!("'{text}' {said:?}: {delivery:?}")));
+            }
+        }
+    }
+    waiting
+}
+
+/// Whether an agent looks at its mail, and is told what is shown to it.
+fn reads(agent: &AgentId) -> bool {
+    let reads = |start: &&str| agent.name.as_str().starts_with(start);
+    agent.realm.is_none() && ["box-", "mcp-", "far-"].iter().any(|start| reads(&start))
+}
+
+/// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
+/// was killed. It is still in the mailbox.
+async fn unheard(hub: &Hub, journal: &Journal, ledger: &Ledger, stage: &Stage) -> Vec<String> {
+    let (shown, mut found) = (ledger.all_shown(), Vec::new());
+    for stored in journal.values().flatten() {
+        let Some((_, receipt)) = hub.receipt(stored.message.id).await.unwrap() else { continue };
+        for delivery in receipt.deliveries.iter().filter(|delivery| reads(&delivery.agent)) {
+            // By either of the two names that it has in answers.
+            let ids = [stored.message.id.to_string(), door_workspace::native_of(&stored.message)];
+            let is_shown = ids.iter().any(|id| shown.contains_key(&(delivery.agent.to_string(), id.clone())));
+            if delivery.state == DeliveryState::Seen && !is_shown {
+                let kill = delivery.milestones.seen.map(|seen| stage.last_kill(seen)).unwrap_or_default();
+                found.push(format!("{} '{}' {kill}", delivery.agent, stored.message.body));
+            }
+        }
+    }
+    found
+}
+
+/// Everything that was accepted is in the journal once, was delivered, and lies where its reader looks once.
+pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut problems = runtime.block_on(async {
+        let (lab, office) = (open(&stage.lab).await, open(&stage.office).await);
+        let (at_lab, at_office) = (journal(&lab).await, journal(&office).await);
+        let files = [mail_files(&stage.lab), mail_files(&stage.office)];
+        let mut problems = Vec::new();
+        for (text, said) in ledger.all_said() {
+            let is_at_lab = said.at == "lab";
+            let (own, own_hub) = if is_at_lab { (&at_lab, &lab) } else { (&at_office, &office) };
+            let goes_over = said.to.contains('@');
+            check(own, own_hub, &said, &said.from, &text, &mut problems).await;
+            if goes_over {
+                let (other, hub) = if is_at_lab { (&at_office, &office) } else { (&at_lab, &lab) };
+                check(other, hub, &said, &format!("{}@{}", said.from, said.at), &text, &mut problems).await;
+            }
+            let name = said.to.split('@').next().unwrap();
+            if name != "parrot" {
+                let from = if goes_over { format!("{}@{}", said.from, said.at) } else { said.from.clone() };
+                let there = &files[usize::from(is_at_lab == goes_over)];
+                // What was posted in the channel to one with a mailbox lies in both.
+                let place = if OTHERS.contains(&name) { "channels" } else { "inbox" };
+                let file = (place, from, name.to_owned(), text.clone());
+                let count = there.get(&file).copied().unwrap_or_default();
+                if count != 1 {
+                    problems.push(format!("'{text}' {said:?} is in {count} files"));
+                }
+            }
+        }
+        problems.extend(unanswered(&lab, &at_lab).await);
+        let mut cut_off = unheard(&lab, &at_lab, ledger, stage).await;
+        cut_off.extend(unheard(&office, &at_office, ledger, stage).await);
+        println!("{} were in answers that a kill cut off: {cut_off:#?}", cut_off.len());
+        if cut_off.len() > MOST_IN_AN_ANSWER * stage.killed.len() {
+            problems.push(format!("{} messages are seen and were shown to nobody", cut_off.len()));
+        }
+        lab.shut_down().await;
+        office.shut_down().await;
+        problems
+    });
+    let twice = ledger.all_shown().into_iter().filter(|(_, times)| *times > 1);
+    let twice = twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times"));
+    problems.splice(..0, twice);
+    let shown: Vec<_> = problems.iter().take(20).collect();
+    assert!(problems.is_empty(), "{} problems: {shown:#?}\n{}", problems.len(), stage.errors());
+}
+
+/// One message is there once, and was delivered to whom it is for.
+async fn check(
+    journal: &Journal,
+    hub: &Hub,
+    said: &Said,
+    from: &str,
+    text: &str,
+    problems: &mut Vec<String>,
+) {
+    let found = journal.get(&(from.to_owned(), text.to_owned())).map_or(&[][..], Vec::as_slice);
+    let [stored] = found else {
+        problems.push(format!("'{text}' {said:?} is {} times in a journal", found.len()));
+        return;
+    };
+    let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+    let has_it = |state: DeliveryState| {
+        matches!(state, DeliveryState::Delivered | DeliveryState::Seen | DeliveryState::Acknowledged)
+    };
+    if receipt.deliveries.len() != 1 || !receipt.deliveries.iter().all(|delivery| has_it(delivery.state)) {
+        problems.push(format!("'{text}' {said:?}: {:?}", receipt.deliveries));
+    }
+}
+
+/// What the watcher and the worker have answered not at all or twice.
+async fn unanswered(hub: &Hub, journal: &Journal) -> Vec<String> {
+    let mut problems = Vec::new();
+    for stored in journal.values().flatten() {
+        let Address::Agent(to) = &stored.message.to else { continue };
+        let name = to.to_string();
+        if !["qc-1", "parrot"].contains(&name.as_str()) || stored.message.in_reply_to.is_some() {
+            continue;
+        }
+        let replies = hub.replies(stored.message.id, 10).await.unwrap().items;
+        let answers = replies.iter().filter(|reply| reply.message.from == *to).count();
+        if answers != 1 {
+            let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+            problems.push(format!("{name} answered '{}' {answers} times: {receipt:?}", stored.message.body));
+        }
+    }
+    problems
+}
+
+/// How many files have a message: where, sender, reader, text.
+fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, String), usize> {
+    let mut found = BTreeMap::new();
+    files::walk(&sandbox.file(""), &mut |path| {
+        let relative = path.strip_prefix(sandbox.file("")).unwrap().to_owned();
+        let parts: Vec<&str> = relative.iter().filter_map(|part| part.to_str()).collect();
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let key = match parts[..] {
+            ["inbox" | "archive", agent, name] if name.starts_with("msg_") => {
+                let file = files::whole_json(path).unwrap();
+                ("inbox", text(&file["sender"]), agent.to_owned(), text(&file["payload"]))
+            }
+            ["channels", CHANNEL, name] if name.starts_with("msg-") => {
+                let file = files::whole_json(path).unwrap();
+                ("channels", text(&file["from"]), text(&file["to"]), text(&file["content"]["text"]))
+            }
+            _ => return,
+        };
+        *found.entry(key).or_default() += 1;
+    });
+    found
+}
+
+/// After everything was asked to end there is no process, and no file that was for the time of running only.
+pub(super) fn nothing_is_left_over(stage: Stage) {
+    let sandboxes = stage.end();
+    for sandbox in &sandboxes {
+        let root = sandbox.path().parent().unwrap();
+        poll::until("all processes to end", || {
+            let left = processes_of(root);
+            if !left.is_empty() {
+                eprintln!("still there: {left:?}");
+            }
+            left.is_empty().then_some(())
+        });
+        let mut left = Vec::new();
+        files::walk(&sandbox.file(""), &mut |path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let is_ours_for_a_while = [".tmp-", "server_info", "router.json"];
+            let is_socket = path.extension().is_some_and(|extension| extension == "sock");
+            if is_socket || is_ours_for_a_while.iter().any(|start| name.starts_with(start)) {
+                left.push(path.to_owned());
+            }
+        });
+        assert_eq!(left, Vec::<std::path::PathBuf>::new());
+        assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
+        assert_eq!(sandbox.run(["audit", "verify"]).code, Some(0), "{:?}", sandbox.run(["audit", "verify"]));
+    }
+}
