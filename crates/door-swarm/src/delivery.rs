@@ -22,7 +22,7 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Identity, Member, Swarm};
 use crate::swarms::Swarms;
 use crate::translate::{Leaving, is_in, wire_id};
-use crate::wire::{MessageType, SystemContent};
+use crate::wire::{ErrorBody, MessageType, SystemContent};
 
 /// Most deliveries taken in one go.
 const BATCH: usize = 64;
@@ -269,7 +269,16 @@ fn judge(answer: &Answer, attempts: u32) -> Outcome {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
             Outcome::Unreachable { reason }
         }
+        // Ours or theirs is wrong by more than is allowed. Once it is set, the message is signed anew with its time.
+        StatusCode::BAD_REQUEST if is_about_time(answer) => Outcome::Unreachable { reason },
         status if status.is_client_error() => Outcome::Refused { reason },
         _ => Outcome::Unreachable { reason },
     }
+}
+
+/// Whether a refusal says that it is about the time of the message.
+fn is_about_time(answer: &Answer) -> bool {
+    let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok();
+    let details = body.and_then(|body| body.error.details);
+    details.is_some_and(|details| details.get("field").is_some_and(|field| field == "timestamp"))
 }

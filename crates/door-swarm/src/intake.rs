@@ -14,7 +14,6 @@ use switchboard_hub::HubError;
 use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
-use crate::error::SwarmError;
 use crate::ledger::{Identity, Member, Swarm};
 use crate::problem::Problem;
 use crate::roster::{Applied, NoAuthority, Said};
@@ -109,13 +108,13 @@ impl Server {
             self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
         }
         if is_new && envelope.kind != MessageType::System {
-            self.later(Task::Arrived(Arrival {
+            self.arrived(|| Arrival {
                 agent_id: identity.agent.clone(),
                 swarm_id: read.swarm,
                 sender_id: sender.clone(),
                 message_id: envelope.message_id.clone(),
                 is_urgent: is_whole && envelope.priority == Some(Priority::High),
-            }));
+            });
         }
         Ok(queued)
     }
@@ -263,11 +262,15 @@ impl Server {
         let is_transfer =
             matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
         let changed = self.swarms.edit(&agent, id, move |swarm| {
-            let applied = server.applied(&owner, swarm, &read, &statement);
-            // Refused now, though it was not a moment ago: the roster has changed in between.
-            applied.map_err(|_| SwarmError::field("content", "no longer applies"))
+            // On a copy: it may be refused now, though it was not a moment ago, and then it changes nothing.
+            let mut changing = swarm.clone();
+            let applied = server.applied(&owner, &mut changing, &read, &statement);
+            if applied.is_ok() {
+                *swarm = changing;
+            }
+            Ok(applied)
         });
-        match changed.await? {
+        match changed.await?? {
             Applied::Nothing | Applied::Changed => {}
             Applied::Behind => self.later(Task::Behind { agent, swarm: id }),
             Applied::KeyMissing(member, endpoint) => {

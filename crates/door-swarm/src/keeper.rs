@@ -139,7 +139,6 @@ impl Swarms {
     pub(crate) async fn tend(&self, task: Task, asked: &mut Asked) {
         let now = self.hub().now();
         let done = match task {
-            Task::Arrived(_) => Ok(()),
             Task::Doubted { agent, swarm, member } => {
                 if asked.may_doubt((agent.clone(), swarm, member.clone()), now) {
                     self.confirm(&agent, swarm, &member).await

@@ -1,5 +1,8 @@
 //! The door as a whole, over real TLS.
 
-mod faults;
+mod joins;
 mod life;
+mod messages;
+mod peers;
+mod rig;
 mod wake;
