@@ -34,7 +34,7 @@ const QUEUE: usize = 64;
 /// its way. With the pauses between them that is about a minute.
 const NOT_YET: u32 = 7;
 
-/// What is said of a message that waits for those before it.
+/// What is said of a message that waits for those before it, before the reason why they wait.
 const BEHIND: &str = "an earlier message to this peer waits to be tried again";
 
 /// An answer to a message is short.
@@ -45,12 +45,19 @@ const ANSWER: usize = 64 * 1024;
 pub(crate) struct Postman {
     swarms: Swarms,
     queues: Arc<Mutex<HashMap<AgentId, mpsc::Sender<Handoff>>>>,
+    /// Why each peer that cannot be reached could not be: at most one sentence for each member of our swarms.
+    troubles: Arc<Mutex<HashMap<AgentId, String>>>,
     tasks: TaskTracker,
 }
 
 /// Delivers what the hub hands over, until it shuts down.
 pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
-    let postman = Postman { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
+    let postman = Postman {
+        swarms: swarms.clone(),
+        queues: Arc::default(),
+        troubles: Arc::default(),
+        tasks: TaskTracker::new(),
+    };
     loop {
         let handoffs = outbound.next(BATCH).await;
         if handoffs.is_empty() {
@@ -113,24 +120,36 @@ impl Postman {
         let hub = self.swarms.hub();
         match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                let reason = BEHIND.to_owned();
-                return report(handoff, Outcome::Unreachable { reason }).await;
+                return report(handoff, Outcome::Unreachable { reason: self.behind(peer) }).await;
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(error = %error, "the outbox could not be read"),
         }
         let outcome = self.swarms.send_to_peer(&handoff, peer).await;
         let was_tried_before = handoff.delivery.attempts > 1;
-        let is_unreachable = matches!(outcome, Outcome::Unreachable { .. });
+        let is_unreachable = if let Outcome::Unreachable { reason } = &outcome {
+            self.troubles.lock().insert(peer.clone(), reason.clone());
+            true
+        } else {
+            self.troubles.lock().remove(peer);
+            false
+        };
         report(handoff, outcome).await;
         if is_unreachable {
             // The others to this peer would fail likewise, each after its own wait.
             while let Ok(behind) = queue.try_recv() {
-                let reason = BEHIND.to_owned();
-                report(behind, Outcome::Unreachable { reason }).await;
+                report(behind, Outcome::Unreachable { reason: self.behind(peer) }).await;
             }
         } else if was_tried_before && let Err(error) = hub.hurry(peer.clone()).await {
             tracing::warn!(error = %error, "the outbox could not be hurried");
+        }
+    }
+
+    /// Why a message waits for those before it.
+    fn behind(&self, peer: &AgentId) -> String {
+        match self.troubles.lock().get(peer) {
+            Some(reason) => format!("{BEHIND}: {reason}"),
+            None => BEHIND.to_owned(),
         }
     }
 }
