@@ -107,6 +107,10 @@ impl Server {
         if is_whole && told_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
             self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
         }
+        if self.swarms.has_troubles() {
+            let peer = AgentId { name: member.name.clone(), realm: Some(swarm.realm.clone()) };
+            self.later(Task::Back { peer });
+        }
         if is_new && envelope.kind != MessageType::System {
             self.arrived(|| Arrival {
                 agent_id: identity.agent.clone(),
@@ -188,18 +192,15 @@ impl Server {
     async fn journal(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
         let hub = self.swarms.hub();
         let draft = incoming.to_draft().ok_or_else(Problem::internal)?;
-        let (kind, body, metadata) = (draft.kind.clone(), draft.body.clone(), draft.metadata.clone());
         match hub.submit(draft).await {
             Ok(accepted) => Ok(!accepted.duplicate),
             Err(HubError::Conflict { native_id, first }) => {
+                let again = incoming.to_draft().ok_or_else(Problem::internal)?;
                 let stored = hub.message(first).await?.map(|stored| stored.message);
-                let is_same = |first: &switchboard_core::Message| {
-                    first.kind == kind && first.body == body && first.metadata == metadata
-                };
-                if stored.as_ref().is_some_and(is_same) {
-                    return Ok(false);
-                }
-                Err(HubError::Conflict { native_id, first }.into())
+                let is_same = stored.is_some_and(|first| {
+                    first.kind == again.kind && first.body == again.body && first.metadata == again.metadata
+                });
+                if is_same { Ok(false) } else { Err(HubError::Conflict { native_id, first }.into()) }
             }
             Err(error) => Err(error.into()),
         }

@@ -61,6 +61,7 @@ impl Swarms {
             banned: <_>::default(),
             pending: <_>::default(),
             announcements: Vec::new(),
+            rotations: Vec::new(),
             invites_since: now,
         };
         self.insert(&identity.agent, swarm).await

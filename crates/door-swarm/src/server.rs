@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::LengthLimitError;
 use jiff::SignedDuration;
 use serde::Serialize;
+use switchboard_core::AgentId;
 use switchboard_https::ClientAddress;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -30,6 +31,8 @@ use crate::wire::{Health, Info, PROTOCOL_VERSION};
 /// What happened that the running door acts on after the answer is given.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
+    /// A peer that could not be reached has written: it is back.
+    Back { peer: AgentId },
     /// A member's key should be looked at: its signature failed.
     Doubted { agent: PeerId, swarm: Uuid, member: PeerId },
     /// A new member was announced without its key.

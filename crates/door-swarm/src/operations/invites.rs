@@ -46,10 +46,9 @@ impl Swarms {
             ),
             None => None,
         };
-        let (book, master) = (self.book(), swarm.members.get(&swarm.master));
-        let (Some(key), Some(master)) = (book.keys.get(&agent), master) else {
-            return Err(SwarmError::NoIdentity { agent: Some(agent.to_string()) });
-        };
+        let key = self.key(&agent).await?;
+        let master = swarm.members.get(&swarm.master);
+        let master = master.ok_or_else(|| SwarmError::field("swarm", "has no master; ask for its roster"))?;
         let invite = Invite {
             swarm_id: swarm.swarm_id,
             master: swarm.master.clone(),
@@ -62,7 +61,7 @@ impl Swarms {
             master_key: Some(master.public_key.clone()),
             issuer: (!is_master).then(|| agent.clone()),
         };
-        let token = invite.sign(key);
+        let token = invite.sign(&key);
         let digest = Token::read(&token)?.digest();
         let (known, issuer) = (digest.clone(), agent.clone());
         self.edit(&agent, swarm.swarm_id, move |swarm| {

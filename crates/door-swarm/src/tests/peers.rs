@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use switchboard_core::DeliveryState;
+use switchboard_hub::clock::Clock;
 
 use crate::keys::SecretKey;
 use crate::ledger::Standing;
@@ -60,6 +61,57 @@ async fn a_new_key_is_taken_over_on_the_word_of_the_old_one() {
     let forged = Forged::new(alice.swarm().swarm_id, "bob", "with the old key", alice.now())
         .signed(&SecretKey::from_seed(&[1; 32]));
     assert_eq!(world.post(&alice, "message", &forged.value).await.0, StatusCode::UNAUTHORIZED);
+}
+
+/// Whoever writes is there: what waits for it goes at once, and not when it would be tried next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_writes_gets_what_waits_for_it() {
+    let world = World::new();
+    // A clock that stands still: nothing is ever due by itself.
+    let clock = Clock::by_hand(Clock::system().now());
+    let (alice, mut bob) = (world.peer_at("alice", clock, |_| ()).await, world.peer("bob").await);
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    bob.stop().await;
+    let id = alice.send("alice", "bob@research", "are you there?", None).await;
+    alice.delivery(id, "an attempt", |delivery| delivery.note.is_some()).await;
+    bob.serve().await;
+    bob.send("bob", "alice@research", "here I am", None).await;
+    bob.gets("are you there?").await;
+    assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+}
+
+/// What was written before a new key is signed with the old one, and nobody is alarmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
+    let world = World::new();
+    let (alice, mut bob, carol) =
+        (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
+    alice.create("Research").await;
+    let link = alice.invite().await;
+    bob.join(&link).await;
+    carol.join(&link).await;
+    bob.knows(&["alice", "bob", "carol"]).await;
+    bob.stop().await;
+    carol.send("carol", "bob@research", "before", None).await;
+    carol.swarms.rotate_key(None).await.unwrap();
+    carol.send("carol", "bob@research", "between", None).await;
+    carol.swarms.rotate_key(None).await.unwrap();
+    let last = carol.send("carol", "bob@research", "after", None).await;
+    // However long it was away: an answer of "not yet" is no longer waited for.
+    carol.delivery(last, "an attempt", |delivery| delivery.attempts > 0).await;
+    bob.serve().await;
+    carol.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
+    bob.gets("after").await;
+    let heard: Vec<String> = bob.journal().await.into_iter().map(|stored| stored.message.body).collect();
+    let words: Vec<&str> = heard
+        .iter()
+        .map(String::as_str)
+        .filter(|body| matches!(*body, "before" | "between" | "after"))
+        .collect();
+    assert_eq!(words, ["before", "between", "after"]);
+    assert_eq!(bob.swarm().members[&carol.id].public_key, carol.key().public());
+    assert_eq!(bob.swarms.ailments().await.unwrap(), [], "nobody has to compare keys");
 }
 
 #[tokio::test(flavor = "multi_thread")]

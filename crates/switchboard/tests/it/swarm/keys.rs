@@ -33,7 +33,7 @@ fn a_key_that_others_may_read_signs_nothing() {
         let refused = sandbox.run(["swarm", "invite"]);
         assert_ne!(refused.code, Some(0), "{mode:o}");
         assert!(refused.stderr.contains("agent.key"), "{mode:o}: {}", refused.stderr);
-        assert!(refused.stderr.contains("chmod 600"), "{mode:o}: {}", refused.stderr);
+        assert!(refused.stderr.contains("set it to 600"), "{mode:o}: {}", refused.stderr);
         let told = told(&sandbox);
         let of_key = told.iter().find(|(_, message, _)| message.contains("the key of 'alice'")).unwrap();
         assert_eq!(of_key.0, "fail", "{mode:o}: {told:?}");
