@@ -9,6 +9,7 @@ mod authority;
 mod baseline;
 mod broadcast;
 mod client;
+mod cores;
 mod letters;
 mod stage;
 
@@ -20,6 +21,7 @@ use switchboard_hub::clock::Clock;
 
 use self::authority::Authority;
 use self::client::Client;
+use self::cores::Cores;
 use self::letters::{Letter, Letters, Seal};
 use self::stage::{Peer, Stage};
 use crate::figure::{Figure, Target};
@@ -80,7 +82,7 @@ async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyho
     }
     let idle = resident(&pid).await?;
     let [mut ours, mut sealed, mut journal] = [Series::default(), Series::default(), Series::default()];
-    let mut verified = Vec::new();
+    let (mut verified, mut clients_share, mut hub_share) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=extent.rounds {
         let written = plain.write(&stage, CLIENTS * extent.each, Seal::Message)?;
         // A tenth of them again with both signatures.
@@ -93,7 +95,11 @@ async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyho
         Place::settle();
         // Anew for each round: those of the last one were idle, and the hub closes what is idle for long.
         let mut clients = connect(authority, &stage).await?;
+        let cores = Cores::now(&pid);
         ours.push(taken_in(&mut clients, &written).await?);
+        let shares = cores.since(&pid);
+        clients_share.push(shares.clients);
+        hub_share.extend(shares.hub);
         sealed.push(taken_in(&mut clients, &signed_twice).await?);
         let latest = |values: &[f64]| values.last().copied().unwrap_or_default();
         say!(
@@ -126,6 +132,10 @@ async fn accepted(place: &Place, authority: &Authority, extent: Extent) -> anyho
     Figure::new(BENCH, "accepted_whole_8", median(&sealed.rates), "1/s", all / 10)
         .beside("accepted_8", rate)
         .print()?;
+    figure("cores_of_8_clients", median(&clients_share), "of all cores").print()?;
+    if !hub_share.is_empty() {
+        figure("cores_of_hub", median(&hub_share), "of all cores").print()?;
+    }
     figure(&format!("resident_after_{all}"), held, "MiB").beside("resident_idle", idle).print()
 }
 

@@ -14,6 +14,7 @@ use switchboard_https::{Answer, Limits};
 use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
+use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::error::{SwarmError, describe};
@@ -22,7 +23,7 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Identity, Member, Swarm};
 use crate::swarms::Swarms;
 use crate::translate::{Leaving, is_in, wire_id};
-use crate::wire::{MessageType, SystemContent};
+use crate::wire::{ErrorBody, MessageType, SystemContent};
 
 /// Most deliveries taken in one go.
 const BATCH: usize = 64;
@@ -34,7 +35,7 @@ const QUEUE: usize = 64;
 /// its way. With the pauses between them that is about a minute.
 const NOT_YET: u32 = 7;
 
-/// What is said of a message that waits for those before it.
+/// What is said of a message that waits for those before it, before the reason why they wait.
 const BEHIND: &str = "an earlier message to this peer waits to be tried again";
 
 /// An answer to a message is short.
@@ -113,24 +114,35 @@ impl Postman {
         let hub = self.swarms.hub();
         match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                let reason = BEHIND.to_owned();
-                return report(handoff, Outcome::Unreachable { reason }).await;
+                return report(handoff, Outcome::Unreachable { reason: self.behind(peer) }).await;
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(error = %error, "the outbox could not be read"),
         }
         let outcome = self.swarms.send_to_peer(&handoff, peer).await;
         let was_tried_before = handoff.delivery.attempts > 1;
-        let is_unreachable = matches!(outcome, Outcome::Unreachable { .. });
+        let trouble = match &outcome {
+            Outcome::Unreachable { reason } => Some(reason.as_str()),
+            Outcome::Delivered | Outcome::Shown | Outcome::Refused { .. } => None,
+        };
+        let is_unreachable = trouble.is_some();
+        self.swarms.note_trouble(peer, trouble);
         report(handoff, outcome).await;
         if is_unreachable {
             // The others to this peer would fail likewise, each after its own wait.
             while let Ok(behind) = queue.try_recv() {
-                let reason = BEHIND.to_owned();
-                report(behind, Outcome::Unreachable { reason }).await;
+                report(behind, Outcome::Unreachable { reason: self.behind(peer) }).await;
             }
         } else if was_tried_before && let Err(error) = hub.hurry(peer.clone()).await {
             tracing::warn!(error = %error, "the outbox could not be hurried");
+        }
+    }
+
+    /// Why a message waits for those before it.
+    fn behind(&self, peer: &AgentId) -> String {
+        match self.swarms.trouble_with(peer) {
+            Some(reason) => format!("{BEHIND}: {reason}"),
+            None => BEHIND.to_owned(),
         }
     }
 }
@@ -139,6 +151,12 @@ async fn report(handoff: Handoff, outcome: Outcome) {
     if let Err(error) = handoff.report(outcome).await {
         tracing::warn!(error = %error, "a delivery could not be noted");
     }
+}
+
+/// The key that a peer is likely to know us by, and the one that it may know instead.
+struct SigningKeys {
+    likely: Arc<SecretKey>,
+    other: Option<Arc<SecretKey>>,
 }
 
 /// Everything about where a message goes.
@@ -204,16 +222,22 @@ impl Swarms {
         if action == Some("member_kicked") && !swarm.members.contains_key(recipient) {
             return Ok(refused("it is told by a message of its own"));
         }
-        let Some(key) = self.signing_key(agent, content.as_ref()).await? else {
-            return Ok(Outcome::Unreachable { reason: "the key to sign with cannot be read".to_owned() });
-        };
+        let keys = self.signing_keys(way, handoff.seq, content.as_ref()).await?;
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
         // So that answers find it. False where it is known already, which it mostly is.
         self.hub().name_again(message.id, native).await?;
-        let body = Bytes::from(leaving.to_text(&key));
         let limits = Limits { time: self.config().timeout, body: ANSWER };
-        let answer = self.post(&member.endpoint, "message", agent, body, limits).await?;
+        let send = async |key: &SecretKey| {
+            let body = Bytes::from(leaving.to_text(key));
+            self.post(&member.endpoint, "message", agent, body, limits).await
+        };
+        let mut answer = send(&keys.likely).await?;
+        if let Some(other) = &keys.other
+            && answer.status == StatusCode::UNAUTHORIZED
+        {
+            answer = send(other).await?;
+        }
         self.note_clock(&answer, recipient).await;
         let outcome = judge(&answer, handoff.delivery.attempts);
         if outcome == Outcome::Delivered && action == Some("master_transfer") {
@@ -222,22 +246,42 @@ impl Swarms {
         Ok(outcome)
     }
 
-    /// The key that a message is signed with: the agent's own, or, for the news of a new one, the one before it.
-    async fn signing_key(
+    /// The keys that a message may be signed with: the agent's own, or, for what was written before the news of it and for
+    /// the news itself, the one before it. Messages go in order, so that is the key which the peer knows by then, unless
+    /// the master has told it more.
+    async fn signing_keys(
         &self,
-        agent: &PeerId,
+        way: &Way,
+        seq: i64,
         content: Option<&SystemContent>,
-    ) -> Result<Option<Arc<SecretKey>>, SwarmError> {
-        let current = self.book().keys.get(agent).cloned();
-        let former =
-            content.filter(|content| content.action == "key_rotated").and_then(|c| c.old_key.as_deref());
-        let former = former.and_then(|text| PublicKey::parse(text).ok());
-        match (former, current) {
-            (Some(former), Some(current)) if current.public() != former => {
-                Ok(self.former_key(agent, &former).await?.map(Arc::new))
+    ) -> Result<SigningKeys, SwarmError> {
+        let Way { agent, swarm, .. } = way;
+        let current = self.key(agent).await?;
+        let is_news = content.is_some_and(|content| content.action == "key_rotated");
+        let told = content.filter(|_| is_news).and_then(|content| content.old_key.as_deref());
+        let mut former = told.and_then(|text| PublicKey::parse(text).ok());
+        for rotation in swarm.rotations.iter().take_while(|_| !is_news) {
+            if self.seq_of(rotation.news, swarm).await?.is_some_and(|news| seq < news) {
+                former = Some(rotation.old_key.clone());
+                break;
             }
-            (_, current) => Ok(current),
         }
+        let former = match former.filter(|former| *former != current.public()) {
+            Some(former) => self.former_key(agent, &former).await?.map(Arc::new),
+            None => None,
+        };
+        Ok(match former {
+            Some(former) => SigningKeys { likely: former, other: Some(current) },
+            None => SigningKeys { likely: current, other: None },
+        })
+    }
+
+    /// The place in the journal of something that we said in a swarm.
+    async fn seq_of(&self, said: Uuid, swarm: &Swarm) -> Result<Option<i64>, SwarmError> {
+        let scope = swarm.swarm_id.to_string();
+        let known = self.hub().by_native(Some(Door::Swarm), &said.to_string()).await?;
+        let Some((_, id)) = known.into_iter().find(|(known, _)| *known == scope) else { return Ok(None) };
+        Ok(self.hub().message(id).await?.map(|stored| stored.seq))
     }
 
     /// What a message is called in a swarm, where it was ever in it.
@@ -272,7 +316,16 @@ fn judge(answer: &Answer, attempts: u32) -> Outcome {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
             Outcome::Unreachable { reason }
         }
+        // Ours or theirs is wrong by more than is allowed. Once it is set, the message is signed anew with its time.
+        StatusCode::BAD_REQUEST if is_about_time(answer) => Outcome::Unreachable { reason },
         status if status.is_client_error() => Outcome::Refused { reason },
         _ => Outcome::Unreachable { reason },
     }
+}
+
+/// Whether a refusal says that it is about the time of the message.
+fn is_about_time(answer: &Answer) -> bool {
+    let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok();
+    let details = body.and_then(|body| body.error.details);
+    details.is_some_and(|details| details.get("field").is_some_and(|field| field == "timestamp"))
 }

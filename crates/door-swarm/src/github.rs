@@ -98,7 +98,7 @@ fn is_signed(secret: &str, body: &[u8], signature: &str) -> bool {
 /// The event that a payload tells of, where it is one of the five.
 fn event(kind: &str, payload: &Value) -> Option<Event> {
     let text = |path: &str| payload.pointer(path).and_then(Value::as_str);
-    let (action, thing, word): (&str, &str, &str) = match (kind, text("/action")?) {
+    let (action, thing, word): (&'static str, &str, &str) = match (kind, text("/action")?) {
         ("issues", "opened") => ("issue_created", "/issue", "New issue"),
         ("issues", "assigned") => ("issue_assigned", "/issue", "Issue assigned"),
         ("issue_comment", "created") => ("comment_added", "/issue", "New comment on"),
@@ -106,9 +106,6 @@ fn event(kind: &str, payload: &Value) -> Option<Event> {
         ("pull_request", "review_requested") => ("review_requested", "/pull_request", "Review requested for"),
         _ => return None,
     };
-    let action = ["issue_created", "issue_assigned", "comment_added", "pr_opened", "review_requested"]
-        .into_iter()
-        .find(|known| *known == action)?;
     let number = payload.pointer(&format!("{thing}/number")).and_then(Value::as_u64)?;
     let title: String =
         text(&format!("{thing}/title"))?.chars().filter(|c| !c.is_control()).take(200).collect();

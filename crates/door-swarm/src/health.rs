@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use switchboard_core::Door;
 use switchboard_https::Answer;
+use switchboard_hub::platform;
 
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
@@ -56,6 +57,17 @@ impl Swarms {
         let (book, now) = (self.book(), self.hub().now());
         let mut found = Vec::new();
         for identity in book.identities.values() {
+            if platform::is_network_filesystem(&identity.home) {
+                found.push(Ailment {
+                    is_grave: false,
+                    message: format!(
+                        "the key of '{}' is in {}, which other machines can read",
+                        identity.agent,
+                        identity.home.display()
+                    ),
+                    hint: "move the folder to a disk of this machine, and name it with SWARM_HOME".to_owned(),
+                });
+            }
             if !book.keys.contains_key(&identity.agent) {
                 found.push(Ailment {
                     is_grave: true,

@@ -14,7 +14,6 @@ use switchboard_hub::HubError;
 use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
-use crate::error::SwarmError;
 use crate::ledger::{Identity, Member, Swarm};
 use crate::problem::Problem;
 use crate::roster::{Applied, NoAuthority, Said};
@@ -108,14 +107,18 @@ impl Server {
         if is_whole && told_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
             self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
         }
+        if self.swarms.has_troubles() {
+            let peer = AgentId { name: member.name.clone(), realm: Some(swarm.realm.clone()) };
+            self.later(Task::Back { peer });
+        }
         if is_new && envelope.kind != MessageType::System {
-            self.later(Task::Arrived(Arrival {
+            self.arrived(|| Arrival {
                 agent_id: identity.agent.clone(),
                 swarm_id: read.swarm,
                 sender_id: sender.clone(),
                 message_id: envelope.message_id.clone(),
                 is_urgent: is_whole && envelope.priority == Some(Priority::High),
-            }));
+            });
         }
         Ok(queued)
     }
@@ -194,18 +197,15 @@ impl Server {
     async fn journal(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
         let hub = self.swarms.hub();
         let draft = incoming.to_draft().ok_or_else(Problem::internal)?;
-        let (kind, body, metadata) = (draft.kind.clone(), draft.body.clone(), draft.metadata.clone());
         match hub.submit(draft).await {
             Ok(accepted) => Ok(!accepted.duplicate),
             Err(HubError::Conflict { native_id, first }) => {
+                let again = incoming.to_draft().ok_or_else(Problem::internal)?;
                 let stored = hub.message(first).await?.map(|stored| stored.message);
-                let is_same = |first: &switchboard_core::Message| {
-                    first.kind == kind && first.body == body && first.metadata == metadata
-                };
-                if stored.as_ref().is_some_and(is_same) {
-                    return Ok(false);
-                }
-                Err(HubError::Conflict { native_id, first }.into())
+                let is_same = stored.is_some_and(|first| {
+                    first.kind == again.kind && first.body == again.body && first.metadata == again.metadata
+                });
+                if is_same { Ok(false) } else { Err(HubError::Conflict { native_id, first }.into()) }
             }
             Err(error) => Err(error.into()),
         }
@@ -268,11 +268,15 @@ impl Server {
         let is_transfer =
             matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
         let changed = self.swarms.edit(&agent, id, move |swarm| {
-            let applied = server.applied(&owner, swarm, &read, &statement);
-            // Refused now, though it was not a moment ago: the roster has changed in between.
-            applied.map_err(|_| SwarmError::field("content", "no longer applies"))
+            // On a copy: it may be refused now, though it was not a moment ago, and then it changes nothing.
+            let mut changing = swarm.clone();
+            let applied = server.applied(&owner, &mut changing, &read, &statement);
+            if applied.is_ok() {
+                *swarm = changing;
+            }
+            Ok(applied)
         });
-        match changed.await? {
+        match changed.await?? {
             Applied::Nothing | Applied::Changed => {}
             Applied::Behind => self.later(Task::Behind { agent, swarm: id }),
             Applied::KeyMissing(member, endpoint) => {

@@ -135,4 +135,18 @@ proptest! {
         prop_assert!(token.verify(&vector_key().public()).is_ok());
         prop_assert_eq!(token.invite, invite);
     }
+
+    /// However a token is changed, it is no longer one: every bit of it is read or signed.
+    #[test]
+    fn a_token_that_was_changed_holds_no_longer(at in any::<usize>(), letter in "[A-Za-z0-9_.=-]", how in 0_u8..3) {
+        let good = invite().sign(&vector_key());
+        let (start, mut changed) = (at % good.len(), good.clone());
+        match how {
+            0 => changed.replace_range(start..=start, &letter),
+            1 => changed.insert_str(start, &letter),
+            _ => changed.truncate(start),
+        }
+        let holds = Token::read(&changed).and_then(|token| token.verify(&vector_key().public())).is_ok();
+        prop_assert_eq!(holds, changed == good, "{}", changed);
+    }
 }

@@ -71,9 +71,7 @@ impl Swarms {
         token: &Token,
     ) -> Result<Answer, SwarmError> {
         let invite = &token.invite;
-        let book = self.book();
-        let key = book.keys.get(&identity.agent);
-        let key = key.ok_or_else(|| SwarmError::NoIdentity { agent: Some(identity.agent.to_string()) })?;
+        let key = self.key(&identity.agent).await?;
         let (message_id, timestamp) = (Uuid::new_v4().to_string(), stamp::render(self.hub().now()));
         let (swarm_id, master) = (link.swarm_id.to_string(), invite.master.to_string());
         let proof = Payload {
@@ -94,7 +92,7 @@ impl Swarms {
                 public_key: identity.public_key.to_wire(),
             },
             protocol_version: Some(PROTOCOL_VERSION.to_owned()),
-            signature: Some(proof.sign(key)),
+            signature: Some(proof.sign(&key)),
             message_id: Some(message_id.clone()),
             timestamp: Some(timestamp.clone()),
         };
@@ -165,6 +163,7 @@ impl Swarms {
             banned: <_>::default(),
             pending: <_>::default(),
             announcements: Vec::new(),
+            rotations: Vec::new(),
             invites_since: now,
         };
         for member in &accepted.members {

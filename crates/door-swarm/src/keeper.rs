@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
+use switchboard_core::AgentId;
 use switchboard_https::{Limits, Url};
 use uuid::Uuid;
 
@@ -21,6 +22,9 @@ const DOUBT_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// How often at most a master is asked for its roster.
 const ROSTER_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
+/// How often at most a peer that writes but cannot be reached is tried for that.
+const TRY_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 /// Most that is remembered of when who was asked.
 const MOST_ASKED: usize = 10_000;
 
@@ -29,6 +33,8 @@ const MOST_ASKED: usize = 10_000;
 pub(crate) struct Asked {
     doubted: HashMap<(PeerId, Uuid, PeerId), Timestamp>,
     rosters: HashMap<(PeerId, Uuid), Timestamp>,
+    /// At most one entry for each member of our swarms.
+    tried: HashMap<AgentId, Timestamp>,
 }
 
 impl Asked {
@@ -39,6 +45,14 @@ impl Asked {
         let may = self.doubted.get(&key).is_none_or(|at| now.duration_since(*at) >= DOUBT_PAUSE);
         if may && self.doubted.len() < MOST_ASKED {
             self.doubted.insert(key, now);
+        }
+        may
+    }
+
+    fn may_try(&mut self, peer: &AgentId, now: Timestamp) -> bool {
+        let may = self.tried.get(peer).is_none_or(|at| now.duration_since(*at) >= TRY_PAUSE);
+        if may {
+            self.tried.insert(peer.clone(), now);
         }
         may
     }
@@ -139,7 +153,7 @@ impl Swarms {
     pub(crate) async fn tend(&self, task: Task, asked: &mut Asked) {
         let now = self.hub().now();
         let done = match task {
-            Task::Arrived(_) => Ok(()),
+            Task::Back { peer } => self.try_again(peer, asked, now).await,
             Task::Doubted { agent, swarm, member } => {
                 if asked.may_doubt((agent.clone(), swarm, member.clone()), now) {
                     self.confirm(&agent, swarm, &member).await
@@ -169,6 +183,14 @@ impl Swarms {
         if let Err(error) = done {
             tracing::warn!(error = %crate::error::describe(&error), "a swarm could not be looked after");
         }
+    }
+
+    /// Has what waits for a peer tried at once, where it could not be reached before.
+    async fn try_again(&self, peer: AgentId, asked: &mut Asked, now: Timestamp) -> Result<(), SwarmError> {
+        if self.trouble_with(&peer).is_some() && asked.may_try(&peer, now) {
+            self.hub().hurry(peer).await?;
+        }
+        Ok(())
     }
 
     /// Confirms the keys that were not confirmed for long, a few at a time.

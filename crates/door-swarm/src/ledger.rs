@@ -108,6 +108,9 @@ pub struct Swarm {
     /// What is still to be said to others, oldest first.
     #[serde(default)]
     pub announcements: Vec<Announcement>,
+    /// How often our agent's key has changed since it joined, as far as that may still matter, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rotations: Vec<Rotation>,
     /// Invites from before are not known here, so that nobody can say how often they were used.
     pub invites_since: Timestamp,
 }
@@ -202,6 +205,15 @@ pub struct Announcement {
     pub to: Option<PeerId>,
     /// What: the JSON of a system message.
     pub content: String,
+}
+
+/// A new key of our own agent. Who has not heard the news yet knows the one before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// The id of the news on the wire.
+    pub news: Uuid,
+    /// The key before.
+    pub old_key: PublicKey,
 }
 
 impl Identity {

@@ -51,7 +51,7 @@ pub use health::Ailment;
 pub use invite::{Invite, InviteError, InviteLink};
 pub use joining::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
-pub use ledger::{Identity, InviteRecord, Member, PendingJoin, Standing, Swarm};
+pub use ledger::{Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm};
 pub use operations::{INVITE_LIFETIME, Made, Merge};
 pub use run::{run, start};
 pub use send::{Letter, base64};

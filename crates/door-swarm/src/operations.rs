@@ -1,116 +1,29 @@
 //! What the owner of an agent does with its swarms (§5), each with what others are told of it.
 
+mod agents;
 mod files;
+mod invites;
 mod keys;
 
-use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+
 use switchboard_core::{Name, nearest};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
-use crate::book;
-use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
-use crate::invite::{Invite, InviteLink, Token};
-use crate::keys::SecretKey;
-use crate::ledger::{Identity, Member, Standing, Swarm};
-use crate::stamp;
+use crate::ledger::{Member, Standing, Swarm};
 use crate::state::SwarmSettings;
-use crate::swarms::{KEY_FILE, STATE_FILE, Swarms, blocking, check_home, open_home};
+use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
 pub use self::files::Merge;
-
-/// How long an invite is good for unless something else is said.
-pub const INVITE_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+pub use self::invites::{INVITE_LIFETIME, Made};
 
 /// Longest reason that is passed on.
 const REASON: usize = 1000;
 
-/// An invite that was made.
-#[derive(Debug, Clone)]
-pub struct Made {
-    /// What it is listed under.
-    pub digest: String,
-    /// The link to give away.
-    pub link: InviteLink,
-    /// When it ends.
-    pub ends_at: Option<Timestamp>,
-}
-
 impl Swarms {
-    /// Makes an agent of this hub one that takes part in swarms: a key, a folder, a mailbox.
-    ///
-    /// The first one has its files in the home folder itself, as the protocol says; further ones in folders of their own.
-    pub async fn init(&self, agent: &str, endpoint: &str) -> Result<Identity, SwarmError> {
-        let (agent, endpoint) = (PeerId::parse_new(agent)?, Endpoint::parse(endpoint)?);
-        let book = self.book();
-        if let Some(known) = book.identities.get(&agent) {
-            let endpoint = known.endpoint.to_string();
-            return Err(SwarmError::IdentityExists { agent, endpoint });
-        }
-        if book.identities.values().any(|known| known.agent.clashes_with(&agent)) {
-            return Err(SwarmError::field(
-                "agent",
-                format!("'{agent}' clashes with another agent's id here"),
-            ));
-        }
-        if let Some(other) = book.identities.values().find(|known| known.endpoint == endpoint) {
-            let problem = format!("{endpoint} is that of '{}'; give each agent its own path", other.agent);
-            return Err(SwarmError::field("endpoint", problem));
-        }
-        let (root, name) = (self.config().home.clone(), agent.to_string());
-        let (home, key) = blocking(move || {
-            let folder = open_home(&root)?;
-            check_home(&folder)?;
-            // A key without a state is of a program that keeps its state elsewhere, or of another workspace.
-            let state = folder.read(STATE_FILE, 64 << 20)?.map(|found| found.bytes);
-            let owner = state.as_deref().and_then(state_owner);
-            let is_free = folder.stat(KEY_FILE)?.is_none() && owner.is_none();
-            let folder = if is_free || owner.as_deref() == Some(&name) {
-                folder
-            } else {
-                folder.make_subdir(&name)?
-            };
-            let key = if let Some(key) = SecretKey::read(&folder, KEY_FILE)? {
-                key
-            } else {
-                let key = SecretKey::generate()?;
-                key.write_new(&folder, KEY_FILE)?;
-                // Whoever was first has the key that counts.
-                SecretKey::read(&folder, KEY_FILE)?.unwrap_or(key)
-            };
-            Ok((folder.path().to_owned(), key))
-        })
-        .await?;
-        let identity = Identity {
-            agent: agent.clone(),
-            endpoint,
-            home,
-            public_key: key.public(),
-            created_at: self.hub().now(),
-            muted_swarms: <_>::default(),
-            muted_agents: <_>::default(),
-            known_keys: <_>::default(),
-            joining: <_>::default(),
-        };
-        let new = identity.clone();
-        book::edit_identity(self.hub(), &agent, move |place| {
-            if let Some(known) = place.as_ref() {
-                let (agent, endpoint) = (known.agent.clone(), known.endpoint.to_string());
-                return Err(SwarmError::IdentityExists { agent, endpoint });
-            }
-            *place = Some(new);
-            Ok(())
-        })
-        .await?;
-        self.register(&agent).await?;
-        self.refresh().await?;
-        self.take_over_state(&agent).await?;
-        self.write_state(&agent).await?;
-        Ok(identity)
-    }
-
     /// Makes a swarm that the agent leads.
     pub async fn create(
         &self,
@@ -148,77 +61,10 @@ impl Swarms {
             banned: <_>::default(),
             pending: <_>::default(),
             announcements: Vec::new(),
+            rotations: Vec::new(),
             invites_since: now,
         };
         self.insert(&identity.agent, swarm).await
-    }
-
-    /// Makes an invite. Without an end it is only good where that was asked for.
-    pub async fn invite(
-        &self,
-        swarm: Option<&str>,
-        lifetime: Option<SignedDuration>,
-        max_uses: Option<u32>,
-    ) -> Result<Made, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        let is_master = swarm.master == agent;
-        if !is_master && !swarm.settings.allow_member_invite {
-            return Err(not_master(&swarm));
-        }
-        if max_uses == Some(0) {
-            return Err(SwarmError::field("max_uses", "must be 1 or more"));
-        }
-        let now = self.hub().now();
-        let ends_at = match lifetime {
-            Some(lifetime) => Some(
-                now.checked_add(lifetime).map_err(|_| SwarmError::field("expires", "is too far ahead"))?,
-            ),
-            None => None,
-        };
-        let (book, master) = (self.book(), swarm.members.get(&swarm.master));
-        let (Some(key), Some(master)) = (book.keys.get(&agent), master) else {
-            return Err(SwarmError::NoIdentity { agent: Some(agent.to_string()) });
-        };
-        let invite = Invite {
-            swarm_id: swarm.swarm_id,
-            master: swarm.master.clone(),
-            endpoint: master.endpoint.clone(),
-            iat: now.as_second(),
-            // Written so that every reader of times in use takes it.
-            expires_at: ends_at.map(|end| stamp::render(end).replace('Z', "+00:00")),
-            exp: None,
-            max_uses,
-            master_key: Some(master.public_key.clone()),
-            issuer: (!is_master).then(|| agent.clone()),
-        };
-        let token = invite.sign(key);
-        let digest = Token::read(&token)?.digest();
-        let (known, issuer) = (digest.clone(), agent.clone());
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
-            swarm.remember_invite(known, issuer, now, ends_at, max_uses, now).map_err(|_| {
-                SwarmError::field("invites", "are too many; revoke some, or wait until they end")
-            })
-        })
-        .await?;
-        Ok(Made { digest, link: invite.link(token), ends_at })
-    }
-
-    /// Takes an invite back; the beginning of its digest is enough.
-    pub async fn revoke(&self, swarm: Option<&str>, digest: &str) -> Result<String, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        let found: Vec<&String> = swarm.invites.keys().filter(|known| known.starts_with(digest)).collect();
-        let [found] = found.as_slice() else {
-            return Err(SwarmError::UnknownInvite { swarm: swarm.realm.clone(), digest: digest.to_owned() });
-        };
-        let (found, known) = ((*found).clone(), (*found).clone());
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
-            if let Some(invite) = swarm.invites.get_mut(&known) {
-                invite.revoked = true;
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(found)
     }
 
     /// Leaves a swarm and tells everybody in it.
@@ -249,10 +95,7 @@ impl Swarms {
         member: &str,
         reason: Option<&str>,
     ) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        if swarm.master != agent {
-            return Err(not_master(&swarm));
-        }
+        let (agent, swarm) = self.find_led(swarm)?;
         check_reason(reason)?;
         let id = member_of(&swarm, member)?;
         if id == agent {
@@ -278,10 +121,7 @@ impl Swarms {
 
     /// Asks a member to lead the swarm. It does once it has answered; the others are told then.
     pub async fn transfer(&self, swarm: Option<&str>, member: &str) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        if swarm.master != agent {
-            return Err(not_master(&swarm));
-        }
+        let (agent, swarm) = self.find_led(swarm)?;
         let id = member_of(&swarm, member)?;
         if id == agent {
             return Err(SwarmError::field("member", "leads the swarm already"));
@@ -333,10 +173,7 @@ impl Swarms {
 
     /// Ends a swarm for everybody.
     pub async fn dissolve(&self, swarm: Option<&str>, reason: Option<&str>) -> Result<Name, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        if swarm.master != agent {
-            return Err(not_master(&swarm));
-        }
+        let (agent, swarm) = self.find_led(swarm)?;
         check_reason(reason)?;
         let reason = reason.unwrap_or("master_left").to_owned();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
@@ -355,43 +192,6 @@ impl Swarms {
         Ok(swarm.realm.clone())
     }
 
-    /// Lets somebody in who waits for it, or turns them away.
-    pub async fn decide(
-        &self,
-        swarm: Option<&str>,
-        candidate: &str,
-        approve: bool,
-    ) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_active(swarm)?;
-        if swarm.master != agent {
-            return Err(not_master(&swarm));
-        }
-        let not_pending =
-            || SwarmError::NotPending { swarm: swarm.realm.clone(), agent: candidate.to_owned() };
-        let id = swarm
-            .pending
-            .iter()
-            .find(|(id, waiting)| id.as_str() == candidate && !waiting.denied)
-            .map(|(id, _)| id.clone())
-            .ok_or_else(not_pending)?;
-        let (new, now) = (id.clone(), self.hub().now());
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
-            let Some(waiting) = swarm.pending.get_mut(&new) else { return Ok(()) };
-            if approve {
-                let (endpoint, key) = (waiting.endpoint.clone(), waiting.public_key.clone());
-                swarm.take_in(&new, endpoint, key, now);
-            } else {
-                waiting.denied = true;
-            }
-            Ok(())
-        })
-        .await?;
-        if approve {
-            self.notify_joined(&agent, swarm.swarm_id, &id).await;
-        }
-        Ok(id)
-    }
-
     /// News for our own agent that somebody has joined.
     pub(crate) async fn notify_joined(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
         let book = self.book();
@@ -404,50 +204,16 @@ impl Swarms {
         self.notify(agent, swarm, &content).await;
     }
 
-    /// Drops the messages of an agent from now on, or no longer.
-    pub async fn mute_agent(
-        &self,
-        agent: Option<&str>,
-        other: &str,
-        mute: bool,
-    ) -> Result<PeerId, SwarmError> {
-        let (identity, other) = (self.identity(agent)?, PeerId::parse(other)?);
-        let id = other.clone();
-        self.edit_identity(&identity.agent, move |identity| {
-            let _ = if mute { identity.muted_agents.insert(id) } else { identity.muted_agents.remove(&id) };
-            Ok(())
-        })
-        .await?;
-        let book = self.book();
-        for swarm in book.swarms_of(&identity.agent).filter(|swarm| swarm.members.contains_key(&other)) {
-            let action = if mute { "member_muted" } else { "member_unmuted" };
-            let content = SystemContent {
-                swarm_id: Some(swarm.swarm_id.to_string()),
-                agent_id: Some(other.to_string()),
-                initiated_by: Some(identity.agent.to_string()),
-                ..SystemContent::new(action)
-            };
-            self.notify(&identity.agent, swarm, &content).await;
-        }
-        Ok(other)
-    }
-
-    /// Drops the messages of a whole swarm from now on, or no longer.
-    pub async fn mute_swarm(&self, swarm: Option<&str>, mute: bool) -> Result<Name, SwarmError> {
-        let (agent, swarm) = self.find(swarm)?;
-        let id = swarm.swarm_id;
-        self.edit_identity(&agent, move |identity| {
-            let _ = if mute { identity.muted_swarms.insert(id) } else { identity.muted_swarms.remove(&id) };
-            Ok(())
-        })
-        .await?;
-        Ok(swarm.realm.clone())
-    }
-
     /// Asks the master for the whole roster.
     pub async fn sync(&self, swarm: Option<&str>) -> Result<(), SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
         self.ask_for_roster(&agent, &swarm).await
+    }
+
+    /// The swarm that is meant, where it is ours to lead.
+    fn find_led(&self, named: Option<&str>) -> Result<(PeerId, Arc<Swarm>), SwarmError> {
+        let (agent, swarm) = self.find_active(named)?;
+        if swarm.master == agent { Ok((agent, swarm)) } else { Err(not_master(&swarm)) }
     }
 
     pub(crate) async fn ask_for_roster(&self, agent: &PeerId, swarm: &Swarm) -> Result<(), SwarmError> {
@@ -457,12 +223,6 @@ impl Swarms {
         let content = SystemContent { epoch: Some(swarm.epoch), ..SystemContent::new("roster_request") };
         self.say_to(agent, swarm, &swarm.master, content.to_text()).await
     }
-}
-
-/// Whose state a file is, as far as that can be read.
-fn state_owner(bytes: &[u8]) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-    Some(value.get("agent_id")?.as_str()?.to_owned())
 }
 
 fn not_master(swarm: &Swarm) -> SwarmError {

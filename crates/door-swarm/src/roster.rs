@@ -1,5 +1,7 @@
 //! What a system message changes: only the master's word changes the roster, and anyone's only for itself. Pure.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
@@ -259,7 +261,12 @@ impl Swarm {
             members.push(read_member(member, said.now)?);
         }
         let master = PeerId::parse(&roster.master).map_err(|_| NoAuthority::Field { field: "master" })?;
-        let has = |id: &PeerId| members.iter().any(|(member, ..)| member == id);
+        let ids: BTreeSet<&PeerId> = members.iter().map(|(id, ..)| id).collect();
+        let keys: BTreeSet<String> = members.iter().map(|(_, _, key, _)| key.to_wire()).collect();
+        if ids.len() < members.len() || keys.len() < members.len() {
+            return Err(NoAuthority::Taken);
+        }
+        let has = |id: &PeerId| ids.contains(id);
         if !has(&master) {
             return Err(NoAuthority::NotAMember);
         }

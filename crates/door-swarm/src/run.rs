@@ -57,24 +57,26 @@ pub(crate) async fn start_on(
 ) -> Result<impl Future<Output = Result<(), SwarmError>> + Send, SwarmError> {
     swarms.recover().await?;
     let (tasks, queue) = mpsc::channel(TASKS);
-    let listening = listen(&swarms, tasks, shutdown.clone()).await?;
+    let (told, arrivals) = mpsc::channel(TASKS);
+    let told = swarms.config().wake.is_some().then_some(told);
+    let listening = listen(&swarms, tasks, told, shutdown.clone()).await?;
     let hooks = listen_to_github(&swarms, shutdown.clone()).await?;
-    Ok(keep_going(swarms, outbound, queue, [listening, hooks], shutdown))
+    Ok(keep_going(swarms, outbound, queue, arrivals, [listening, hooks], shutdown))
 }
 
 async fn keep_going(
     swarms: Swarms,
     outbound: Outbound,
     queue: mpsc::Receiver<Task>,
+    arrivals: mpsc::Receiver<Arrival>,
     listeners: [Option<Listening>; 2],
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
-    let (wakes, arrivals) = mpsc::channel(TASKS);
     let work = async {
         tokio::select! {
             () = run_deliveries(&swarms, outbound) => Ok(()),
             result = follow(&swarms) => result,
-            () = tend(&swarms, queue, wakes) => Ok(()),
+            () = tend(&swarms, queue) => Ok(()),
             () = wake(&swarms, arrivals) => Ok(()),
             () = keep_house(&swarms) => Ok(()),
         }
@@ -93,10 +95,11 @@ async fn keep_going(
 async fn listen(
     swarms: &Swarms,
     tasks: mpsc::Sender<Task>,
+    arrivals: Option<mpsc::Sender<Arrival>>,
     shutdown: CancellationToken,
 ) -> Result<Option<Listening>, SwarmError> {
     let Some(settings) = swarms.config().listen.clone() else { return Ok(None) };
-    let server = Server::new(swarms.clone(), tasks);
+    let server = Server::new(swarms.clone(), tasks, arrivals);
     let listening = switchboard_https::listen(settings, server.router(), shutdown).await?;
     tracing::info!(address = %listening.local_addr(), "listening for the swarm");
     Ok(Some(listening))
@@ -129,14 +132,10 @@ async fn follow(swarms: &Swarms) -> Result<(), SwarmError> {
 }
 
 /// Does what requests have left to be done.
-async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>, wakes: mpsc::Sender<Arrival>) {
+async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
     let mut asked = Asked::default();
     while let Some(task) = queue.recv().await {
-        match task {
-            // Full, somebody is woken anyway and looks for all of them.
-            Task::Arrived(arrival) => drop(wakes.try_send(arrival)),
-            task => swarms.tend(task, &mut asked).await,
-        }
+        swarms.tend(task, &mut asked).await;
     }
     // Without a listener nothing is left to be done, which is no reason to end.
     std::future::pending::<()>().await;

@@ -10,8 +10,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::LengthLimitError;
 use jiff::SignedDuration;
 use serde::Serialize;
+use switchboard_core::AgentId;
 use switchboard_https::ClientAddress;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -29,8 +31,8 @@ use crate::wire::{Health, Info, PROTOCOL_VERSION};
 /// What happened that the running door acts on after the answer is given.
 #[derive(Debug, Clone)]
 pub(crate) enum Task {
-    /// A message came in.
-    Arrived(Arrival),
+    /// A peer that could not be reached has written: it is back.
+    Back { peer: AgentId },
     /// A member's key should be looked at: its signature failed.
     Doubted { agent: PeerId, swarm: Uuid, member: PeerId },
     /// A new member was announced without its key.
@@ -57,8 +59,11 @@ pub(crate) struct Inner {
     pub(crate) senders: Limit<(Uuid, PeerId)>,
     /// Messages per swarm, likewise.
     pub(crate) swarm_rates: Limit<Uuid>,
-    /// Full, it drops what comes: waking is coalesced anyway, and the rest is found again at the next message.
+    /// Full, it drops what comes: it is found again at the next message.
     tasks: mpsc::Sender<Task>,
+    /// For whoever wakes; nothing where nobody is to be woken. Full, it drops what comes: somebody is woken for those
+    /// before it anyway, and looks for all of them.
+    arrivals: Option<mpsc::Sender<Arrival>>,
 }
 
 impl std::ops::Deref for Server {
@@ -70,7 +75,11 @@ impl std::ops::Deref for Server {
 }
 
 impl Server {
-    pub(crate) fn new(swarms: Swarms, tasks: mpsc::Sender<Task>) -> Self {
+    pub(crate) fn new(
+        swarms: Swarms,
+        tasks: mpsc::Sender<Task>,
+        arrivals: Option<mpsc::Sender<Arrival>>,
+    ) -> Self {
         let limits = swarms.config().limits;
         let (minute, hour) = (SignedDuration::from_mins(1), SignedDuration::from_hours(1));
         let inner = Inner {
@@ -80,6 +89,7 @@ impl Server {
             senders: Limit::new(limits.per_sender, minute),
             swarm_rates: Limit::new(limits.per_swarm, minute),
             tasks,
+            arrivals,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -92,6 +102,13 @@ impl Server {
     /// Leaves something for the running door; what does not fit is dropped.
     pub(crate) fn later(&self, task: Task) {
         let _ = self.tasks.try_send(task);
+    }
+
+    /// Tells whoever wakes that a message has come in.
+    pub(crate) fn arrived(&self, arrival: impl FnOnce() -> Arrival) {
+        if let Some(arrivals) = &self.arrivals {
+            let _ = arrivals.try_send(arrival());
+        }
     }
 
     /// Counts a request of a client.
@@ -171,7 +188,6 @@ impl Server {
         if parts.headers.get(CONTENT_TYPE).is_some_and(|kind| !is_json(kind)) {
             return Err(Problem::format("Content-Type must be application/json"));
         }
-        // One byte more than allowed tells a body that is too large from one that broke off.
         match axum::body::to_bytes(body, limit).await {
             Ok(bytes) => Ok((parts.headers, bytes)),
             Err(error) if is_length_error(&error) => Err(Problem::too_large(limit)),
@@ -202,10 +218,11 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
     server.route(request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
+/// Whether a body was given up because it is too large, and not because it broke off.
 fn is_length_error(error: &axum::Error) -> bool {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(current) = cause {
-        if current.to_string().contains("length limit") {
+        if current.is::<LengthLimitError>() {
             return true;
         }
         cause = current.source();

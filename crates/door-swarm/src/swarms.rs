@@ -1,10 +1,11 @@
 //! The swarms, as the command line, the tools and the running door use them.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use switchboard_core::{Name, nearest};
+use switchboard_core::{AgentId, Name, nearest};
 use switchboard_https::Client;
 use switchboard_hub::files::{Dir, FileError};
 use switchboard_hub::{Hub, Peer, Registration};
@@ -34,6 +35,8 @@ struct Inner {
     config: Config,
     book: RwLock<Arc<Book>>,
     client: Mutex<Option<Client>>,
+    /// Why each peer that could not be reached could not be: at most one sentence for each member of our swarms.
+    troubles: Mutex<HashMap<AgentId, String>>,
     /// Held while the ledger is read again, so that an older reading never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -46,6 +49,7 @@ impl Swarms {
             config,
             book: RwLock::default(),
             client: Mutex::default(),
+            troubles: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
         let swarms = Self { inner: Arc::new(inner) };
@@ -74,6 +78,25 @@ impl Swarms {
         Ok(made)
     }
 
+    /// Notes why a peer could not be reached, or that it was.
+    pub(crate) fn note_trouble(&self, peer: &AgentId, trouble: Option<&str>) {
+        let mut troubles = self.inner.troubles.lock();
+        match trouble {
+            Some(reason) => drop(troubles.insert(peer.clone(), reason.to_owned())),
+            None => drop(troubles.remove(peer)),
+        }
+    }
+
+    /// Why a peer could not be reached when that was last tried.
+    pub(crate) fn trouble_with(&self, peer: &AgentId) -> Option<String> {
+        self.inner.troubles.lock().get(peer).cloned()
+    }
+
+    /// Whether any peer could not be reached.
+    pub(crate) fn has_troubles(&self) -> bool {
+        !self.inner.troubles.lock().is_empty()
+    }
+
     /// The ledger as this process last read it.
     pub(crate) fn book(&self) -> Arc<Book> {
         self.inner.book.read().clone()
@@ -93,7 +116,7 @@ impl Swarms {
             let key = match kept {
                 Some(key) => Some(key.clone()),
                 None => match read_key(identity).await {
-                    Ok(key) => key.map(Arc::new),
+                    Ok(key) => Some(Arc::new(key)),
                     Err(error) => {
                         tracing::error!(agent = %identity.agent, error = %describe(&error), "cannot sign");
                         None
@@ -106,6 +129,17 @@ impl Swarms {
         }
         *self.inner.book.write() = Arc::new(fresh);
         Ok(true)
+    }
+
+    /// The key that an agent of ours signs with. Where it could not be read before it is looked at again: a person may have
+    /// put it right, and is told what is wrong with it otherwise.
+    pub(crate) async fn key(&self, agent: &PeerId) -> Result<Arc<SecretKey>, SwarmError> {
+        let book = self.book();
+        if let Some(key) = book.keys.get(agent) {
+            return Ok(key.clone());
+        }
+        let unknown = || SwarmError::NoIdentity { agent: Some(agent.to_string()) };
+        read_key(book.identities.get(agent).ok_or_else(unknown)?).await.map(Arc::new)
     }
 
     /// Changes a swarm, and makes everything follow that follows from it.
@@ -300,7 +334,7 @@ impl Swarms {
     }
 }
 
-async fn read_key(identity: &Identity) -> Result<Option<SecretKey>, SwarmError> {
+async fn read_key(identity: &Identity) -> Result<SecretKey, SwarmError> {
     let home = identity.home.clone();
     let key = blocking(move || {
         let folder = Dir::open_root(&home)?;
@@ -312,7 +346,7 @@ async fn read_key(identity: &Identity) -> Result<Option<SecretKey>, SwarmError> 
             let path = identity.home.join(KEY_FILE).display().to_string();
             Err(SwarmError::field("key", format!("in {path} is not the one that others know; restore it")))
         }
-        Some(key) => Ok(Some(key)),
+        Some(key) => Ok(key),
         None => {
             let path = identity.home.join(KEY_FILE).display().to_string();
             Err(KeyError::Seed { path, bytes: 0 }.into())

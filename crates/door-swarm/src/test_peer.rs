@@ -8,8 +8,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Delivery, Door, MessageId};
+use switchboard_core::{AgentId, Delivery, Door, Message, MessageId};
 use switchboard_https::{Client, ClientSettings, Limits, Mode, Settings, Url};
+use switchboard_hub::clock::Clock;
 use switchboard_hub::{Hub, HubConfig, Registration, Stored};
 use tempfile::TempDir;
 use test_support::ca::{Life, PrivateCa};
@@ -64,6 +65,11 @@ impl World {
         Arc::new(Self { ca, client: client.unwrap() })
     }
 
+    /// The authority.
+    pub(crate) fn ca(&self) -> &PrivateCa {
+        &self.ca
+    }
+
     fn settings(&self, port: u16) -> Settings {
         let folder = self.ca.file().parent().unwrap().to_owned();
         let mode = Mode::Files { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
@@ -76,6 +82,16 @@ impl World {
     }
 
     pub(crate) async fn peer_with(&self, id: &str, configure: impl FnOnce(&mut Config)) -> TestPeer {
+        self.peer_at(id, Clock::system(), configure).await
+    }
+
+    /// A hub with a clock of its own.
+    pub(crate) async fn peer_at(
+        &self,
+        id: &str,
+        clock: Clock,
+        configure: impl FnOnce(&mut Config),
+    ) -> TestPeer {
         let folder = TempDir::with_prefix("switchboard-swarm-").unwrap();
         let port = free_port();
         let mut config = Config::new(folder.path().join("swarm"));
@@ -85,7 +101,8 @@ impl World {
         config.timeout = Duration::from_secs(10);
         configure(&mut config);
         std::fs::create_dir(folder.path().join("hub")).unwrap();
-        let hub = Hub::open(HubConfig::new(folder.path().join("hub"))).await.unwrap();
+        let hub_config = HubConfig { clock, ..HubConfig::new(folder.path().join("hub")) };
+        let hub = Hub::open(hub_config).await.unwrap();
         let swarms = Swarms::open(config.clone(), hub).await.unwrap();
         swarms.init(id, &format!("https://127.0.0.1:{port}/swarm")).await.unwrap();
         let mut peer =
@@ -262,12 +279,15 @@ impl TestPeer {
 
     /// Waits for a message with this text.
     pub(crate) async fn gets(&self, text: &str) -> Stored {
+        self.finds(text, |message| message.body == text).await
+    }
+
+    /// Waits for a message that is as it should be.
+    pub(crate) async fn finds(&self, what: &str, is_it: impl Fn(&Message) -> bool) -> Stored {
         let mut changes = self.hub().changes();
         let waiting = async {
             loop {
-                if let Some(found) =
-                    self.journal().await.into_iter().find(|stored| stored.message.body == text)
-                {
+                if let Some(found) = self.journal().await.into_iter().find(|stored| is_it(&stored.message)) {
                     return found;
                 }
                 changes.next().await;
@@ -275,12 +295,32 @@ impl TestPeer {
         };
         tokio::time::timeout(PATIENCE, waiting)
             .await
-            .unwrap_or_else(|_| panic!("{} never got '{text}'", self.id))
+            .unwrap_or_else(|_| panic!("{} never got '{what}'", self.id))
     }
 
     /// How often a text stands in the journal.
     pub(crate) async fn count(&self, text: &str) -> usize {
         self.journal().await.iter().filter(|stored| stored.message.body == text).count()
+    }
+
+    /// The delivery of a message to one recipient, once it is as it should be.
+    pub(crate) async fn delivery(
+        &self,
+        id: MessageId,
+        what: &str,
+        is_so: impl Fn(&Delivery) -> bool,
+    ) -> Delivery {
+        let mut changes = self.hub().changes();
+        let waiting = async {
+            loop {
+                let delivery = self.hub().receipt(id).await.unwrap().unwrap().1.deliveries.remove(0);
+                if is_so(&delivery) {
+                    return delivery;
+                }
+                changes.next().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"))
     }
 
     /// The deliveries of a message, once none of them waits any more.

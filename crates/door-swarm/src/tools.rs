@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::AgentId;
+use switchboard_core::{AgentId, Message};
 
 use crate::agent_id::PeerId;
 use crate::context::{Seen, members};
@@ -166,14 +166,11 @@ impl Swarms {
         let (agent, _) = self.find(given.swarm.as_deref())?;
         must_be(caller, &agent)?;
         let found = self.messages(given.swarm.as_deref(), given.limit.unwrap_or(20).min(MOST)).await?;
-        let lines: Vec<String> = found
-            .iter()
-            .map(|seen| format!("{}: {}", seen.message.from, neutral(&seen.message.body)))
-            .collect();
+        let lines: Vec<String> = found.iter().map(|seen| quoted(&seen.message)).collect();
         let text = if lines.is_empty() { "No messages yet.".to_owned() } else { lines.join("\n") };
         Ok(ToolAnswer {
             text,
-            data: json!({ "messages": found.iter().map(Seen::to_json).collect::<Vec<_>>() }),
+            data: json!({ "messages": found.iter().map(Seen::to_model).collect::<Vec<_>>() }),
         })
     }
 
@@ -209,13 +206,14 @@ fn shown(swarm: &Swarm) -> Value {
     json!({ "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm) })
 }
 
-/// A stranger's text with nothing in it that could pass for a tag of a client, or for a terminal's own words.
-fn neutral(text: &str) -> String {
-    text.chars()
-        .filter(|c| *c == '\n' || !c.is_control())
-        .collect::<String>()
-        .replace('<', "‹")
-        .replace('>', "›")
+/// A message as a model is shown it: what is not ours is labelled, framed and without tags.
+fn quoted(message: &Message) -> String {
+    let (from, trust) = (&message.from, message.trust());
+    let body = trust.escape(&message.body);
+    match trust.label() {
+        Some(label) => format!("{from} ({label}):\n{}", trust.frame(&body)),
+        None => format!("{from}: {body}"),
+    }
 }
 
 fn read<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {

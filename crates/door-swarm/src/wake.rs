@@ -49,20 +49,11 @@ enum NotWoken {
 
 /// Wakes for what arrives, once for all that comes within the pause, and for no sender more often than it may.
 pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>) {
-    let Some(config) = swarms.config().wake.clone() else {
-        // Nobody is to be woken, which is no reason to end.
-        while arrivals.recv().await.is_some() {}
-        return std::future::pending().await;
-    };
+    // Where nobody is to be woken nothing arrives here, which is no reason to end.
+    let Some(config) = swarms.config().wake.clone() else { return std::future::pending().await };
     let budget = Limit::new(config.per_sender, SignedDuration::from_hours(1));
     while let Some(first) = arrivals.recv().await {
-        if !first.is_urgent {
-            tokio::time::sleep(config.pause).await;
-        }
-        let mut waiting = vec![first];
-        while let Ok(more) = arrivals.try_recv() {
-            waiting.push(more);
-        }
+        let mut waiting = gather(&config, first, &mut arrivals).await;
         let now = swarms.hub().now();
         let mut senders: Vec<(Uuid, PeerId)> =
             waiting.iter().map(|arrival| (arrival.swarm_id, arrival.sender_id.clone())).collect();
@@ -71,21 +62,43 @@ pub(crate) async fn wake(swarms: &Swarms, mut arrivals: mpsc::Receiver<Arrival>)
         // A sender counts once for each call, however much it sent.
         senders.retain(|sender| budget.take(sender.clone(), now).is_ok());
         waiting.retain(|arrival| senders.contains(&(arrival.swarm_id, arrival.sender_id.clone())));
-        if waiting.is_empty() {
-            continue;
-        }
-        if let Err(error) = tokio::time::timeout(config.timeout, call(&config, &waiting))
-            .await
-            .unwrap_or(Err(NotWoken::TooSlow(config.timeout)))
-        {
-            tracing::warn!(error = %crate::error::describe(&error), "nobody was woken; the messages wait");
+        // Each of our agents is woken by a call of its own, in the order in which their first messages came.
+        while let Some(first) = waiting.first() {
+            let agent = first.agent_id.clone();
+            let (own, others): (Vec<_>, Vec<_>) =
+                waiting.into_iter().partition(|arrival| arrival.agent_id == agent);
+            waiting = others;
+            let called = tokio::time::timeout(config.timeout, call(&config, &own)).await;
+            if let Err(error) = called.unwrap_or(Err(NotWoken::TooSlow(config.timeout))) {
+                let error = crate::error::describe(&error);
+                tracing::warn!(%agent, error, "nobody was woken; the messages wait");
+            }
         }
     }
     std::future::pending::<()>().await;
 }
 
+/// What comes within the pause, or until something urgent does.
+async fn gather(config: &Wake, first: Arrival, arrivals: &mut mpsc::Receiver<Arrival>) -> Vec<Arrival> {
+    let mut waiting = vec![first];
+    let until_urgent = async {
+        while !waiting.last().is_some_and(|latest| latest.is_urgent)
+            && let Some(more) = arrivals.recv().await
+        {
+            waiting.push(more);
+        }
+    };
+    // Received is kept: nothing is lost when the pause is over.
+    let _ = tokio::time::timeout(config.pause, until_urgent).await;
+    while let Ok(more) = arrivals.try_recv() {
+        waiting.push(more);
+    }
+    waiting
+}
+
+/// Wakes one agent, which all of these are for.
 async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
-    let first = &waiting[0];
+    let Some(first) = waiting.first() else { return Ok(()) };
     let body = json!({
         "event": "swarm_message", "message_id": first.message_id, "swarm_id": first.swarm_id,
         "sender_id": first.sender_id, "agent_id": first.agent_id, "count": waiting.len(),

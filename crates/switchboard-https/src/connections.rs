@@ -10,6 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
+use switchboard_hub::patient::Patient;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinError, JoinSet};
@@ -19,7 +20,6 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::front::{Busy, Front};
-use crate::patient::Patient;
 use crate::places::Places;
 use crate::settings::ListenLimits;
 use crate::source::ACME_TLS;

@@ -22,7 +22,6 @@ mod forwarded;
 mod front;
 mod http3;
 mod listen;
-mod patient;
 mod places;
 mod source;
 

@@ -12,6 +12,7 @@ pub mod files;
 pub mod guard;
 pub mod lock;
 pub mod owner;
+pub mod patient;
 pub mod platform;
 pub mod process;
 pub mod socket;

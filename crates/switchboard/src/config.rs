@@ -2,6 +2,7 @@
 
 mod channels;
 mod file;
+mod hidden;
 mod links;
 mod nats;
 mod notify;

@@ -8,6 +8,7 @@ use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
 use switchboard_hub::{Hub, Outbound, WorkTree};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +18,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::front::SwarmTools;
 use crate::printer::Printer;
+use crate::threads::Threads;
 
 /// What every verb needs.
 #[derive(Debug, Clone)]
@@ -251,12 +253,30 @@ pub(crate) async fn run_swarm(
 ) -> Result<JoinHandle<()>, Failure> {
     let Some(config) = config else { return Ok(tokio::spawn(async {})) };
     let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
-    let running = door_swarm::start(config, hub, outbound, shutdown.clone()).await?;
+    // Handshakes and signatures of strangers must not hold up those who are at home. Without a listener there are none.
+    let threads = match &config.listen {
+        Some(_) if std::env::var_os("S7_INLINE").is_none() => {
+            Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?)
+        }
+        Some(_) => None,
+        None => None,
+    };
+    let place = threads.as_ref().map_or_else(Handle::current, Threads::handle);
+    let starting = place.spawn(door_swarm::start(config, hub, outbound, shutdown.clone()));
+    let running = place.spawn(starting.await.map_err(anyhow::Error::from)??);
     Ok(tokio::spawn(async move {
-        if let Err(error) = running.await {
-            tracing::error!(error = %error, "the door to the swarms closed");
+        let problem = match running.await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            tracing::error!(problem, "the door to the swarms closed");
             // Without its listener this is not what was asked for.
             shutdown.cancel();
+        }
+        if let Some(threads) = threads {
+            threads.end().await;
         }
     }))
 }

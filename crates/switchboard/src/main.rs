@@ -15,6 +15,7 @@ mod notify;
 mod printer;
 mod show;
 mod telemetry;
+mod threads;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::ca::{Life, PrivateCa};
 use crate::process::{Running, command};
 use crate::{files, poll, tools};
 
@@ -30,6 +31,27 @@ impl Nginx {
         });
         Ok(Self { _running: running, _folder: folder })
     }
+}
+
+/// The configuration in docs/proxy.md, with a test's ports and files for those of the reader: nginx on `port`, in front of
+/// `listener`, with a certificate of `ca` for `localhost`.
+pub fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md")).unwrap();
+    let block = page.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
+    let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
+    let live = "/etc/letsencrypt/live/agents.example.org/";
+    let mut config = block.to_owned();
+    for (from, to) in [
+        ("listen 443 ssl", format!("listen 127.0.0.1:{port} ssl")),
+        ("127.0.0.1:8443", format!("127.0.0.1:{listener}")),
+        (&*format!("{live}fullchain.pem"), cert.display().to_string()),
+        (&*format!("{live}privkey.pem"), key.display().to_string()),
+        ("agents.example.org", "localhost".to_owned()),
+    ] {
+        assert!(config.contains(from), "docs/proxy.md has no `{from}`");
+        config = config.replace(from, &to);
+    }
+    config
 }
 
 /// What stands around the `server` blocks where nginx is installed, with every path in one folder.

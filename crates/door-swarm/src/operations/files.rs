@@ -120,6 +120,7 @@ impl Swarms {
             banned: known.as_ref().map(|known| known.banned.clone()).unwrap_or_default(),
             pending: <_>::default(),
             announcements: Vec::new(),
+            rotations: Vec::new(),
             invites_since: known.map_or(now, |known| known.invites_since),
         };
         for member in &membership.members {

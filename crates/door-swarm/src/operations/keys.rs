@@ -5,10 +5,14 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
 use crate::keys::{PublicKey, SecretKey};
+use crate::ledger::Rotation;
 use crate::operations::member_of;
 use crate::roster::prove_key;
 use crate::swarms::{KEY_FILE, Swarms, blocking, open_home};
 use crate::wire::SystemContent;
+
+/// How many keys before the current one are thought of: a peer that was away for as many is told by the master.
+const MOST_ROTATIONS: usize = 8;
 
 /// Where the new key is until every swarm has been told of it with the old one.
 const NEXT_KEY_FILE: &str = "agent.key.next";
@@ -19,9 +23,7 @@ impl Swarms {
     pub async fn rotate_key(&self, agent: Option<&str>) -> Result<PublicKey, SwarmError> {
         let identity = self.identity(agent)?;
         let book = self.book();
-        let Some(old) = book.keys.get(&identity.agent).cloned() else {
-            return Err(SwarmError::NoIdentity { agent: Some(identity.agent.to_string()) });
-        };
+        let old = self.key(&identity.agent).await?;
         let home = identity.home.clone();
         let new = blocking(move || {
             let folder = open_home(&home)?;
@@ -38,18 +40,22 @@ impl Swarms {
         let swarms: Vec<_> =
             book.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()).cloned().collect();
         for swarm in swarms {
-            let (me, key, former) = (identity.agent.clone(), public.clone(), old.public().to_wire());
+            let (me, key, former) = (identity.agent.clone(), public.clone(), old.public());
             let proof = prove_key(&new, swarm.swarm_id, &identity.agent);
             self.edit(&identity.agent, swarm.swarm_id, move |swarm| {
                 let content = SystemContent {
                     swarm_id: Some(swarm.swarm_id.to_string()),
                     agent_id: Some(me.to_string()),
                     public_key: Some(key.to_wire()),
-                    old_key: Some(former),
+                    old_key: Some(former.to_wire()),
                     proof: Some(proof),
                     ..SystemContent::new("key_rotated")
                 };
-                swarm.announce(Uuid::new_v4(), None, content.to_text());
+                let news = Uuid::new_v4();
+                swarm.announce(news, None, content.to_text());
+                let extra = (swarm.rotations.len() + 1).saturating_sub(MOST_ROTATIONS);
+                swarm.rotations.drain(..extra);
+                swarm.rotations.push(Rotation { news, old_key: former });
                 if let Some(member) = swarm.members.get_mut(&me) {
                     member.public_key = key;
                 }

@@ -1,8 +1,8 @@
 //! Behind a real nginx, with the configuration that the documentation gives.
 
 use http::HeaderName;
-use test_support::ca::{Life, PrivateCa};
-use test_support::nginx::Nginx;
+use test_support::ca::PrivateCa;
+use test_support::nginx::{Nginx, documented};
 use test_support::ports::free_port;
 use test_support::tools;
 use tokio_util::sync::CancellationToken;
@@ -15,26 +15,6 @@ async fn start() -> (Listening, CancellationToken) {
     let shutdown = CancellationToken::new();
     let settings = Settings::new(any_port(), mode);
     (listen(settings, app(Gate::new()), shutdown.clone()).await.unwrap(), shutdown)
-}
-
-/// The configuration in docs/proxy.md, with our ports and files for those of the reader.
-fn documented(port: u16, listener: u16, ca: &PrivateCa) -> String {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proxy.md")).unwrap();
-    let block = page.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
-    let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
-    let live = "/etc/letsencrypt/live/agents.example.org/";
-    let mut config = block.to_owned();
-    for (from, to) in [
-        ("listen 443 ssl", format!("listen 127.0.0.1:{port} ssl")),
-        ("127.0.0.1:8443", format!("127.0.0.1:{listener}")),
-        (&*format!("{live}fullchain.pem"), cert.display().to_string()),
-        (&*format!("{live}privkey.pem"), key.display().to_string()),
-        ("agents.example.org", "localhost".to_owned()),
-    ] {
-        assert!(config.contains(from), "docs/proxy.md has no `{from}`");
-        config = config.replace(from, &to);
-    }
-    config
 }
 
 #[tokio::test(flavor = "multi_thread")]

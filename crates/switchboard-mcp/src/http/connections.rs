@@ -1,21 +1,19 @@
 //! Accepting connections, and ending them.
 
 use std::convert::Infallible;
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use switchboard_hub::patient::Patient;
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -98,75 +96,5 @@ async fn connection(http: &http1::Builder, stream: Patient, router: Router, clos
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
-    }
-}
-
-/// A connection whose client must read what it is sent, sooner or later.
-///
-/// A client that leaves its stream unread would hold its session, and what waits for it, for ever.
-struct Patient {
-    stream: TcpStream,
-    limit: Duration,
-    /// Runs while the client takes nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl Patient {
-    fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { stream, limit, stalled: None }
-    }
-
-    /// Passes on what a write came to; one that has been waiting for too long fails.
-    fn watch<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        ready!(stalled.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
-    }
-}
-
-impl AsyncRead for Patient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Patient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watch(context, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.watch(context, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }

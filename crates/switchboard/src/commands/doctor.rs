@@ -162,6 +162,17 @@ async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, F
         Check::new("swarm", status, ailment.message).hint(ailment.hint)
     };
     let mut checks: Vec<Check> = swarms.ailments().await?.into_iter().map(check).collect();
+    let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
+    for identity in swarms.identities() {
+        let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());
+        // Whoever gets the repository gets the key.
+        if root.as_ref().is_some_and(|root| home.starts_with(root)) {
+            let message =
+                format!("the key of '{}' is in the workspace, in {}", identity.agent, home.display());
+            let hint = "move the folder out of it, and name it with SWARM_HOME";
+            checks.push(Check::new("swarm", Status::Warn, message).hint(hint));
+        }
+    }
     let (agents, active) =
         (swarms.identities().len(), swarms.swarms().iter().filter(|(_, s)| s.is_active()).count());
     if checks.is_empty() && agents > 0 {

@@ -1,12 +1,13 @@
 //! The section `nats`.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use door_nats::{Auth, Config, Secret, Tls};
 use serde::Deserialize;
 use switchboard_core::Name;
+
+use super::hidden::Hidden;
 
 /// The link with other hubs, as written.
 #[derive(Debug, Default, Deserialize)]
@@ -36,18 +37,6 @@ pub(super) struct TlsSection {
     pub(super) ca: Option<PathBuf>,
     pub(super) cert: Option<PathBuf>,
     pub(super) key: Option<PathBuf>,
-}
-
-/// Text that no error and no log shows.
-#[derive(Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub(super) struct Hidden(String);
-
-impl fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
 }
 
 /// The keys of the section.
@@ -122,7 +111,7 @@ fn auth(
     password: Option<Hidden>,
     token: Option<Hidden>,
 ) -> Result<Auth, String> {
-    let secret = |Hidden(text)| Secret::new(text);
+    let secret = |hidden: Hidden| Secret::new(hidden.into_text());
     Ok(match (creds, nkey, user, password, token) {
         (None, None, None, None, None) => Auth::None,
         (Some(path), None, None, None, None) => Auth::Creds(path),

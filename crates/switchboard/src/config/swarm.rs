@@ -1,6 +1,5 @@
 //! The section `swarm`.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +8,8 @@ use door_swarm::{Config, GitHub, Secret, SwarmLimits, Wake};
 use jiff::SignedDuration;
 use serde::Deserialize;
 use switchboard_https::{Acme, Challenge, ClientSettings, Mode, Settings};
+
+use super::hidden::Hidden;
 
 /// The public CA that is asked where no other is named.
 const PUBLIC_CA: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -82,18 +83,6 @@ pub(super) struct GitHubSection {
     pub(super) secret: Option<Hidden>,
     pub(super) swarm: Option<String>,
     pub(super) repos: Option<Vec<String>>,
-}
-
-/// Text that no error and no log shows.
-#[derive(Default, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub(super) struct Hidden(String);
-
-impl fmt::Debug for Hidden {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(secret)")
-    }
 }
 
 /// The keys of the section. All of them count in the user's own file alone: they say who on the internet gets in, whom to
@@ -264,7 +253,7 @@ fn wake(section: WakeSection) -> Result<Wake, String> {
     Ok(Wake {
         command,
         url,
-        secret: section.secret.map(|Hidden(text)| Secret::new(text)),
+        secret: section.secret.map(|hidden| Secret::new(hidden.into_text())),
         pause: section.pause_ms.map_or(default.pause, Duration::from_millis),
         per_sender: section.per_sender.unwrap_or(default.per_sender),
         timeout: section
@@ -283,7 +272,8 @@ fn github(section: GitHubSection) -> Result<GitHub, String> {
         acme: None,
     };
     let listen = listening.resolve()?.ok_or("'swarm.github.listen' is missing")?;
-    let Some(Hidden(secret)) = section.secret.filter(|Hidden(secret)| secret.len() >= 16) else {
+    let secret = section.secret.map(Hidden::into_text);
+    let Some(secret) = secret.filter(|secret| secret.chars().count() >= 16) else {
         return Err("'swarm.github.secret' is missing or has fewer than 16 characters".to_owned());
     };
     Ok(GitHub {

@@ -11,8 +11,9 @@ use tokio::time::{Sleep, sleep};
 
 /// A TCP stream on which a write that waits for too long fails.
 ///
-/// A client that leaves its answer unread would hold its place for ever.
-pub(crate) struct Patient {
+/// A client that leaves its answer unread would hold its place, its session and what waits for it, for ever.
+#[derive(Debug)]
+pub struct Patient {
     stream: TcpStream,
     limit: Duration,
     /// Runs while the client takes nothing.
@@ -20,7 +21,8 @@ pub(crate) struct Patient {
 }
 
 impl Patient {
-    pub(crate) fn new(stream: TcpStream, limit: Duration) -> Self {
+    /// A stream whose client may leave a write waiting for so long.
+    pub fn new(stream: TcpStream, limit: Duration) -> Self {
         Self { stream, limit, stalled: None }
     }
 

@@ -1,0 +1,53 @@
+//! How much of the machine each side takes: clients and hub share its cores.
+
+use std::num::NonZero;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// How many ticks of `/proc/PID/stat` a second has, on every Linux there is.
+const TICKS: u64 = 100;
+
+/// What both sides had used by some moment.
+pub(super) struct Cores {
+    at: Instant,
+    clients: Duration,
+    hub: Option<Duration>,
+}
+
+/// What share of all cores each side has used since.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shares {
+    pub(super) clients: f64,
+    /// Only Linux tells.
+    pub(super) hub: Option<f64>,
+}
+
+impl Cores {
+    /// Now, with the hub in the process `pid`.
+    pub(super) fn now(pid: &str) -> Self {
+        Self { at: Instant::now(), clients: of_this_process(), hub: of(pid) }
+    }
+
+    pub(super) fn since(&self, pid: &str) -> Shares {
+        let now = Self::now(pid);
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let all = (now.at - self.at).as_secs_f64() * f64::from(u32::try_from(cores).unwrap_or(1));
+        let share = |now: Duration, then: Duration| now.saturating_sub(then).as_secs_f64() / all;
+        let hub = now.hub.zip(self.hub).map(|(now, then)| share(now, then));
+        Shares { clients: share(now.clients, self.clients), hub }
+    }
+}
+
+fn of_this_process() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+fn of(pid: &str) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything but ends with the last parenthesis; the 12th and 13th after it are user and system.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(Duration::from_millis((user + system) * 1000 / TICKS))
+}

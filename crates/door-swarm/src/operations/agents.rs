@@ -1,0 +1,132 @@
+//! An agent of this hub: how it comes to take part in swarms, and whom it does not listen to.
+
+use switchboard_core::Name;
+
+use crate::agent_id::PeerId;
+use crate::book;
+use crate::endpoint::Endpoint;
+use crate::error::SwarmError;
+use crate::keys::SecretKey;
+use crate::ledger::Identity;
+use crate::swarms::{KEY_FILE, STATE_FILE, Swarms, blocking, check_home, open_home};
+use crate::wire::SystemContent;
+
+impl Swarms {
+    /// Makes an agent of this hub one that takes part in swarms: a key, a folder, a mailbox.
+    ///
+    /// The first one has its files in the home folder itself, as the protocol says; further ones in folders of their own.
+    pub async fn init(&self, agent: &str, endpoint: &str) -> Result<Identity, SwarmError> {
+        let (agent, endpoint) = (PeerId::parse_new(agent)?, Endpoint::parse(endpoint)?);
+        let book = self.book();
+        if let Some(known) = book.identities.get(&agent) {
+            let endpoint = known.endpoint.to_string();
+            return Err(SwarmError::IdentityExists { agent, endpoint });
+        }
+        if book.identities.values().any(|known| known.agent.clashes_with(&agent)) {
+            return Err(SwarmError::field(
+                "agent",
+                format!("'{agent}' clashes with another agent's id here"),
+            ));
+        }
+        if let Some(other) = book.identities.values().find(|known| known.endpoint == endpoint) {
+            let problem = format!("{endpoint} is that of '{}'; give each agent its own path", other.agent);
+            return Err(SwarmError::field("endpoint", problem));
+        }
+        let (root, name) = (self.config().home.clone(), agent.to_string());
+        let (home, key) = blocking(move || {
+            let folder = open_home(&root)?;
+            check_home(&folder)?;
+            // A key without a state is of a program that keeps its state elsewhere, or of another workspace.
+            let state = folder.read(STATE_FILE, 64 << 20)?.map(|found| found.bytes);
+            let owner = state.as_deref().and_then(state_owner);
+            let is_free = folder.stat(KEY_FILE)?.is_none() && owner.is_none();
+            let folder = if is_free || owner.as_deref() == Some(&name) {
+                folder
+            } else {
+                folder.make_subdir(&name)?
+            };
+            let key = if let Some(key) = SecretKey::read(&folder, KEY_FILE)? {
+                key
+            } else {
+                let key = SecretKey::generate()?;
+                key.write_new(&folder, KEY_FILE)?;
+                // Whoever was first has the key that counts.
+                SecretKey::read(&folder, KEY_FILE)?.unwrap_or(key)
+            };
+            Ok((folder.path().to_owned(), key))
+        })
+        .await?;
+        let identity = Identity {
+            agent: agent.clone(),
+            endpoint,
+            home,
+            public_key: key.public(),
+            created_at: self.hub().now(),
+            muted_swarms: <_>::default(),
+            muted_agents: <_>::default(),
+            known_keys: <_>::default(),
+            joining: <_>::default(),
+        };
+        let new = identity.clone();
+        book::edit_identity(self.hub(), &agent, move |place| {
+            if let Some(known) = place.as_ref() {
+                let (agent, endpoint) = (known.agent.clone(), known.endpoint.to_string());
+                return Err(SwarmError::IdentityExists { agent, endpoint });
+            }
+            *place = Some(new);
+            Ok(())
+        })
+        .await?;
+        self.register(&agent).await?;
+        self.refresh().await?;
+        self.take_over_state(&agent).await?;
+        self.write_state(&agent).await?;
+        Ok(identity)
+    }
+
+    /// Drops the messages of an agent from now on, or no longer.
+    pub async fn mute_agent(
+        &self,
+        agent: Option<&str>,
+        other: &str,
+        mute: bool,
+    ) -> Result<PeerId, SwarmError> {
+        let (identity, other) = (self.identity(agent)?, PeerId::parse(other)?);
+        let id = other.clone();
+        self.edit_identity(&identity.agent, move |identity| {
+            let _ = if mute { identity.muted_agents.insert(id) } else { identity.muted_agents.remove(&id) };
+            Ok(())
+        })
+        .await?;
+        let book = self.book();
+        for swarm in book.swarms_of(&identity.agent).filter(|swarm| swarm.members.contains_key(&other)) {
+            let action = if mute { "member_muted" } else { "member_unmuted" };
+            let content = SystemContent {
+                swarm_id: Some(swarm.swarm_id.to_string()),
+                agent_id: Some(other.to_string()),
+                initiated_by: Some(identity.agent.to_string()),
+                ..SystemContent::new(action)
+            };
+            self.notify(&identity.agent, swarm, &content).await;
+        }
+        Ok(other)
+    }
+
+    /// Drops the messages of a whole swarm from now on, or no longer.
+    pub async fn mute_swarm(&self, swarm: Option<&str>, mute: bool) -> Result<Name, SwarmError> {
+        let (agent, swarm) = self.find(swarm)?;
+        let id = swarm.swarm_id;
+        self.edit_identity(&agent, move |identity| {
+            let _ = if mute { identity.muted_swarms.insert(id) } else { identity.muted_swarms.remove(&id) };
+            Ok(())
+        })
+        .await?;
+        Ok(swarm.realm.clone())
+    }
+}
+
+/// Whose state a file is, as far as that can be read.
+fn state_owner(bytes: &[u8]) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    Some(value.get("agent_id")?.as_str()?.to_owned())
+}

@@ -1,0 +1,55 @@
+//! S17: peers whose certificate is not good are not written to.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use switchboard_core::DeliveryState;
+use switchboard_https::Mode;
+use test_support::ca::{Issued, Life, PrivateCa};
+
+use crate::test_peer::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_with_a_bad_certificate_waits_until_it_has_a_good_one() {
+    let world = World::new();
+    let stranger = PrivateCa::new();
+    let bad: [(&str, Issued); 3] = [
+        ("over", world.ca().issue(&["127.0.0.1"], Life::Over, 2)),
+        ("another-name", world.ca().issue(&["elsewhere.example.com"], Life::Long, 3)),
+        ("another-authority", stranger.issue(&["127.0.0.1"], Life::Long, 4)),
+    ];
+    let alice = world.peer("alice").await;
+    alice.create("Research").await;
+    let link = alice.invite().await;
+    let folder = tempfile::tempdir().unwrap();
+    let files = |id: &str| -> [PathBuf; 2] {
+        [folder.path().join(format!("{id}.pem")), folder.path().join(format!("{id}.key"))]
+    };
+    let mut peers = Vec::new();
+    for (id, issued) in bad {
+        let [cert, key] = files(id);
+        issued.write(&cert, &key);
+        let peer = world
+            .peer_with(id, |config| {
+                let listen = config.listen.as_mut().unwrap();
+                listen.mode = Mode::Files { cert, key };
+                listen.look_every = Duration::from_millis(20);
+            })
+            .await;
+        peer.join(&link).await;
+        peers.push(peer);
+    }
+    for peer in &peers {
+        let id = alice.send("alice", &format!("{}@research", peer.id), "in confidence", None).await;
+        let tried = alice.delivery(id, "an attempt", |delivery| delivery.note.is_some()).await;
+        let note = tried.note.unwrap();
+        assert!(note.contains("certificate"), "{}: {note}", peer.id);
+        assert!(tried.state.is_pending(), "{}: {:?}", peer.id, tried.state);
+        assert_eq!(peer.count("in confidence").await, 0);
+        // Nothing is lost: it goes once the certificate is good.
+        let [cert, key] = files(peer.id.as_str());
+        world.ca().issue(&["127.0.0.1"], Life::Long, 5).write(&cert, &key);
+        peer.gets("in confidence").await;
+        assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+    }
+}

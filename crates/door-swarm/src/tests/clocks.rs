@@ -1,0 +1,36 @@
+//! S26: a clock that is wrong.
+
+use jiff::SignedDuration;
+use switchboard_core::DeliveryState;
+use switchboard_hub::clock::Clock;
+
+use crate::test_peer::World;
+
+/// The peer's answer tells the time, the owner is told of the difference, and what was refused for it arrives once the
+/// clock is set.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_wrong_is_told_and_loses_nothing() {
+    let world = World::new();
+    let clock = Clock::by_hand(Clock::system().now());
+    let alice = world.peer_at("alice", clock.clone(), |_| ()).await;
+    let bob = world.peer("bob").await;
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    assert_eq!(alice.swarms.ailments().await.unwrap(), []);
+
+    clock.advance(SignedDuration::from_hours(-1));
+    let id = alice.send("alice", "bob@research", "what time is it?", None).await;
+    let refused =
+        alice.delivery(id, "a refusal", |delivery| delivery.note.is_some() && delivery.attempts > 0).await;
+    let note = refused.note.unwrap();
+    assert!(note.contains("timestamp is too old") && note.contains("set the clock"), "{note}");
+    assert!(refused.state.is_pending(), "{:?}", refused.state);
+    assert_eq!(bob.count("what time is it?").await, 0);
+    let told = alice.swarms.ailments().await.unwrap();
+    assert!(told[0].message.contains("away from that of 'bob'"), "{told:?}");
+    assert!(told[0].hint.contains("NTP"), "{told:?}");
+
+    clock.advance(SignedDuration::from_hours(1) + SignedDuration::from_mins(1));
+    bob.gets("what time is it?").await;
+    assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+}

@@ -1,0 +1,286 @@
+//! Messages that are not as they should be, each as requests on a real socket.
+
+use http::{HeaderMap, StatusCode};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::rig::{add_member, code, with_member};
+use crate::keys::SecretKey;
+use crate::ledger::Standing;
+use crate::stamp;
+use crate::test_peer::{Forged, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_signed_rightly_is_taken_once_and_answered_as_others_expect() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let message = Forged::new(swarm, "mallory", "hello", alice.now()).signed(&key).value;
+    let answer = world.post(&alice, "message", &message).await;
+    assert_eq!(answer, (StatusCode::OK, json!({ "status": "queued", "message_id": message["message_id"] })));
+    // S19, S3: the same again is the same.
+    assert_eq!(world.post(&alice, "message", &message).await.0, StatusCode::OK);
+    assert_eq!(alice.count("hello").await, 1);
+    // Signed anew with another time, it is still the same.
+    let later = stamp::render(alice.now().saturating_add(SignedDuration::from_secs(1)).unwrap());
+    let again = Forged { value: message.clone() }.with("timestamp", later).signed(&key).value;
+    assert_eq!(world.post(&alice, "message", &again).await.0, StatusCode::OK);
+    assert_eq!(alice.count("hello").await, 1);
+    let other = Forged { value: message.clone() }.with("content", "other").signed(&key).value;
+    assert_eq!(code(&world.post(&alice, "message", &other).await), (400, "INVALID_FORMAT"));
+    // S3: also after a restart.
+    let alice = alice.restart().await;
+    assert_eq!(world.post(&alice, "message", &message).await.0, StatusCode::OK);
+    assert_eq!(alice.count("hello").await, 1);
+    // The aliases, and the two that are read.
+    for resource in ["../message", "message"] {
+        assert_eq!(world.post(&alice, resource, &message).await.0, StatusCode::OK, "{resource}");
+    }
+    let (status, info) = world.get(&alice, "info").await;
+    assert_eq!((status, info["agent_id"].as_str()), (StatusCode::OK, Some("alice")));
+    assert_eq!(info["public_key"], alice.key().public().to_wire());
+    assert_eq!(world.get(&alice, "health").await.1["status"], "healthy");
+    assert_eq!(world.get(&alice, "message").await.0, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(world.get(&alice, "api/wake").await.0, StatusCode::NOT_FOUND, "S24");
+}
+
+/// S1, S2, S4, S6, S8: what was changed, moved, signed by others or at other times.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_signed_rightly_is_refused() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let now = alice.now();
+    let good = || Forged::new(swarm, "mallory", "never", now);
+    let at = |minutes: i64| stamp::render(now.saturating_add(SignedDuration::from_mins(minutes)).unwrap());
+    let other = SecretKey::from_seed(&[1; 32]);
+    let table: Vec<(&str, Value, (u16, &str))> = vec![
+        ("another key", good().signed(&other).value, (401, "INVALID_SIGNATURE")),
+        ("no signature", good().value, (401, "INVALID_SIGNATURE")),
+        ("content changed", good().signed(&key).with("content", "x").value, (401, "INVALID_SIGNATURE")),
+        (
+            "recipient changed",
+            good().signed(&key).with("recipient", "alice").value,
+            (401, "INVALID_SIGNATURE"),
+        ),
+        ("type changed", good().signed(&key).with("type", "notification").value, (401, "INVALID_SIGNATURE")),
+        (
+            "a stranger",
+            Forged::new(swarm, "stranger", "never", now).signed(&key).value,
+            (403, "NOT_AUTHORIZED"),
+        ),
+        ("ourselves", Forged::new(swarm, "alice", "never", now).signed(&key).value, (403, "NOT_AUTHORIZED")),
+        (
+            "another swarm",
+            Forged::new(Uuid::new_v4(), "mallory", "never", now).signed(&key).value,
+            (404, "SWARM_NOT_FOUND"),
+        ),
+        ("for another", good().with("recipient", "bob").signed(&key).value, (400, "INVALID_FORMAT")),
+        ("too old", good().with("timestamp", at(-16)).signed(&key).value, (400, "INVALID_FORMAT")),
+        ("too far ahead", good().with("timestamp", at(3)).signed(&key).value, (400, "INVALID_FORMAT")),
+        (
+            "other zone",
+            good().with("timestamp", "2026-02-05T14:30:00+02:00").signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+        (
+            "24:00",
+            good().with("timestamp", "2026-02-05T24:00:00Z").signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+        (
+            "leap second",
+            good().with("timestamp", "2026-06-30T23:59:60Z").signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+        (
+            "another major",
+            good().with("protocol_version", "1.0.0").signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+        ("no UUID", good().with("message_id", "x").signed(&key).value, (400, "INVALID_FORMAT")),
+        (
+            "UUID in upper case",
+            good().with("message_id", "550E8400-E29B-41D4-A716-446655440000").signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+        ("unknown type", good().signed(&key).with("type", "order").value, (400, "INVALID_FORMAT")),
+        ("no content", good().signed(&key).with("content", Value::Null).value, (400, "INVALID_FORMAT")),
+        (
+            "id with a line break",
+            Forged::new(swarm, "evil\nline", "never", now).signed(&key).value,
+            (400, "INVALID_FORMAT"),
+        ),
+    ];
+    for (what, message, expected) in table {
+        let answer = world.post(&alice, "message", &message).await;
+        assert_eq!(code(&answer), expected, "{what}: {}", answer.1);
+        assert!(answer.1["error"]["message"].is_string(), "{what}");
+    }
+    let supported = world.post(&alice, "message", &good().with("protocol_version", "2.0.0").value).await;
+    assert_eq!(supported.1["error"]["details"]["supported"], "0.1.0");
+    // Two meanings in one text.
+    let twice = good().signed(&key).value.to_string().replacen('{', "{\"content\":\"a\",", 1);
+    let answer = world.post_bytes(&alice, "message", twice.into_bytes(), HeaderMap::new()).await;
+    assert_eq!(code(&answer), (400, "INVALID_FORMAT"));
+    // Headers that do not fit.
+    for (header, value) in [("x-agent-id", "alice"), ("x-swarm-protocol", "1.0.0"), ("x-swarm-protocol", "x")]
+    {
+        let headers: HeaderMap = [(header.parse().unwrap(), value.parse().unwrap())].into_iter().collect();
+        let body = good().signed(&key).value.to_string().into_bytes();
+        assert_eq!(
+            code(&world.post_bytes(&alice, "message", body, headers).await),
+            (400, "INVALID_FORMAT"),
+            "{header}"
+        );
+    }
+    assert_eq!(alice.count("never").await, 0);
+}
+
+/// S2: once a member signs whole envelopes, it always must, and no unsigned field counts before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn unsigned_fields_drive_nothing_and_signed_ones_cannot_be_changed() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let past = stamp::render(alice.now().saturating_sub(SignedDuration::from_mins(1)).unwrap());
+    let unsigned = Forged::new(swarm, "mallory", "plain", alice.now())
+        .with("priority", "high")
+        .with("expires_at", past.clone())
+        .with("metadata", json!({ "kind": "execute" }))
+        .signed(&key);
+    assert_eq!(world.post(&alice, "message", &unsigned.value).await.0, StatusCode::OK);
+    let got = alice.gets("plain").await.message;
+    assert_eq!((got.expires_at, got.kind.as_str()), (None, "message"));
+    assert_eq!(got.metadata["swarm.unsigned"]["priority"], "high");
+    assert!(got.metadata.get("swarm.signed").is_none());
+
+    let whole = Forged::new(swarm, "mallory", "whole", alice.now())
+        .with("priority", "high")
+        .with("metadata", json!({ "kind": "execute" }))
+        .whole(&key);
+    let mut changed = whole.value.clone();
+    changed["priority"] = "low".into();
+    assert_eq!(code(&world.post(&alice, "message", &changed).await), (401, "INVALID_SIGNATURE"));
+    assert_eq!(world.post(&alice, "message", &whole.value).await.0, StatusCode::OK);
+    let got = alice.gets("whole").await.message;
+    assert_eq!(got.metadata["swarm.signed"]["priority"], "high");
+    assert_eq!(got.kind.as_str(), "message", "nobody has a peer type into a terminal");
+
+    let stripped = Forged::new(swarm, "mallory", "stripped", alice.now()).signed(&key);
+    assert_eq!(code(&world.post(&alice, "message", &stripped.value).await), (401, "INVALID_SIGNATURE"));
+    let expired = Forged::new(swarm, "mallory", "expired", alice.now()).with("expires_at", past).whole(&key);
+    assert_eq!(code(&world.post(&alice, "message", &expired.value).await), (400, "INVALID_FORMAT"));
+}
+
+/// S11, S13: only the master's word changes the roster.
+#[tokio::test(flavor = "multi_thread")]
+async fn members_cannot_speak_for_the_master() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let victim = SecretKey::from_seed(&[8; 32]);
+    add_member(&alice, "victim", &victim).await;
+    let now = alice.now();
+    let forged = [
+        (json!({ "action": "member_kicked", "agent_id": "victim" }), 403),
+        (json!({ "action": "member_left", "agent_id": "victim" }), 403),
+        (
+            json!({ "action": "member_joined", "agent_id": "evil", "endpoint": "https://127.0.0.1:1/swarm" }),
+            403,
+        ),
+        (json!({ "action": "master_changed", "new_master": "mallory" }), 403),
+        (json!({ "action": "swarm_dissolved" }), 403),
+        (json!({ "action": "key_rotated", "agent_id": "victim", "public_key": key.public().to_wire() }), 403),
+        (json!({ "action": "key_rotated", "public_key": victim.public().to_wire(), "proof": "" }), 401),
+        (
+            json!({ "action": "roster", "epoch": 99, "master": "mallory", "name": "x", "members": [],
+            "settings": {} }),
+            403,
+        ),
+        (json!({ "action": "member_left", "swarm_id": Uuid::new_v4().to_string() }), 400),
+    ];
+    for (content, expected) in forged {
+        let message = Forged::new(swarm, "mallory", "", now).system(&content).signed(&key);
+        let answer = world.post(&alice, "message", &message.value).await;
+        assert_eq!(answer.0.as_u16(), expected, "{content}: {}", answer.1);
+    }
+    for content in
+        [json!({ "action": "kicked" }), json!({ "action": "master_transfer", "new_master": "alice" })]
+    {
+        let message =
+            Forged::new(swarm, "mallory", "", now).system(&content).with("recipient", "alice").signed(&key);
+        let answer = world.post(&alice, "message", &message.value).await;
+        let is_harmless = answer.0 == StatusCode::FORBIDDEN || alice.swarm().master.as_str() == "alice";
+        assert!(is_harmless, "{content}: {answer:?}");
+    }
+    assert_eq!(alice.members(), ["alice", "mallory", "victim"]);
+    assert_eq!(alice.swarm().standing, Standing::Active);
+    // What cannot be read is kept as news, and changes nothing.
+    let broken = Forged::new(swarm, "mallory", "{\"action\":\"kicked\",\"reason\":\"a \"b\"\"}", now)
+        .with("type", "system");
+    assert_eq!(world.post(&alice, "message", &broken.signed(&key).value).await.0, StatusCode::OK);
+    // Anyone may leave, once.
+    let left =
+        Forged::new(swarm, "mallory", "", now).system(&json!({ "action": "member_left" })).signed(&key);
+    assert_eq!(world.post(&alice, "message", &left.value).await.0, StatusCode::OK);
+    alice.knows(&["alice", "victim"]).await;
+    // S12: whoever is out stays out.
+    let after = Forged::new(swarm, "mallory", "after", now).signed(&key);
+    assert_eq!(code(&world.post(&alice, "message", &after.value).await), (403, "NOT_AUTHORIZED"));
+}
+
+/// S12: the muted are answered as if they were heard.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_muted_are_dropped_in_silence_also_after_a_restart() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    alice.swarms.mute_agent(None, "mallory", true).await.unwrap();
+    let alice = alice.restart().await;
+    let message = Forged::new(swarm, "mallory", "psst", alice.now()).signed(&key);
+    assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
+    alice.swarms.mute_agent(None, "mallory", false).await.unwrap();
+    alice.swarms.mute_swarm(None, true).await.unwrap();
+    let message = Forged::new(swarm, "mallory", "psst", alice.now()).signed(&key);
+    assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
+    alice.swarms.mute_swarm(None, false).await.unwrap();
+    assert_eq!(alice.count("psst").await, 0);
+    let message = Forged::new(swarm, "mallory", "hello", alice.now()).signed(&key);
+    assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
+    alice.gets("hello").await;
+}
+
+/// S15: one too many is told when to come back; another sender is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_are_stopped_and_others_are_served() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let other = SecretKey::from_seed(&[8; 32]);
+    add_member(&alice, "other", &other).await;
+    let stranger = Forged::new(swarm, "mallory", "forged", alice.now()).signed(&other).value;
+    for _ in 0..5 {
+        // What others send in a name uses nothing of its limit.
+        assert_eq!(world.post(&alice, "message", &stranger).await.0, StatusCode::UNAUTHORIZED);
+    }
+    let mut refused = 0;
+    for n in 0..62 {
+        let message = Forged::new(swarm, "mallory", &format!("flood {n}"), alice.now()).signed(&key);
+        let answer = world.post(&alice, "message", &message.value).await;
+        if answer.0 == StatusCode::TOO_MANY_REQUESTS {
+            assert!(answer.1["error"]["details"]["retry_after"].as_u64().unwrap() <= 60);
+            refused += 1;
+        }
+    }
+    assert!((1..=2).contains(&refused), "{refused}");
+    let message = Forged::new(swarm, "other", "still here", alice.now()).signed(&other);
+    assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
+}
+
+/// S16: large bodies are refused before they are read, and nothing is fetched.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_bodies_are_refused() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let body = Forged::new(swarm, "mallory", &"x".repeat(300 * 1024), alice.now()).signed(&key).value;
+    assert_eq!(world.post(&alice, "message", &body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let answer = world.post_bytes(&alice, "message", deep.into_bytes(), HeaderMap::new()).await;
+    assert_eq!(code(&answer), (400, "INVALID_FORMAT"));
+}

@@ -1,0 +1,169 @@
+//! Peers that were away, have a new key or come back from a file.
+
+use http::StatusCode;
+use switchboard_core::DeliveryState;
+use switchboard_hub::clock::Clock;
+
+use crate::keys::SecretKey;
+use crate::ledger::Standing;
+use crate::test_peer::{Forged, World};
+
+/// S18: a peer that is away gets everything in its order once it is back, and holds up nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_was_away_catches_up_in_order() {
+    let world = World::new();
+    let (alice, mut bob, carol) =
+        (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
+    alice.create("Research").await;
+    let link = alice.invite().await;
+    bob.join(&link).await;
+    carol.join(&link).await;
+    bob.knows(&["alice", "bob", "carol"]).await;
+    bob.stop().await;
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(alice.send("alice", "all@research", &format!("news {n}"), None).await);
+    }
+    carol.gets("news 4").await;
+    // The roster changes while it is away, too.
+    alice.swarms.kick(None, "carol", None).await.unwrap();
+    bob.serve().await;
+    for id in ids {
+        let states: Vec<_> = alice.settled(id).await.iter().map(|delivery| delivery.state).collect();
+        assert!(states.iter().all(|state| *state == DeliveryState::Delivered), "{states:?}");
+    }
+    bob.gets("news 4").await;
+    let news: Vec<String> = bob
+        .journal()
+        .await
+        .into_iter()
+        .map(|stored| stored.message.body)
+        .filter(|body| body.starts_with("news"))
+        .collect();
+    assert_eq!(news, ["news 0", "news 1", "news 2", "news 3", "news 4"]);
+    bob.knows(&["alice", "bob"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_is_taken_over_on_the_word_of_the_old_one() {
+    let world = World::new();
+    let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    let old = bob.key().public();
+    let new = bob.swarms.rotate_key(None).await.unwrap();
+    assert_ne!(old, new);
+    bob.send("bob", "alice@research", "with the new key", None).await;
+    alice.gets("with the new key").await;
+    let bob_id = bob.id.clone();
+    alice.until("alice has the new key", || alice.swarm().members[&bob_id].public_key == new).await;
+    assert_eq!(std::fs::read(bob.home().join("agent.key")).unwrap().len(), 32);
+    let forged = Forged::new(alice.swarm().swarm_id, "bob", "with the old key", alice.now())
+        .signed(&SecretKey::from_seed(&[1; 32]));
+    assert_eq!(world.post(&alice, "message", &forged.value).await.0, StatusCode::UNAUTHORIZED);
+}
+
+/// Whoever writes is there: what waits for it goes at once, and not when it would be tried next.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_writes_gets_what_waits_for_it() {
+    let world = World::new();
+    // A clock that stands still: nothing is ever due by itself.
+    let clock = Clock::by_hand(Clock::system().now());
+    let (alice, mut bob) = (world.peer_at("alice", clock, |_| ()).await, world.peer("bob").await);
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    bob.stop().await;
+    let id = alice.send("alice", "bob@research", "are you there?", None).await;
+    alice.delivery(id, "an attempt", |delivery| delivery.note.is_some()).await;
+    bob.serve().await;
+    bob.send("bob", "alice@research", "here I am", None).await;
+    bob.gets("are you there?").await;
+    assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+}
+
+/// What was written before a new key is signed with the old one, and nobody is alarmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
+    let world = World::new();
+    let (alice, mut bob, carol) =
+        (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
+    alice.create("Research").await;
+    let link = alice.invite().await;
+    bob.join(&link).await;
+    carol.join(&link).await;
+    bob.knows(&["alice", "bob", "carol"]).await;
+    bob.stop().await;
+    carol.send("carol", "bob@research", "before", None).await;
+    carol.swarms.rotate_key(None).await.unwrap();
+    carol.send("carol", "bob@research", "between", None).await;
+    carol.swarms.rotate_key(None).await.unwrap();
+    let last = carol.send("carol", "bob@research", "after", None).await;
+    // However long it was away: an answer of "not yet" is no longer waited for.
+    carol.delivery(last, "an attempt", |delivery| delivery.attempts > 0).await;
+    bob.serve().await;
+    carol.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
+    bob.gets("after").await;
+    let heard: Vec<String> = bob.journal().await.into_iter().map(|stored| stored.message.body).collect();
+    let words: Vec<&str> = heard
+        .iter()
+        .map(String::as_str)
+        .filter(|body| matches!(*body, "before" | "between" | "after"))
+        .collect();
+    assert_eq!(words, ["before", "between", "after"]);
+    assert_eq!(bob.swarm().members[&carol.id].public_key, carol.key().public());
+    assert_eq!(bob.swarms.ailments().await.unwrap(), [], "nobody has to compare keys");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_json_is_the_owners_alone_and_brings_a_new_hub_back_to_its_swarms() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::new();
+    let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    let path = bob.home().join("state.json");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::metadata(bob.home()).unwrap().permissions().mode() & 0o777, 0o700);
+    let state = crate::MembershipState::parse(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(state.swarms.values().next().unwrap().members.len(), 2);
+    let exported = bob.swarms.export(None).unwrap();
+    assert!(exported.exported_at.is_some());
+    let text = String::from_utf8(exported.to_bytes()).unwrap();
+    let seed = std::fs::read(bob.home().join("agent.key")).unwrap();
+    assert!(!text.contains(&crate::base64(&seed)), "S21: no private key in it");
+    // Taken over by a hub that knows nothing but the key.
+    let id = alice.swarm().swarm_id;
+    bob.swarms
+        .edit(&bob.id.clone(), id, |swarm| {
+            swarm.standing = Standing::Left;
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(bob.swarms.import(None, text.as_bytes(), crate::Merge::Add).await.unwrap(), 1);
+    assert_eq!(bob.members(), ["alice", "bob"]);
+    bob.send("bob", "alice@research", "back again", None).await;
+    alice.gets("back again").await;
+}
+
+/// A member that missed a change asks the master for the whole roster.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_that_fell_behind_is_asked_for() {
+    let world = World::new();
+    let (alice, bob, carol) = (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
+    alice.create("Research").await;
+    let link = alice.invite().await;
+    bob.join(&link).await;
+    carol.join(&link).await;
+    bob.knows(&["alice", "bob", "carol"]).await;
+    let (id, lost) = (alice.swarm().swarm_id, carol.id.clone());
+    let forget = move |swarm: &mut crate::Swarm| {
+        swarm.members.remove(&lost);
+        swarm.epoch -= 1;
+        Ok(())
+    };
+    bob.swarms.edit(&bob.id.clone(), id, forget).await.unwrap();
+    alice.send("alice", "bob@research", "by the way", None).await;
+    bob.knows(&["alice", "bob", "carol"]).await;
+    assert_eq!(bob.swarm().epoch, alice.swarm().epoch);
+}

@@ -1,0 +1,41 @@
+//! Several agents of one hub, each in swarms on its own.
+
+use serde_json::Value;
+use test_support::ca::{Life, PrivateCa};
+
+use super::owner::Owner;
+
+#[test]
+fn two_agents_of_one_hub_are_two_members() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (home, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    let endpoint = format!("https://127.0.0.1:{}/ann/swarm", home.port);
+    let made = home.json(&["swarm", "init", "--agent", "ann", "--endpoint", &endpoint]).remove(0);
+    assert_eq!(made["home"].as_str().unwrap(), home.sandbox.home().join(".swarm/ann").display().to_string());
+    // It has to be said who is meant, and the error says who there is.
+    let unclear = home.sandbox.run(["swarm", "create", "Own"]);
+    assert_eq!(unclear.code, Some(2), "{}", unclear.stderr);
+    assert!(
+        unclear.stderr.contains("alice, ann") && unclear.stderr.contains("--agent"),
+        "{}",
+        unclear.stderr
+    );
+
+    bob.ok(&["swarm", "create", "Research"]);
+    let link = bob.ok(&["swarm", "invite"]);
+    home.ok(&["swarm", "join", &link, "--agent", "alice"]);
+    home.ok(&["swarm", "join", &link, "--agent", "ann", "--as", "lab"]);
+    bob.knows(&["alice", "ann", "bob"]);
+    bob.ok(&["send", "ann@research", "for ann alone", "--from", "bob"]);
+    home.gets("ann", "for ann alone");
+    bob.ok(&["send", "all@research", "for both", "--from", "bob"]);
+    home.gets("ann", "for both");
+    home.gets("alice", "for both");
+    let of_alice: Vec<Value> = home.json(&["inbox", "alice"]);
+    assert!(of_alice.iter().all(|message| message["body"] != "for ann alone"), "{of_alice:?}");
+    home.ok(&["send", "bob@lab", "from ann", "--from", "ann"]);
+    assert_eq!(bob.gets("bob", "from ann")["from"], "ann@research");
+    home.ok(&["send", "bob@research", "from alice", "--from", "alice"]);
+    assert_eq!(bob.gets("bob", "from alice")["from"], "alice@research");
+}

@@ -1,0 +1,113 @@
+//! Three owners from the first invite to the last word, and what is said when something is wrong.
+
+use serde_json::Value;
+use test_support::ca::{Life, PrivateCa};
+use test_support::{Sandbox, poll};
+
+use super::owner::{Owner, id};
+use crate::BINARY;
+
+#[test]
+fn three_processes_meet_talk_and_part() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (alice, mut bob, carol) =
+        (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    alice.ok(&["swarm", "create", "Research"]);
+    let link = alice.ok(&["swarm", "invite"]);
+    assert!(link.starts_with("swarm://"), "{link}");
+    bob.ok(&["swarm", "join", &link]);
+    carol.ok(&["swarm", "join", &link, "--as", "lab"]);
+    for owner in [&alice, &bob, &carol] {
+        owner.knows(&["alice", "bob", "carol"]);
+    }
+
+    // From any door to all of them, and the reply back to whoever wrote.
+    let sent = alice.json(&["send", "all@research", "who is there?", "--from", "codex"]);
+    assert_eq!(sent[0]["deliveries"].as_array().unwrap().len(), 2, "{sent:?}");
+    let got = bob.gets("bob", "who is there?");
+    assert_eq!((got["from"].as_str(), got["verified"].as_bool()), (Some("alice@research"), Some(true)));
+    carol.gets("carol", "who is there?");
+    bob.ok(&["send", "alice@research", "I am", "--reply-to", id(&got), "--from", "bob"]);
+    let reply = alice.gets("codex", "I am");
+    assert_eq!(reply["from"], "bob@research");
+
+    // The sender can read what became of it, for each of them.
+    let receipt = poll::until("both have it", || {
+        let receipt = alice.json(&["receipt", id(&sent[0])]).remove(0);
+        let is_delivered = |d: &Value| d["state"] == "delivered";
+        receipt["deliveries"].as_array().unwrap().iter().all(is_delivered).then_some(receipt)
+    });
+    assert_eq!(receipt["deliveries"].as_array().unwrap().len(), 2);
+
+    // Muted by a command, while the hub runs.
+    bob.ok(&["swarm", "mute", "carol"]);
+    poll::until("the mute is in force", || {
+        let text = format!("psst {}", fastrand::u32(..));
+        carol.ok(&["swarm", "send", &text, "--to", "bob"]);
+        carol.ok(&["swarm", "send", &format!("mark {text}"), "--to", "alice"]);
+        alice.gets("alice", &format!("mark {text}"));
+        let heard = bob.json(&["swarm", "messages", "--limit", "100"]);
+        (!heard.iter().any(|message| message["content"] == text.as_str())).then_some(())
+    });
+
+    // Away for a while, then everything in order; the roster, too.
+    bob.stop();
+    for n in 0..3 {
+        alice.ok(&["swarm", "send", &format!("while away {n}"), "--to", "bob"]);
+    }
+    alice.ok(&["swarm", "kick", "carol", "--reason", "too \"loud\""]);
+    bob.serve();
+    bob.gets("bob", "while away 2");
+    bob.knows(&["alice", "bob"]);
+    let heard: Vec<Value> = bob.json(&["swarm", "messages", "--limit", "100"]);
+    let away: Vec<&str> = heard
+        .iter()
+        .filter_map(|m| m["content"].as_str())
+        .filter(|text| text.starts_with("while away"))
+        .collect();
+    assert_eq!(away, ["while away 0", "while away 1", "while away 2"]);
+    poll::until("carol was told", || {
+        let listed = carol.json(&["swarm", "list", "--all"]);
+        (listed[0]["standing"] == "kicked").then_some(())
+    });
+
+    // A new key, the role, and the end.
+    let key = bob.json(&["swarm", "key", "rotate"]).remove(0);
+    bob.ok(&["swarm", "send", "with a new key", "--to", "alice"]);
+    alice.gets("alice", "with a new key");
+    let known = alice.json(&["swarm", "members"]);
+    assert!(known.iter().any(|member| member["public_key"] == key["public_key"]), "{known:?}");
+    alice.ok(&["swarm", "transfer", "bob"]);
+    poll::until("bob leads", || (bob.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
+    poll::until("alice knows", || (alice.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
+    alice.ok(&["swarm", "leave"]);
+    bob.knows(&["bob"]);
+    assert_ne!(alice.port, bob.port);
+}
+
+#[test]
+fn what_goes_wrong_is_said_with_what_to_do() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let fails = |args: &[&str], code: i32, word: &str| {
+        let ran = sandbox.run(args);
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{args:?}: {}", ran.stderr);
+    };
+    fails(&["swarm", "create", "x"], 5, "swarm init");
+    fails(&["swarm", "init", "--agent", "a b", "--endpoint", "https://a.example.com/swarm"], 2, "agent_id");
+    fails(&["swarm", "init", "--agent", "a", "--endpoint", "http://a.example.com"], 2, "https://");
+    sandbox.ok(["swarm", "init", "--agent", "a", "--endpoint", "https://a.example.com/swarm"]);
+    fails(&["swarm", "init", "--agent", "a", "--endpoint", "https://a.example.com/swarm"], 1, "already");
+    fails(&["swarm", "leave"], 5, "swarm list");
+    fails(&["swarm", "join", "swarm://x"], 4, "swarm://SWARM_ID");
+    sandbox.ok(["swarm", "create", "Team"]);
+    fails(&["swarm", "leave", "taem"], 5, "did you mean 'team'");
+    fails(&["swarm", "leave"], 4, "transfer");
+    fails(&["swarm", "kick", "bob"], 5, "not a member");
+    fails(&["swarm", "send", "hello", "--reference", "{\"type\":\"github_issue\"}"], 2, "repo");
+    fails(&["swarm", "invite", "--max-uses", "0"], 2, "max_uses");
+    let exported: Value = serde_json::from_str(&sandbox.ok(["swarm", "export"])).unwrap();
+    assert_eq!(exported["agent_id"], "a");
+    assert!(exported["exported_at"].is_string());
+}
