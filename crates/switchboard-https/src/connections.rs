@@ -19,7 +19,8 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::front::{Busy, Front};
+use crate::busy::Busy;
+use crate::front::Front;
 use crate::places::Places;
 use crate::settings::ListenLimits;
 use crate::source::ACME_TLS;

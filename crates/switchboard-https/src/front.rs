@@ -1,6 +1,5 @@
 //! What stands between a connection, whichever HTTP it speaks, and the router.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,10 +12,10 @@ use bytes::Bytes;
 use http::header::ALT_SVC;
 use http::{HeaderName, HeaderValue, Request, StatusCode};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Sleep, sleep};
 use tower::ServiceExt;
 
+use crate::busy::{Busy, Counts};
 use crate::forwarded;
 
 /// The address of whoever sent a request; behind a proxy, that of the proxy's client. An extension of every request.
@@ -61,77 +60,6 @@ impl Front {
             response.headers_mut().insert(ALT_SVC, alt_svc.clone());
         }
         response.map(|body| Body::new(Counted { body, _counts: request_counts }))
-    }
-}
-
-/// Which requests of a connection are being answered.
-#[derive(Debug, Clone)]
-pub(crate) struct Busy(watch::Sender<UnderWay>);
-
-#[derive(Debug, Default)]
-struct UnderWay {
-    /// When each began. Numbers rise, so the first is the oldest.
-    begun: BTreeMap<u64, Instant>,
-    next: u64,
-}
-
-/// A request that is being answered, until the last byte of the answer is on its way.
-pub(crate) struct Counts {
-    busy: watch::Sender<UnderWay>,
-    number: u64,
-}
-
-impl Busy {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::default())
-    }
-
-    /// Counts a request until what is returned is dropped.
-    pub(crate) fn begin(&self) -> Counts {
-        let mut number = 0;
-        self.0.send_modify(|under_way| {
-            number = under_way.next;
-            under_way.next += 1;
-            under_way.begun.insert(number, Instant::now());
-        });
-        Counts { busy: self.0.clone(), number }
-    }
-
-    /// Waits until there was no request for so long.
-    pub(crate) async fn idle_for(&self, time: Duration) {
-        let mut under_way = self.0.subscribe();
-        loop {
-            // The sender lives at least as long as we do, so no wait here fails.
-            let _ = under_way.wait_for(|under_way| under_way.begun.is_empty()).await;
-            tokio::select! {
-                () = sleep(time) => return,
-                _ = under_way.changed() => {}
-            }
-        }
-    }
-
-    /// Waits until some request has taken longer than that.
-    pub(crate) async fn overdue(&self, time: Duration) {
-        let mut under_way = self.0.subscribe();
-        loop {
-            let oldest = under_way.borrow_and_update().begun.values().next().copied();
-            let Some(oldest) = oldest else {
-                let _ = under_way.changed().await;
-                continue;
-            };
-            tokio::select! {
-                () = sleep_until(oldest + time) => return,
-                _ = under_way.changed() => {}
-            }
-        }
-    }
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        self.busy.send_modify(|under_way| {
-            under_way.begun.remove(&self.number);
-        });
     }
 }
 

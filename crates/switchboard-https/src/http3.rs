@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::metered::{Metered, MeteredStream, Meters};
+use crate::busy::Busy;
 use crate::connections::{Server, note_panic};
 use crate::error::Error;
-use crate::front::Busy;
 use crate::settings::ListenLimits;
 
 /// The name of HTTP/3 in a handshake.

@@ -15,6 +15,7 @@ mod trust;
 mod client;
 
 mod acme;
+mod busy;
 mod certificate;
 mod connections;
 mod files;

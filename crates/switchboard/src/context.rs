@@ -255,10 +255,7 @@ pub(crate) async fn run_swarm(
     let outbound = hub.open_door(switchboard_core::Door::Swarm).await?;
     // Handshakes and signatures of strangers must not hold up those who are at home. Without a listener there are none.
     let threads = match &config.listen {
-        Some(_) if std::env::var_os("S7_INLINE").is_none() => {
-            Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?)
-        }
-        Some(_) => None,
+        Some(_) => Some(Threads::start("switchboard-swarm").map_err(anyhow::Error::from)?),
         None => None,
     };
     let place = threads.as_ref().map_or_else(Handle::current, Threads::handle);

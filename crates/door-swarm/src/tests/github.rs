@@ -8,6 +8,7 @@ use switchboard_https::{Limits, Url};
 use test_support::ports::free_port;
 
 use crate::config::{GitHub, Secret};
+use crate::invite::hex;
 use crate::test_peer::{TestPeer, World, soon};
 
 const SECRET: &str = "a secret that GitHub has as well";
@@ -38,8 +39,7 @@ fn issue(repo: &str) -> Value {
 
 fn signature(body: &str) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), body.as_bytes());
-    let digits: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={digits}")
+    format!("sha256={}", hex(tag.as_ref()))
 }
 
 /// What GitHub is answered.

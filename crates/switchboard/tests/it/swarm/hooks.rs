@@ -24,8 +24,8 @@ fn signature(body: &[u8]) -> String {
     };
     let inner = Sha256::new().chain_update(pad(0x36)).chain_update(body).finalize();
     let outer = Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize();
-    let digits: String = outer.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={digits}")
+    let digits: Vec<String> = outer.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={}", digits.concat())
 }
 
 /// An address that takes one request after the other; what comes is the head in small letters, and the body.
