@@ -17,7 +17,7 @@ use crate::place::Place;
 const CHANNEL: &str = "general";
 
 /// Longer than anything takes that is not stuck.
-const TOO_LONG: Duration = Duration::from_secs(60);
+const TOO_LONG: Duration = Duration::from_mins(1);
 
 /// Those of the hub that are members of the swarm, and whose mail goes on to somebody who is not.
 const MEMBERS: [(&str, Option<&str>); 5] = [

@@ -6,8 +6,8 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use jiff::Timestamp;
 use serde_json::{Value, json};
+use switchboard_hub::clock::Clock;
 use test_support::{Sandbox, files, message_file};
 
 use super::ledger::{Ledger, Said};
@@ -121,7 +121,7 @@ impl<'s> Cast<'s> {
     }
 
     /// Somebody else, as this one writes to them.
-    fn somebody(&self, player: &Player, dice: &mut Rng) -> String {
+    fn somebody(player: &Player, dice: &mut Rng) -> String {
         loop {
             let is_rare = player.way != Way::Files && dice.u8(..16) == 0;
             let (name, at) = match dice.u8(..5) {
@@ -148,11 +148,11 @@ impl<'s> Cast<'s> {
                 return;
             }
             next += player.pause;
-            let to = self.somebody(player, &mut dice);
+            let to = Self::somebody(player, &mut dice);
             let text = format!("{} {number}", player.name);
             match player.way {
                 Way::Files => {
-                    let now = Timestamp::now();
+                    let now = Clock::system().now();
                     let id =
                         format!("msg_{}_{}x{number:05}", now.as_millisecond(), player.name.replace('-', ""));
                     let file = message_file(&id, player.name, &to, &text, Some(&format!("{now:.3}")));
@@ -203,7 +203,7 @@ impl<'s> Cast<'s> {
                 }
                 if sending.is_none() && !is_enough && Instant::now() >= next {
                     next += player.pause;
-                    sending = Some((self.somebody(player, &mut dice), format!("{} {number}", player.name)));
+                    sending = Some((Self::somebody(player, &mut dice), format!("{} {number}", player.name)));
                     number += 1;
                 }
                 if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none()) {
@@ -214,7 +214,6 @@ impl<'s> Cast<'s> {
                 }
                 match session.hear(Duration::from_millis(20)) {
                     Heard::Gone => break,
-                    Heard::Nothing => {}
                     Heard::Answer(id, answer) if Some(id) == waiting => {
                         waiting = None;
                         let shown = answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));
@@ -228,7 +227,7 @@ impl<'s> Cast<'s> {
                         let (to, text) = sending.take().unwrap();
                         self.accepted(player, to, text);
                     }
-                    Heard::Answer(..) => {}
+                    Heard::Answer(..) | Heard::Nothing => {}
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use jiff::Timestamp;
 use serde_json::json;
+use switchboard_hub::clock::Clock;
 use switchboard_hub::{Hub, HubConfig};
 use test_support::nats::{NatsServer, Release};
 use test_support::{Running, Sandbox, poll};
@@ -52,7 +53,7 @@ impl Stage {
 
     /// Kills one of the processes, whichever, and starts it again.
     pub(super) fn kill_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
-        let at = Timestamp::now();
+        let at = Clock::system().now();
         let what = match dice.u8(..8) {
             0 | 1 => {
                 self.serves[0].kill();
@@ -77,7 +78,7 @@ impl Stage {
     }
 
     pub(super) fn restart_nats(&mut self) {
-        self.killed.push((Timestamp::now(), "nats-server"));
+        self.killed.push((Clock::system().now(), "nats-server"));
         self.nats.restart();
     }
 

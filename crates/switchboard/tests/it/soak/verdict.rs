@@ -67,7 +67,7 @@ pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<
 /// Whether an agent looks at its mail, and is told what is shown to it.
 fn reads(agent: &AgentId) -> bool {
     let reads = |start: &&str| agent.name.as_str().starts_with(start);
-    agent.realm.is_none() && ["box-", "mcp-", "far-"].iter().any(|start| reads(&start))
+    agent.realm.is_none() && ["box-", "mcp-", "far-"].iter().any(reads)
 }
 
 /// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
