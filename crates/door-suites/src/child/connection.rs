@@ -36,6 +36,10 @@ const PATIENCE: u32 = 10;
 /// How long the end of a stream may take to follow the answer on it.
 const TAIL: Duration = Duration::from_millis(500);
 
+/// How long an answer is waited for awake where the last one came as soon. To be put to sleep and woken again takes
+/// longer than an answer that only has to be looked up.
+const AWAKE: Duration = Duration::from_micros(250);
+
 /// How many clients are remembered for questions that come outside any call.
 const HOSTS: usize = 256;
 
@@ -54,6 +58,8 @@ pub(super) struct Connection {
     end: CancellationToken,
     /// Whether anything came at all.
     is_heard: AtomicBool,
+    /// Whether the last answer came at once.
+    is_quick: AtomicBool,
     in_use: AtomicUsize,
     last_used: Mutex<Instant>,
 }
@@ -103,6 +109,7 @@ impl Connection {
             hosts: Mutex::default(),
             end: CancellationToken::new(),
             is_heard: AtomicBool::new(false),
+            is_quick: AtomicBool::new(true),
             in_use: AtomicUsize::new(0),
             last_used: Mutex::new(Instant::now()),
         })
@@ -137,12 +144,16 @@ impl Connection {
             Carried::UnderWay(future) => Some(future),
         };
         let begun = Instant::now();
+        if matches!(self.link, Link::Pipe(_)) && self.is_quick.load(Ordering::Relaxed) {
+            stay_awake(&answered).await;
+        }
         let mut deadline = begun + limit;
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answered => {
                     waiting.is_over = true;
+                    self.is_quick.store(begun.elapsed() < AWAKE, Ordering::Relaxed);
                     if let Some(carried) = carried {
                         // A stream that is read to its end leaves its connection to the next request.
                         tokio::spawn(timeout(TAIL, carried));
@@ -451,6 +462,14 @@ async fn pass_on(caller: &Caller, note: &RawValue) {
     {
         params.set("progressToken", token.clone());
         host.notify("notifications/progress", Some(params.to_raw())).await;
+    }
+}
+
+/// Does what there is to do, again and again, until the answer is there or does not come at once after all.
+async fn stay_awake<T>(answered: &oneshot::Receiver<T>) {
+    let begun = std::time::Instant::now();
+    while answered.is_empty() && begun.elapsed() < AWAKE {
+        tokio::task::yield_now().await;
     }
 }
 
