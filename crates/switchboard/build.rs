@@ -19,8 +19,9 @@ fn main() {
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && !env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
     if is_lld && is("PROFILE", "release") {
-        let list = concat!(env!("CARGO_MANIFEST_DIR"), "/hot-functions.txt");
-        println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={list}");
+        // Asked for when this runs: checkouts that share a build folder share this program as well.
+        let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+        println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={folder}/hot-functions.txt");
         println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--no-warn-symbol-ordering");
         if reads_packed_addresses() {
             println!("cargo::rustc-link-arg-bin=switchboard=-Wl,-z,pack-relative-relocs");
