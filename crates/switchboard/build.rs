@@ -21,7 +21,9 @@ fn main() {
     if is_lld && is("PROFILE", "release") {
         // Asked for when this runs: checkouts that share a build folder share this program as well.
         let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={folder}/hot-functions.txt");
+        println!(
+            "cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={folder}/hot-functions.txt"
+        );
         println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--no-warn-symbol-ordering");
         if reads_packed_addresses() {
             println!("cargo::rustc-link-arg-bin=switchboard=-Wl,-z,pack-relative-relocs");
