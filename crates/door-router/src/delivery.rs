@@ -18,6 +18,9 @@ pub(crate) const METADATA: &str = "router";
 const MAIL: &str = "door:";
 const NEWS: &str = "news:";
 
+/// The scope of answers among the names of the router's protocol: each is called by its injection.
+pub(crate) const ANSWER: &str = "answer";
+
 /// Most deliveries that are taken at once.
 const BATCH: usize = 64;
 
@@ -175,7 +178,7 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
         metadata: Map::new(),
         native: NativeId {
             door: Door::Workers,
-            scope: "answer".to_owned(),
+            scope: ANSWER.to_owned(),
             id: ended.injection.at.injection_id,
         },
         key: None,

@@ -1,5 +1,6 @@
 //! The router: jobs, their nodes, the event log, and what clients may do with them.
 
+mod answers;
 mod commands;
 mod launch;
 mod recover;

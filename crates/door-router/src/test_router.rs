@@ -75,6 +75,12 @@ impl Rig {
         TestClient { client: Client::on(reader, writer) }
     }
 
+    /// Has the router take nothing more from the hub, nor from its clients.
+    pub(crate) async fn deafen(&mut self) {
+        self.done.cancel();
+        std::mem::replace(&mut self.deliveries, tokio::spawn(std::future::ready(()))).await.unwrap();
+    }
+
     /// Ends the router as a signal would, and returns its folder.
     pub(crate) async fn close(self) -> TempDir {
         self.router.close().await;

@@ -65,6 +65,8 @@ pub struct EventLine<'l> {
 #[derive(Debug, Deserialize)]
 pub(crate) struct EventHead {
     pub(crate) seq: u64,
+    #[serde(default)]
+    pub(crate) timestamp: String,
     pub(crate) event: String,
     #[serde(default)]
     pub(crate) data: HeadData,
@@ -79,6 +81,8 @@ pub(crate) struct HeadData {
     pub(crate) client: Option<String>,
     pub(crate) status: Option<String>,
     pub(crate) approval_id: Option<String>,
+    pub(crate) content: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 
+use serde::Deserialize;
 use switchboard_hub::files::Dir;
 
 use crate::error::RouterError;
@@ -36,7 +37,15 @@ pub(super) fn seq_of(line: &[u8]) -> Option<u64> {
 
 /// The job that a line is about.
 pub(super) fn job_of(line: &[u8]) -> Option<String> {
-    serde_json::from_slice::<EventHead>(line).ok()?.data.job_id
+    #[derive(Deserialize)]
+    struct About {
+        data: Job,
+    }
+    #[derive(Deserialize)]
+    struct Job {
+        job_id: Option<String>,
+    }
+    serde_json::from_slice::<About>(line).ok()?.data.job_id
 }
 
 /// Takes away what a crash has left after the last whole line; returns the number of that line.

@@ -4,11 +4,16 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
 use switchboard_core::{JobId, NodeId};
 
 use super::Router;
+use super::answers::Answers;
 use crate::error::RouterError;
-use crate::job::JobRecord;
+use crate::job::{Ended, JobRecord};
 use crate::turn::Turn;
 use crate::wire::EventHead;
 use crate::wire::event::{At, EventBody, Injection, TurnStatus};
@@ -57,6 +62,7 @@ struct Trace {
     pin: u64,
     was_given: bool,
     was_delivered: bool,
+    answer: Option<String>,
 }
 
 #[derive(Default)]
@@ -65,11 +71,12 @@ struct Traces {
     /// The questions that have their answers.
     answered: HashSet<String>,
     history: History,
+    answers: Answers,
 }
 
 impl Traces {
     fn take(&mut self, head: EventHead) {
-        let EventHead { seq, event, data } = head;
+        let EventHead { seq, timestamp, event, data } = head;
         let Some(id) = data.injection_id else { return };
         match event.as_str() {
             "inject_ack" => {
@@ -80,7 +87,8 @@ impl Traces {
                 };
                 let at = At { job_id, swarm_id: None, node_id, injection_id: id.clone() };
                 let injection = Injection { request_id, client: data.client.unwrap_or_default(), at };
-                let trace = Trace { injection, pin: seq, was_given: false, was_delivered: false };
+                let trace =
+                    Trace { injection, pin: seq, was_given: false, was_delivered: false, answer: None };
                 self.open.insert(id, trace);
             }
             "node_status" if data.status.as_deref() == Some("busy") => {
@@ -88,9 +96,15 @@ impl Traces {
             }
             "inject_delivered" => drop(self.open.entry(id).and_modify(|trace| trace.was_delivered = true)),
             "approval_resolved" => self.answered.extend(data.approval_id),
+            "assistant" => drop(self.open.entry(id).and_modify(|trace| trace.answer = data.content)),
             "turn_complete" => {
-                self.open.remove(&id);
                 self.history.finish(&id);
+                let status = data.status.as_deref().and_then(status_of);
+                let at = timestamp.parse::<Timestamp>().ok();
+                if let (Some(trace), Some(status), Some(at)) = (self.open.remove(&id), status, at) {
+                    let Trace { injection, answer, .. } = trace;
+                    self.answers.take(at, Ended { injection, status, error: data.error, answer });
+                }
             }
             _ => {}
         }
@@ -102,7 +116,7 @@ impl Router {
     pub(super) async fn recover(&self, records: Vec<(String, String)>) -> Result<(), RouterError> {
         let mut traces = Traces::default();
         self.log().scan(|head| traces.take(head))?;
-        let Traces { open, answered, mut history } = traces;
+        let Traces { open, answered, mut history, answers } = traces;
         let mut doubts: HashMap<NodeId, Trace> = HashMap::new();
         for (id, trace) in open {
             self.log().pin(trace.pin);
@@ -154,9 +168,15 @@ impl Router {
             self.history().lock().finish(&turn.at().injection_id);
         }
         self.log().flush();
+        self.send_left(answers).await;
         self.forget_old_jobs().await;
         Ok(())
     }
+}
+
+fn status_of(word: &str) -> Option<TurnStatus> {
+    let word: StrDeserializer<'_, Error> = word.into_deserializer();
+    TurnStatus::deserialize(word).ok()
 }
 
 fn turn_of(trace: Trace) -> Turn {

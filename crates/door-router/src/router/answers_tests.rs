@@ -1,0 +1,91 @@
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+use switchboard_core::{MessageId, Name};
+use switchboard_hub::{Hub, Registration};
+use tokio::time::timeout;
+
+use super::{Answers, RECENT};
+use crate::config::Config;
+use crate::job::Ended;
+use crate::test_mail::letter;
+use crate::test_router::{PATIENCE, Rig};
+use crate::turn::Turn;
+use crate::wire::event::{At, EventBody, Injection, TurnStatus};
+use crate::worker::Report;
+
+fn injection(job: &str, id: MessageId, client: &str) -> Injection {
+    let at = At { job_id: job.to_owned(), swarm_id: None, node_id: 0, injection_id: id.to_string() };
+    Injection { request_id: id.to_string(), client: client.to_owned(), at }
+}
+
+/// Writes into the log what a router writes from the acknowledgement of an injection to the end of its turn.
+fn log_turn(rig: &Rig, injection: Injection, said: Option<&str>, status: TurnStatus, error: Option<&str>) {
+    let mut turn = Turn::new(injection.clone());
+    let reports = [Report::Accepted, Report::Started].into_iter();
+    let mut events = vec![EventBody::InjectAck(injection)];
+    for report in reports.chain(said.map(|said| Report::Answer(said.to_owned()))) {
+        events.extend(turn.take(report));
+    }
+    events.extend(turn.end(status, error.map(str::to_owned), 0));
+    for event in &events {
+        rig.router.log().append(event);
+    }
+    rig.router.log().flush();
+}
+
+async fn answers(hub: &Hub, question: MessageId) -> Vec<(String, String)> {
+    let replies = hub.replies(question, 10).await.unwrap().items;
+    replies.into_iter().map(|reply| (reply.message.kind.to_string(), reply.message.body)).collect()
+}
+
+#[tokio::test]
+async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once() {
+    let mut rig = Rig::new().await;
+    rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
+    let job = rig.client().launch(json!({ "agent": "echo" })).await;
+    // From here on nobody takes what is in the hub: all that is known of these turns is what the log says.
+    rig.deafen().await;
+    let mut sent = Vec::new();
+    for body in ["answered", "lost", "silent"] {
+        let question = letter(&rig.hub, "claude", &format!("job:{job}/0"), body);
+        sent.push(rig.hub.submit(question).await.unwrap().id);
+    }
+    let mail = |number: usize| injection(&job, sent[number], "door:workspace");
+    log_turn(&rig, mail(0), Some("done that"), TurnStatus::Completed, None);
+    log_turn(&rig, mail(1), Some("half of it"), TurnStatus::Failed, Some("no model"));
+    log_turn(&rig, mail(2), None, TurnStatus::Completed, None);
+    for _ in 0..2 {
+        let folder = rig.close().await;
+        rig = Rig::open(folder, Config::default(), Duration::from_mins(1)).await;
+        let answer = |kind: &str, body: &str| vec![(kind.to_owned(), body.to_owned())];
+        assert_eq!(answers(&rig.hub, sent[0]).await, answer("submit_result", "done that"));
+        let failed = "It failed: no model.\n\nSo far:\nhalf of it";
+        assert_eq!(answers(&rig.hub, sent[1]).await, answer("status_update", failed));
+        assert_eq!(answers(&rig.hub, sent[2]).await, []);
+    }
+    // The hub hands them over again, and finds that they are over.
+    for id in sent {
+        let receipt = timeout(PATIENCE, rig.hub.settled(id)).await.unwrap().unwrap();
+        assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
+    }
+    rig.close().await;
+}
+
+#[test]
+fn turns_that_are_long_over_and_those_of_clients_are_left_alone() {
+    let ended = |client: &str| {
+        let injection = injection("j", MessageId::from_bytes([7; 16]), client);
+        Ended { injection, status: TurnStatus::Completed, error: None, answer: None }
+    };
+    let (mut answers, start) = (Answers::default(), Timestamp::UNIX_EPOCH);
+    answers.take(start, ended("door:workspace"));
+    answers.take(start, ended("news:workspace"));
+    answers.take(start, ended("a client"));
+    assert_eq!(answers.0.len(), 1);
+    answers.take(start + RECENT, ended("door:channels"));
+    assert_eq!(answers.0.len(), 2);
+    answers.take(start + RECENT + SignedDuration::from_secs(1), ended("door:channels"));
+    assert_eq!(answers.0.len(), 2);
+}
