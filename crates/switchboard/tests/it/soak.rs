@@ -17,6 +17,7 @@ use fastrand::Rng;
 use self::cast::Cast;
 use self::ledger::Ledger;
 use self::stage::Stage;
+use self::verdict::Problems;
 
 /// How long messages are written.
 const SECONDS: &str = "SWITCHBOARD_SOAK_SECONDS";
@@ -31,34 +32,47 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn soak_storm_of_twenty_agents_while_everything_is_killed() {
+fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Problems> {
     let time = Duration::from_secs(number(SECONDS).unwrap_or(20));
     let seed = number(SEED).unwrap_or_else(|| fastrand::u64(..));
     println!("{SECONDS}={} {SEED}={seed}", time.as_secs());
     let mut dice = Rng::with_seed(seed);
     let Some(mut stage) = Stage::start("soak_storm_of_twenty_agents_while_everything_is_killed") else {
-        return;
+        return Ok(());
     };
     let ledger = Ledger::default();
     let (lab, office) = (stage.lab.clone(), stage.office.clone());
     let cast = Cast::new(&lab, &office, &ledger, dice.fork());
-    std::thread::scope(|scope| {
+    let settled = std::thread::scope(|scope| {
+        // Also where something goes wrong: all who play are waited for.
+        let _curtain = Curtain(&cast);
         let playing = cast.play(scope);
         disturb(&mut stage, &cast, &mut dice, time);
         cast.enough.store(true, Ordering::Relaxed);
         for one in playing {
             one.join().unwrap();
         }
-        stage.settle(&ledger);
-        cast.over.store(true, Ordering::Relaxed);
+        stage.settle(&ledger)
     });
     println!(
         "{} messages, {:?}",
         ledger.count(),
         stage.killed.iter().map(|(_, what)| what).collect::<Vec<_>>()
     );
-    verdict::nothing_is_lost_or_twice(&stage, &ledger);
+    settled?;
+    verdict::nothing_is_lost_or_twice(&stage, &ledger)?;
     verdict::nothing_is_left_over(stage);
+    Ok(())
+}
+
+/// Falls at the end of the play.
+struct Curtain<'c, 's>(&'c Cast<'s>);
+
+impl Drop for Curtain<'_, '_> {
+    fn drop(&mut self) {
+        self.0.enough.store(true, Ordering::Relaxed);
+        self.0.over.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Kills something every now and then, and the server between the hubs twice.

@@ -1,6 +1,7 @@
 //! What was said, and what was shown to whom.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Mutex;
 
 /// A message that its sender was told is accepted.
@@ -11,6 +12,12 @@ pub(super) struct Said {
     pub(super) from: String,
     /// As the sender wrote it.
     pub(super) to: String,
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {} to {}", self.from, self.at, self.to)
+    }
 }
 
 /// What all agents write into as they go.

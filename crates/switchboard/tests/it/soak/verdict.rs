@@ -1,6 +1,7 @@
 //! Whether everything that was accepted is where it belongs, and nothing else.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState};
 use switchboard_hub::{Hub, Stored};
@@ -12,6 +13,40 @@ use super::stage::{CHANNEL, Stage, open, processes_of};
 
 /// As many messages come in one answer of `wait_for_message`.
 const MOST_IN_AN_ANSWER: usize = 20;
+
+/// As many problems are told, from both ends of the list, and as much of each: a report that is longer than a terminal
+/// shows, or than a log keeps, is cut where it matters.
+const MOST_PROBLEMS: usize = 20;
+const MOST_OF_A_PROBLEM: usize = 200;
+
+/// What is not as it should be. As the error of a test it is the last thing that is printed, without a backtrace.
+pub(super) struct Problems(Vec<String>);
+
+impl Problems {
+    /// Good, where there are none. Else what the servers said is printed before them.
+    pub(super) fn none_of(problems: Vec<String>, stage: &Stage) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        println!("{}", stage.errors());
+        Err(Self(problems))
+    }
+}
+
+impl fmt::Debug for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = self.0.len().saturating_sub(MOST_PROBLEMS);
+        write!(f, "{} problems", self.0.len())?;
+        for (number, problem) in self.0.iter().enumerate() {
+            match number.checked_sub(MOST_PROBLEMS / 2) {
+                Some(0) if left_out > 0 => write!(f, "\n  ({left_out} more)")?,
+                Some(after) if after < left_out => {}
+                _ => write!(f, "\n  {}", problem.chars().take(MOST_OF_A_PROBLEM).collect::<String>())?,
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The messages that agents wrote, by sender and text. Echoes have another sender.
 type Journal = HashMap<(String, String), Vec<Stored>>;
@@ -47,20 +82,23 @@ pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<
         }
         for (journal, hub, from) in places {
             let Some(found) = journal.get(&(from, text.clone())) else {
-                waiting.push(format!("'{text}' {said:?} is in no journal yet"));
+                waiting.push(format!("{said} '{text}' is in no journal yet"));
                 continue;
             };
             for stored in found {
                 let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
-                let waits = |delivery: &&Delivery| {
+                let waits = |delivery: &Delivery| {
                     let is_unseen = delivery.state == DeliveryState::Delivered && reads(&delivery.agent);
                     delivery.state.is_pending() || is_unseen
                 };
-                let pending = receipt.deliveries.iter().filter(waits);
-                waiting.extend(pending.map(|delivery| format!("'{text}' {said:?}: {delivery:?}")));
+                if receipt.deliveries.iter().any(waits) {
+                    waiting.push(format!("{said} '{text}': {}", in_short(&receipt.deliveries)));
+                }
             }
         }
     }
+    let answers = answers(lab, &at_lab).await;
+    waiting.extend(answers.into_iter().filter(|(times, _)| *times == 0).map(|(_, question)| question));
     waiting
 }
 
@@ -90,7 +128,7 @@ async fn unheard(hub: &Hub, journal: &Journal, ledger: &Ledger, stage: &Stage) -
 }
 
 /// Everything that was accepted is in the journal once, was delivered, and lies where its reader looks once.
-pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
+pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result<(), Problems> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut problems = runtime.block_on(async {
         let (lab, office) = (open(&stage.lab).await, open(&stage.office).await);
@@ -115,11 +153,12 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
                 let file = (place, from, name.to_owned(), text.clone());
                 let count = there.get(&file).copied().unwrap_or_default();
                 if count != 1 {
-                    problems.push(format!("'{text}' {said:?} is in {count} files"));
+                    problems.push(format!("{said} '{text}' is in {count} files"));
                 }
             }
         }
-        problems.extend(unanswered(&lab, &at_lab).await);
+        let answers = answers(&lab, &at_lab).await;
+        problems.extend(answers.into_iter().filter(|(times, _)| *times != 1).map(|(_, question)| question));
         let mut cut_off = unheard(&lab, &at_lab, ledger, stage).await;
         cut_off.extend(unheard(&office, &at_office, ledger, stage).await);
         println!("{} were in answers that a kill cut off: {cut_off:#?}", cut_off.len());
@@ -133,8 +172,7 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) {
     let twice = ledger.all_shown().into_iter().filter(|(_, times)| *times > 1);
     let twice = twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times"));
     problems.splice(..0, twice);
-    let shown: Vec<_> = problems.iter().take(20).collect();
-    assert!(problems.is_empty(), "{} problems: {shown:#?}\n{}", problems.len(), stage.errors());
+    Problems::none_of(problems, stage)
 }
 
 /// One message is there once, and was delivered to whom it is for.
@@ -148,7 +186,7 @@ async fn check(
 ) {
     let found = journal.get(&(from.to_owned(), text.to_owned())).map_or(&[][..], Vec::as_slice);
     let [stored] = found else {
-        problems.push(format!("'{text}' {said:?} is {} times in a journal", found.len()));
+        problems.push(format!("{said} '{text}' is {} times in a journal", found.len()));
         return;
     };
     let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
@@ -156,13 +194,13 @@ async fn check(
         matches!(state, DeliveryState::Delivered | DeliveryState::Seen | DeliveryState::Acknowledged)
     };
     if receipt.deliveries.len() != 1 || !receipt.deliveries.iter().all(|delivery| has_it(delivery.state)) {
-        problems.push(format!("'{text}' {said:?}: {:?}", receipt.deliveries));
+        problems.push(format!("{said} '{text}': {}", in_short(&receipt.deliveries)));
     }
 }
 
-/// What the watcher and the worker have answered not at all or twice.
-async fn unanswered(hub: &Hub, journal: &Journal) -> Vec<String> {
-    let mut problems = Vec::new();
+/// How often the watcher and the worker have answered each question, and what is known of it.
+async fn answers(hub: &Hub, journal: &Journal) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
     for stored in journal.values().flatten() {
         let Address::Agent(to) = &stored.message.to else { continue };
         let name = to.to_string();
@@ -170,13 +208,23 @@ async fn unanswered(hub: &Hub, journal: &Journal) -> Vec<String> {
             continue;
         }
         let replies = hub.replies(stored.message.id, 10).await.unwrap().items;
-        let answers = replies.iter().filter(|reply| reply.message.from == *to).count();
-        if answers != 1 {
-            let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
-            problems.push(format!("{name} answered '{}' {answers} times: {receipt:?}", stored.message.body));
-        }
+        let times = replies.iter().filter(|reply| reply.message.from == *to).count();
+        let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+        let (from, text) = (&stored.message.from, &stored.message.body);
+        let states = in_short(&receipt.deliveries);
+        found.push((times, format!("{name} has answered '{text}' of {from} {times} times; {states}")));
     }
-    problems
+    found
+}
+
+/// How far deliveries are.
+fn in_short(deliveries: &[Delivery]) -> String {
+    let one = |delivery: &Delivery| {
+        let (state, attempts) = (delivery.state.as_str(), delivery.attempts);
+        let note = delivery.note.as_deref().unwrap_or_default();
+        format!("{} by {}: {state} after {attempts} {note}", delivery.agent, delivery.route.door())
+    };
+    deliveries.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// How many files have a message: where, sender, reader, text.
