@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use rusqlite::{OptionalExtension, params};
 use serde_json::Map;
 use switchboard_core::{
-    AgentId, Budget, Delivery, DeliveryState, Door, Hop, LoopLimits, Message, MessageId, Recent, Spent, Stop,
+    AgentId, Budget, Delivery, DeliveryState, Hop, LoopLimits, Message, MessageId, Recent, Spent, Stop,
     check_budget, check_loops, tokens_of,
 };
 
@@ -311,7 +311,7 @@ fn is_told(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Resu
     Ok(tx.db.query_row(sql, [subject], |row| row.get(0))?)
 }
 
-/// Tells the person, and a sender who had no answer: one that came by a workspace has it, or a receipt.
+/// Tells the person, and a sender who had no answer.
 fn tell(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
     let id = stopped.id;
     let body = format!(
@@ -320,16 +320,11 @@ fn tell(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubErro
         stopped.from, stopped.to
     );
     notice::write(tx, stopped, AgentId::human(), body, Map::new())?;
-    let sender = tx.directory.value.canonical(&stopped.from);
-    let is_told = stopped.origin.native.door == Door::Workspace || sender.realm.is_some();
-    if !is_told && tx.directory.value.agent(&sender).is_some() {
-        let body = format!(
-            "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
-            stopped.to
-        );
-        notice::write(tx, stopped, sender, body, Map::new())?;
-    }
-    Ok(())
+    let body = format!(
+        "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
+        stopped.to
+    );
+    notice::write_to_sender(tx, stopped, body, Map::new())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use switchboard_core::{Budgets, NativeId, Standing};
+use switchboard_core::{Budgets, Door, NativeId, Standing};
 
 use super::*;
 use crate::test_hub::{TestHub, agent_id, journal, name, seconds};

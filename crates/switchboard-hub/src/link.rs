@@ -10,7 +10,7 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Route}
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::maintenance;
-use crate::outbox::put_state;
+use crate::outbox::{put_state, tell_returned};
 use crate::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
 use crate::store::writer::Work;
@@ -126,6 +126,9 @@ pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<De
                 continue;
             }
             let state = if refused.is_some() { DeliveryState::Refused } else { DeliveryState::Delivered };
+            if let Some(reason) = &refused {
+                tell_returned(tx, &delivery, reason)?;
+            }
             put_state(tx, &mut delivery, state, refused.clone())?;
             moved.push(delivery);
         }

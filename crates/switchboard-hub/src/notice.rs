@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Kind, Message, MessageId, NativeId, Origin, plan};
+use switchboard_core::{AgentId, Door, Kind, Message, MessageId, NativeId, Origin, plan};
 
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
@@ -18,17 +18,17 @@ pub fn is_notice(message: &Message) -> bool {
     from.realm.is_none() && from.name.as_str().eq_ignore_ascii_case(HUB_NAME) && message.origin.verified
 }
 
-/// Writes a message of the hub's own into the conversation of another.
+/// Writes a message of the hub's own into the conversation of another; its id.
 pub(crate) fn write(
     tx: &mut Work<'_>,
     about: &Message,
     to: AgentId,
     body: String,
     metadata: Map<String, Value>,
-) -> Result<(), HubError> {
-    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(()) };
+) -> Result<MessageId, HubError> {
     let millis = u64::try_from(tx.now.as_millisecond()).unwrap_or_default();
     let id = MessageId::from_parts(millis, fastrand::u128(..));
+    let Ok(hub) = HUB_NAME.parse::<AgentId>() else { return Ok(id) };
     let notice = Message {
         id,
         from: hub,
@@ -57,6 +57,22 @@ pub(crate) fn write(
     let notice = Arc::new(notice);
     for (number, planned) in planned.deliveries.into_iter().enumerate() {
         outbox::enqueue(tx, &notice, seq, number, planned, None)?;
+    }
+    Ok(id)
+}
+
+/// Tells the sender of a message, who had no answer: one that came by a workspace has it, or a receipt, and those of
+/// other owners are told by their own hub.
+pub(crate) fn write_to_sender(
+    tx: &mut Work<'_>,
+    about: &Message,
+    body: String,
+    metadata: Map<String, Value>,
+) -> Result<(), HubError> {
+    let sender = tx.directory.value.canonical(&about.from);
+    let is_told = about.origin.native.door == Door::Workspace || sender.realm.is_some();
+    if !is_told && tx.directory.value.agent(&sender).is_some() {
+        write(tx, about, sender, body, metadata)?;
     }
     Ok(())
 }

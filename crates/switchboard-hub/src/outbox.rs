@@ -5,6 +5,7 @@
 //! late answer of the former owner from counting.
 
 mod claim;
+mod returned;
 mod state;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::claim::{claim_due, enqueue, is_due};
 use self::claim::{half_lease, renew};
+pub(crate) use self::returned::tell as tell_returned;
 use self::state::settle;
 pub(crate) use self::state::{bound_times, expire_due, hurry, put_state, release_gone, take_back};
 use crate::clock::Clock;

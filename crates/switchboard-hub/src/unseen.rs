@@ -118,7 +118,7 @@ pub(crate) fn tell(
         let metadata = metadata.as_object().cloned().unwrap_or_default();
         match notice::write(tx, oldest, oldest.from.clone(), body, metadata) {
             // A sender that cannot be reached any more cannot be told either.
-            Ok(()) | Err(HubError::Unresolved(_)) => {}
+            Ok(_) | Err(HubError::Unresolved(_)) => {}
             Err(error) => return Err(error),
         }
     }

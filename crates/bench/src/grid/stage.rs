@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::{Map, Value, json};
 use test_support::ca::{Life, PrivateCa};
 use test_support::mcp::Client;
@@ -129,8 +129,7 @@ impl Stage {
             Into::Swarm => Some(&mut self.waiting.bob),
             Into::Mailbox | Into::Channel | Into::Worker => None,
         };
-        let call = waiting
-            .map(|client| client.begin("tools/call", json!({ "name": "wait_for_message", "arguments": {} })));
+        let call = waiting.map(wait);
         let (to, began) = (into.address(from), Instant::now());
         match from {
             From::CommandLine => drop(self.lab.ok(["--from", "sender", "send", &to, text])),
@@ -220,11 +219,21 @@ fn send(client: &mut Client, to: &str, text: &str) {
     client.ok("send_message", json!({ "recipient": to, "action": "status_update", "payload": text }));
 }
 
-/// Waits for the answer of a tool that waits.
-fn shows(client: &mut Client, call: i64, text: &str) -> anyhow::Result<()> {
-    let said = client.said(call);
-    ensure!(said.text.contains(text), "another message came: {}", said.text);
-    Ok(())
+/// Has a session wait for mail.
+fn wait(client: &mut Client) -> i64 {
+    client.begin("tools/call", json!({ "name": "wait_for_message", "arguments": {} }))
+}
+
+/// Waits until a session is shown this text. Members of a swarm are also told who has joined it, which may come first.
+fn shows(client: &mut Client, mut call: i64, text: &str) -> anyhow::Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < TOO_LONG {
+        if client.said(call).text.contains(text) {
+            return Ok(());
+        }
+        call = wait(client);
+    }
+    anyhow::bail!("'{text}' was not shown")
 }
 
 fn wait_for(sandbox: &Sandbox, agent: &str) {

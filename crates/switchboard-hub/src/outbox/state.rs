@@ -5,6 +5,7 @@ use rusqlite::params;
 use switchboard_core::{AgentId, Delivery, DeliveryId, DeliveryState, MessageId, Outcome, after_attempt};
 
 use super::claim::lease;
+use super::returned;
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::owner::Owner;
@@ -53,6 +54,9 @@ pub(super) fn settle(
     delivery.message = message;
     if *outcome == Outcome::Shown {
         put_state(tx, &mut delivery, DeliveryState::Delivered, None)?;
+    }
+    if let (DeliveryState::Refused, Some(reason)) = (state, &note) {
+        returned::tell(tx, &delivery, reason)?;
     }
     put_state(tx, &mut delivery, state, note)?;
     Ok(Some(state))

@@ -133,17 +133,25 @@ fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
     // Mail for each of the two goes on to the other one: what comes back is not taken in.
     alice.send_on("alice", "bob@research");
     bob.send_on("bob", "alice@research");
-    let sent = alice.sandbox.json(["--from", "codex", "send", "alice", "round and round"]);
-    let id = sent[0]["id"].as_str().unwrap();
-    let receipt = poll::until("an end", || {
-        let receipt = alice.sandbox.json(["receipt", id]).remove(0);
-        let is_over = |delivery: &Value| delivery["state"] == "refused";
-        receipt["deliveries"].as_array().unwrap().iter().all(is_over).then_some(receipt)
-    });
-    let note = receipt["deliveries"][0]["note"].as_str().unwrap();
-    assert!(note.contains("the only way") && note.contains("came by"), "{receipt}");
-    let rounds = alice.sandbox.json(["search", "round and round"]);
-    assert_eq!(rounds.iter().filter(|message| message["from"] != "switchboard").count(), 1, "{rounds:?}");
+    for text in ["round and round", "and round again"] {
+        let sent = alice.sandbox.json(["--from", "codex", "send", "alice", text]);
+        let id = sent[0]["id"].as_str().unwrap();
+        let receipt = poll::until("an end", || {
+            let receipt = alice.sandbox.json(["receipt", id]).remove(0);
+            let is_over = |delivery: &Value| delivery["state"] == "refused";
+            receipt["deliveries"].as_array().unwrap().iter().all(is_over).then_some(receipt)
+        });
+        let note = receipt["deliveries"][0]["note"].as_str().unwrap();
+        assert!(note.contains("the only way") && note.contains("came by"), "{receipt}");
+        let rounds = alice.sandbox.json(["search", text]);
+        assert_eq!(rounds.iter().filter(|message| message["from"] != "switchboard").count(), 1, "{rounds:?}");
+    }
+    // The sender has receipts. The person is told once, and what to look at.
+    let told = alice.sandbox.json(["inbox"]);
+    let notices: Vec<&Value> = told.iter().filter(|message| message["from"] == "switchboard").collect();
+    assert_eq!(notices.len(), 1, "{told:?}");
+    let body = notices[0]["body"].as_str().unwrap();
+    assert!(body.contains("sent on to bob@research") && body.contains("switchboard route alice"), "{body}");
     assert_eq!((times(&alice), times(&bob)), (1, 1));
 }
 
