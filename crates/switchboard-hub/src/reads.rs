@@ -382,3 +382,7 @@ pub(crate) fn search(
         "JOIN search s ON s.rowid = m.seq WHERE search MATCH ?1 AND s.rowid < ?2 ORDER BY s.rowid DESC";
     stored_page(db, rest, params![query.join(" "), before.unwrap_or(i64::MAX)], limit)
 }
+
+#[cfg(test)]
+#[path = "reads_tests.rs"]
+mod tests;
