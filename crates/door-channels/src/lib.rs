@@ -12,6 +12,7 @@ mod delivery;
 mod error;
 mod intact;
 mod intake;
+mod leftovers;
 mod looked;
 mod lookout;
 mod names;

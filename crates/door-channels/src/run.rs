@@ -110,8 +110,13 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
     }
 }
 
-/// Whether what a process left half done that died is whole again.
+/// Whether what a process left half done that died is whole again, or gone.
 async fn repair(channels: &Channels) -> bool {
+    match channels.clear_leftovers().await {
+        Ok(0) => {}
+        Ok(removed) => tracing::info!(removed, "removed files that were never finished"),
+        Err(error) => tracing::warn!(error = %error, "unfinished files could not be removed"),
+    }
     match channels.repair().await {
         Ok(0) => true,
         Ok(repaired) => {

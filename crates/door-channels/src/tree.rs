@@ -79,6 +79,13 @@ impl Tree {
         self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())
     }
 
+    /// The folders of all agents that have watched.
+    pub(crate) fn claims_of_all(&self) -> Result<Vec<Dir>, FileError> {
+        let claims = self.signals()?.make_subdir("claims")?;
+        let names = claims.names()?;
+        Ok(names.iter().filter_map(|name| claims.subdir(name).ok().flatten()).collect())
+    }
+
     /// The folder of the watchers' logs.
     pub(crate) fn logs(&self) -> Result<Dir, FileError> {
         self.root.make_subdir("logs")

@@ -52,6 +52,7 @@ impl Workspace {
         }
         let tree = self.tree().clone();
         blocking(move || {
+            tree.root().clear_stale_temps(now)?;
             for section in [Section::Inbox, Section::Archive, Section::Outbox] {
                 for folder in tree.folders(section)? {
                     if let Ok(Some(dir)) = tree.folder(section, &folder) {

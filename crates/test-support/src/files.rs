@@ -109,12 +109,18 @@ pub fn copy_tree(from: &Path, to: &Path) {
 
 /// Visits everything below a folder, the folder itself left out.
 pub fn walk(folder: &Path, visit: &mut dyn FnMut(&Path)) {
-    let mut names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    names.sort();
-    for path in names {
+    visit_all(fs::read_dir(folder).unwrap(), visit);
+}
+
+fn visit_all(entries: fs::ReadDir, visit: &mut dyn FnMut(&Path)) {
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
         visit(&path);
-        if fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir()) {
-            walk(&path, visit);
+        let is_folder = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
+        // Locks are folders too, and may be gone by now.
+        if is_folder && let Ok(entries) = fs::read_dir(&path) {
+            visit_all(entries, visit);
         }
     }
 }

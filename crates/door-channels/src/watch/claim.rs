@@ -173,8 +173,9 @@ fn is_abandoned(claim: &ClaimFile, now: Timestamp) -> bool {
     claim.until <= now || claim.owner.parse::<Owner>().is_ok_and(|owner| owner.is_gone())
 }
 
-/// Removes what is so old that its message is not answered any more.
+/// Removes what is so old that its message is not answered any more, and what a watcher that was killed left unfinished.
 pub(super) fn clear_old(dir: &Dir, now: Timestamp) -> Result<(), FileError> {
+    dir.clear_stale_temps(now)?;
     let oldest = now.as_nanosecond().saturating_sub(KEPT.as_nanos());
     for name in dir.names()? {
         if dir.stat(&name)?.is_some_and(|claim| claim.is_regular && claim.mtime_ns < oldest) {

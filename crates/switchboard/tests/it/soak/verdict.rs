@@ -250,29 +250,46 @@ fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, Stri
     found
 }
 
-/// After everything was asked to end there is no process, and no file that was for the time of running only.
+/// After everything was asked to end there is no process, and no file that was for the time of running only. What was
+/// half written when its writer was killed is put away by whoever serves next.
 pub(super) fn nothing_is_left_over(stage: Stage) {
-    let sandboxes = stage.end();
-    for sandbox in &sandboxes {
-        let root = sandbox.path().parent().unwrap();
-        poll::until("all processes to end", || {
-            let left = processes_of(root);
-            if !left.is_empty() {
-                eprintln!("still there: {left:?}");
-            }
-            left.is_empty().then_some(())
+    for sandbox in stage.end() {
+        all_have_ended(&sandbox);
+        let mut serve = sandbox.serve();
+        poll::until("what was half written to be put away", || {
+            files_like(&sandbox, |name| name.starts_with(".tmp-")).is_empty().then_some(())
         });
-        let mut left = Vec::new();
-        files::walk(&sandbox.file(""), &mut |path| {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let status = serve.terminate();
+        assert!(status.success(), "{status}: {}", serve.errors());
+        all_have_ended(&sandbox);
+        let left = files_like(&sandbox, |name| {
             let is_ours_for_a_while = [".tmp-", "server_info", "router.json"];
-            let is_socket = path.extension().is_some_and(|extension| extension == "sock");
-            if is_socket || is_ours_for_a_while.iter().any(|start| name.starts_with(start)) {
-                left.push(path.to_owned());
-            }
+            name.ends_with(".sock") || is_ours_for_a_while.iter().any(|start| name.starts_with(start))
         });
         assert_eq!(left, Vec::<std::path::PathBuf>::new());
         assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
         assert_eq!(sandbox.run(["audit", "verify"]).code, Some(0), "{:?}", sandbox.run(["audit", "verify"]));
     }
+}
+
+fn all_have_ended(sandbox: &Sandbox) {
+    let root = sandbox.path().parent().unwrap();
+    let mut left = Vec::new();
+    let ended = poll::within(poll::PATIENCE, || {
+        left = processes_of(root);
+        left.is_empty().then_some(())
+    });
+    assert!(ended.is_some(), "still there: {left:?}");
+}
+
+/// The files of a workspace whose names are like this.
+fn files_like(sandbox: &Sandbox, is_meant: impl Fn(&str) -> bool) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    files::walk(&sandbox.file(""), &mut |path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if is_meant(name) {
+            found.push(path.to_owned());
+        }
+    });
+    found
 }
