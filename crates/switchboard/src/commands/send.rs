@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use switchboard_core::{
     Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, TaskName, nearest,
 };
-use switchboard_hub::Stored;
+use switchboard_hub::{Hub, Showing, Stored};
 
 use crate::commands::who::hear_all;
 use crate::context::{Context, Open};
@@ -275,13 +275,16 @@ async fn wait_for_answer(
 ) -> Result<(), Failure> {
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
+    let me = hub.directory().await?.canonical(from);
     let answer = async {
         loop {
             let replies = hub.replies(id, 100).await?;
             let mine = |stored: &Stored| {
                 stored.message.to.as_agent() == Some(from) || stored.message.to.as_agent().is_none()
             };
-            if let Some(stored) = replies.items.into_iter().find(mine) {
+            if let Some(stored) = replies.items.into_iter().find(mine)
+                && has_arrived(hub, &me, stored.message.id).await?
+            {
                 return Ok::<_, Failure>(stored);
             }
             changes.next().await;
@@ -294,13 +297,27 @@ async fn wait_for_answer(
                 .hint(format!("it may still come: `switchboard thread {}`", door_workspace::to_native(id)))
         })??,
     };
-    open.workspace.mark_seen(from, vec![stored.message.id]).await?;
+    let shown = vec![stored.message.id];
+    let hold = hub.hold(me, shown.clone(), Showing::Asked).await?;
     if context.printer.is_json() {
         context.printer.object(&show::MessageLine::new(&stored, "seen"));
     } else {
         context.printer.line(show::message_text(&stored, "seen", hub.now(), false));
     }
+    open.workspace.finish_showing(hold, shown, Vec::new()).await?;
     Ok(())
+}
+
+/// Whether a message is no longer on its way to an agent's mailbox: before that it cannot be noted as seen, and the agent
+/// would be shown it again. A worker that waits here gets nothing by its own door meanwhile.
+async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
+    let Some((_, receipt)) = hub.receipt(id).await? else { return Ok(false) };
+    let is_coming = |delivery: &Delivery| {
+        delivery.agent == *agent
+            && delivery.route.door() == Door::Workspace
+            && matches!(delivery.state, DeliveryState::Queued | DeliveryState::InFlight)
+    };
+    Ok(!receipt.deliveries.iter().any(is_coming))
 }
 
 /// A number of seconds from the command line.

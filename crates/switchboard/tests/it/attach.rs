@@ -143,14 +143,29 @@ fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
     for number in 0..8 {
         client.begin_call("wait_for_message", json!({ "timeout": 1000 }));
         client.process().kill();
-        client = mcp(&sandbox, &[]);
-        poll::until("the name to be free again", || {
-            let said = client.call("register_chat_agent", json!({ "name": "claude" }));
-            (!said.failed).then_some(())
-        });
+        client = again(&sandbox, "claude");
         let text = format!("number {number}.");
         sandbox.send("codex", "claude", &text);
         let said = client.call("wait_for_message", json!({ "timeout": 20 })).text;
         assert!(said.contains(&text), "{said}");
     }
+    // What comes while nobody is there is kept for whoever is next, and so is what was claimed.
+    let claimed = client.ok("claim_task", json!({ "task": "T-7" }));
+    client.process().kill();
+    sandbox.send("codex", "claude", "while you were away");
+    client = again(&sandbox, "claude");
+    let said = client.call("wait_for_message", json!({ "timeout": 20 })).text;
+    assert!(said.contains("while you were away") && !said.contains("number"), "{said}");
+    let renewed = json!({ "task": "T-7", "fence": claimed["fence"] });
+    assert!(!client.call("renew_claim", renewed).failed);
+}
+
+/// The next session of an agent whose last one was killed.
+fn again(sandbox: &Sandbox, agent: &str) -> Client {
+    let mut client = mcp(sandbox, &[]);
+    poll::until("the name to be free again", || {
+        let said = client.call("register_chat_agent", json!({ "name": agent }));
+        (!said.failed).then_some(())
+    });
+    client
 }

@@ -3,6 +3,8 @@
 mod party;
 mod places;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use test_support::{Ran, Running, poll};
 
@@ -40,10 +42,17 @@ fn grid_every_door_to_every_door() {
                 let theirs = conversation(&places.bob, &text);
                 assert_eq!(theirs[1]["in_reply_to"], theirs[0]["id"], "{theirs:?}");
             }
+            // One recipient, one delivery.
+            for message in &thread {
+                let receipt = &lab.json(["receipt", message["id"].as_str().unwrap()])[0];
+                assert_eq!(receipt["deliveries"].as_array().unwrap().len(), 1, "{receipt}");
+            }
             told.extend([text, answer]);
         }
     }
-    shows_everything(&tail, told);
+    let last = "nothing more";
+    lab.ok(["send", "codex", last]);
+    shows_each_once(&tail, told, last);
 }
 
 /// The conversation that begins with a text, once it has an answer.
@@ -58,15 +67,21 @@ fn conversation(sandbox: &test_support::Sandbox, text: &str) -> Vec<Value> {
     })
 }
 
-/// Whoever follows the journal sees each of these once.
-fn shows_everything(tail: &Running, mut told: Vec<String>) {
-    while !told.is_empty() {
-        let line = tail.line();
-        let shown: Value = serde_json::from_str(&line).unwrap();
-        if let Some(place) = told.iter().position(|text| shown["body"] == text.as_str()) {
-            told.swap_remove(place);
+/// Whoever follows the journal sees each of these once before the last one.
+fn shows_each_once(tail: &Running, told: Vec<String>, last: &str) {
+    let mut shown: BTreeMap<String, usize> = told.into_iter().map(|text| (text, 0)).collect();
+    loop {
+        let line: Value = serde_json::from_str(&tail.line()).unwrap();
+        let body = line["body"].as_str().unwrap_or_default();
+        if body == last {
+            break;
+        }
+        if let Some(times) = shown.get_mut(body) {
+            *times += 1;
         }
     }
+    shown.retain(|_, times| *times != 1);
+    assert!(shown.is_empty(), "{shown:?}");
 }
 
 /// X1 and X3: what a peer writes is labelled wherever a model is shown it, and its tags are none.

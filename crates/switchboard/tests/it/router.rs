@@ -111,6 +111,21 @@ fn ends_workers_and_tells_of_it(signal: rustix::process::Signal) {
     assert!(rustix::process::test_kill_process(pid).is_err(), "it outlives the router");
 }
 
+/// X10: what `--wait` has printed is not shown again, however soon the answer came.
+#[test]
+fn x10_an_answer_that_was_waited_for_is_seen() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    sandbox.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
+    for number in 0..8 {
+        let text = format!("question {number}");
+        let said = sandbox.run_as("claude", ["send", "parrot", &text, "--wait", "--timeout", "30"]).ok();
+        assert!(said.contains(&text), "{said}");
+        let again = sandbox.run_as("claude", ["wait", "--timeout", "0.05"]);
+        assert_eq!(again.code, Some(3), "{again:?}");
+    }
+}
+
 #[test]
 fn the_verbs_of_the_command_line_drive_the_router_of_serve() {
     let sandbox = workspace();
