@@ -48,7 +48,8 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
         assert!(answer.contains(&format!("number {number}")), "{answer}");
         assert_eq!(state(&sandbox, &id), "seen");
     }
-    assert!(took.iter().min() < Some(&SOON), "{took:?}");
+    println!("{took:?}");
+    assert!(took.iter().all(|time| *time < SOON), "{took:?}");
 }
 
 #[test]

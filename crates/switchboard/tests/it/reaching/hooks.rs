@@ -46,7 +46,7 @@ fn every_hook_of_every_client_shows_a_message_in_its_own_format_once() {
             assert_eq!(state(&sandbox, &id), "seen");
             assert_eq!(call(&sandbox, &[client, word], &said(&sandbox, event)).ok(), "", "once");
         }
-        assert!(took.iter().min() < Some(&SOON), "{took:?}");
+        assert!(took.iter().all(|time| *time < SOON), "{took:?}");
     }
 }
 
@@ -69,7 +69,7 @@ fn an_idle_session_is_woken_within_two_seconds() {
         );
         assert_eq!((state(&sandbox, &id).as_str(), waiting.line_within(SOON)), ("seen", None));
     }
-    assert!(took.iter().min() < Some(&SOON), "{took:?}");
+    assert!(took.iter().all(|time| *time < SOON), "{took:?}");
 }
 
 #[test]
