@@ -13,7 +13,7 @@ use std::time::Duration;
 use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use switchboard_hub::files::{Created, Dir, Durability, is_temp};
+use switchboard_hub::files::{Created, Dir, Durability, is_in_the_making};
 use switchboard_hub::platform::{self, Filesystem};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -181,7 +181,8 @@ fn is_probe(event: &Event) -> bool {
 
 /// Our own reading makes events too, and so do files that are still being written under another name.
 fn is_hint(event: &Event) -> bool {
-    let is_temp = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_temp);
+    let is_temp =
+        |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_in_the_making);
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     event.need_rescan() || (!event.kind.is_access() && !only_temps)
 }

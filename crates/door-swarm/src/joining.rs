@@ -12,15 +12,12 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
 use crate::ledger::{Identity, Joining, Standing, Swarm};
-use crate::roster::read_member;
+use crate::roster::{ROSTER_BYTES, read_member};
 use crate::signing::Payload;
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::swarms::Swarms;
 use crate::wire::{ErrorBody, JoinAccepted, JoinRequest, JoinSender, MessageType, PROTOCOL_VERSION};
-
-/// A roster of the most members has about 400 bytes for each.
-const ROSTER_BYTES: usize = 1 << 20;
 
 /// What became of a request to join.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::joining::{error_of, headers};
 use crate::keys::PublicKey;
+use crate::ledger::Swarm;
 use crate::server::Task;
 use crate::swarms::Swarms;
 use crate::wire::Info;
@@ -172,10 +173,7 @@ impl Swarms {
             },
             Task::RosterWanted { agent, swarm, member } => {
                 match self.book().swarms.get(&(agent.clone(), swarm)) {
-                    Some(known) => {
-                        let roster = serde_json::to_string(&known.whole_roster()).unwrap_or_default();
-                        self.say_to(&agent, known, &member, roster).await
-                    }
+                    Some(known) => self.tell_roster(&agent, known, &member).await,
                     None => Ok(()),
                 }
             }
@@ -183,6 +181,15 @@ impl Swarms {
         if let Err(error) = done {
             tracing::warn!(error = %crate::error::describe(&error), "a swarm could not be looked after");
         }
+    }
+
+    /// Tells a member the whole roster, in parts that come in this order.
+    async fn tell_roster(&self, agent: &PeerId, swarm: &Swarm, member: &PeerId) -> Result<(), SwarmError> {
+        for part in swarm.whole_roster() {
+            let text = serde_json::to_string(&part).unwrap_or_default();
+            self.say_to(agent, swarm, member, text).await?;
+        }
+        Ok(())
     }
 
     /// Has what waits for a peer tried at once, where it could not be reached before.

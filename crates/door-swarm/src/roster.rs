@@ -1,6 +1,6 @@
 //! What a system message changes: only the master's word changes the roster, and anyone's only for itself. Pure.
 
-use std::collections::BTreeSet;
+mod whole;
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -11,7 +11,9 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Ban, Standing, Swarm};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
-use crate::wire::{Joined, MemberWord, Roster, SystemContent};
+use crate::wire::{Joined, MemberWord, SystemContent};
+
+pub(crate) use self::whole::ROSTER_BYTES;
 
 /// What the proof of a new key begins with.
 const KEY_DOMAIN: &str = "asp-key-v1\0";
@@ -245,67 +247,6 @@ impl Swarm {
         member.offered_key = None;
         member.confirmed_at = None;
         Ok(Applied::Changed)
-    }
-
-    /// Takes over the whole roster from the master; false where it is older than ours.
-    pub(crate) fn replace_roster(&mut self, said: &Said<'_>, roster: &Roster) -> Result<bool, NoAuthority> {
-        self.only_master(said, "roster")?;
-        if roster.epoch < self.epoch {
-            return Ok(false);
-        }
-        if roster.members.len() > MOST_MEMBERS {
-            return Err(NoAuthority::Field { field: "members" });
-        }
-        let mut members = Vec::with_capacity(roster.members.len());
-        for member in &roster.members {
-            members.push(read_member(member, said.now)?);
-        }
-        let master = PeerId::parse(&roster.master).map_err(|_| NoAuthority::Field { field: "master" })?;
-        let ids: BTreeSet<&PeerId> = members.iter().map(|(id, ..)| id).collect();
-        let keys: BTreeSet<String> = members.iter().map(|(_, _, key, _)| key.to_wire()).collect();
-        if ids.len() < members.len() || keys.len() < members.len() {
-            return Err(NoAuthority::Taken);
-        }
-        let has = |id: &PeerId| ids.contains(id);
-        if !has(&master) {
-            return Err(NoAuthority::NotAMember);
-        }
-        if !has(said.me) {
-            self.standing = Standing::Kicked;
-            return Ok(true);
-        }
-        let gone: Vec<PeerId> = self.members.keys().filter(|id| !has(id)).cloned().collect();
-        for id in gone {
-            self.drop_member(&id);
-        }
-        for (id, endpoint, key, joined_at) in members {
-            match self.members.get_mut(&id) {
-                Some(known) if known.public_key == key => known.endpoint = endpoint,
-                // The master's word for a new key counts as the member's own does.
-                Some(known) => {
-                    known.public_key = key;
-                    known.endpoint = endpoint;
-                    known.signs_envelopes = false;
-                }
-                None => self.put_member(&id, endpoint, key, joined_at),
-            }
-        }
-        self.epoch = roster.epoch;
-        self.master = master;
-        self.settings = roster.settings;
-        Ok(true)
-    }
-
-    /// The whole roster, for a member that has missed something.
-    pub(crate) fn whole_roster(&self) -> Roster {
-        Roster {
-            action: "roster".to_owned(),
-            epoch: self.epoch,
-            master: self.master.to_string(),
-            name: self.name.clone(),
-            members: self.roster(),
-            settings: self.settings,
-        }
     }
 
     /// Removes a member and notes that it, and the others, are to be told. For the master.

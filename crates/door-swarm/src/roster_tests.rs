@@ -3,19 +3,19 @@ use serde_json::json;
 use super::*;
 use crate::ledger::Swarm;
 
-fn id(text: &str) -> PeerId {
+pub(crate) fn id(text: &str) -> PeerId {
     PeerId::parse(text).unwrap()
 }
 
-fn key(seed: u8) -> SecretKey {
+pub(crate) fn key(seed: u8) -> SecretKey {
     SecretKey::from_seed(&[seed; 32])
 }
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_770_000_000 + second).unwrap()
 }
 
-fn endpoint(name: &str) -> Endpoint {
+pub(crate) fn endpoint(name: &str) -> Endpoint {
     Endpoint::parse(&format!("https://{name}.example.com/swarm")).unwrap()
 }
 
@@ -141,24 +141,4 @@ fn a_new_key_needs_the_old_one_or_the_master_and_a_proof() {
     let mut content = rotated(&known, "carol");
     content["proof"] = prove_key(&new, Uuid::nil(), &id("carol")).into();
     assert_eq!(said(&mut known, "carol", false, content), Err(NoAuthority::NoProof), "for another swarm");
-}
-
-#[test]
-fn a_whole_roster_comes_from_the_master_and_is_never_older() {
-    let mut fresh = swarm();
-    fresh.drop_member(&id("carol"));
-    fresh.put_member(&id("dave"), endpoint("dave"), key(4).public(), at(0));
-    fresh.epoch = 7;
-    let (me, alice, carol) = (id("bob"), id("alice"), id("carol"));
-    let from = |sender| Said { me: &me, sender, to_me: true, now: at(1) };
-    let mut known = swarm();
-    let wrong = known.replace_roster(&from(&carol), &fresh.whole_roster());
-    assert_eq!(wrong, Err(NoAuthority::NotMaster { action: "roster" }));
-    assert_eq!(known.replace_roster(&from(&alice), &fresh.whole_roster()), Ok(true));
-    assert_eq!(known.members.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["alice", "bob", "dave"]);
-    assert_eq!(known.replace_roster(&from(&alice), &swarm().whole_roster()), Ok(false));
-    let mut without_us = fresh.clone();
-    without_us.drop_member(&me);
-    assert_eq!(known.replace_roster(&from(&alice), &without_us.whole_roster()), Ok(true));
-    assert_eq!(known.standing, Standing::Kicked);
 }

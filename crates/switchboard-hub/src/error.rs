@@ -210,6 +210,25 @@ impl HubError {
         matches!(self, Self::Store { source } if is_damage(source))
     }
 
+    /// What SQLite said, where the database itself failed and not what was asked of it.
+    pub(crate) fn of_database(&self) -> Option<&Arc<rusqlite::Error>> {
+        match self {
+            Self::Store { source } | Self::NoSpace { source } => {
+                matches!(**source, rusqlite::Error::SqliteFailure(..)).then_some(source)
+            }
+            _ => None,
+        }
+    }
+
+    /// The same for a further one of those whom one failure concerns.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::Store { source } | Self::NoSpace { source } => source.clone().into(),
+            // All else that keeps work from being done at all.
+            _ => Self::Closed,
+        }
+    }
+
     /// Whether the same request may succeed a little later.
     pub fn is_temporary(&self) -> bool {
         match self {

@@ -3,7 +3,7 @@
 //! Others may change the same directories at any time: people, agents, other machines. So a file
 //! appears whole or not at all, nothing that is there is replaced unless that is asked for, no
 //! symbolic link is followed, and no pipe or device is waited on. Everything is built on calls that
-//! also hold on NFS.
+//! also hold on NFS; where a file system can do it with fewer, those are tried first.
 
 mod error;
 mod stamp;
@@ -118,7 +118,10 @@ impl Dir {
 
     /// Opens a directory in this one, and makes it first, for its owner alone, when it is missing.
     pub fn make_subdir(&self, name: &str) -> Result<Self, FileError> {
-        check_name(name)?;
+        // Mostly it is there, and looking costs less than being told so.
+        if let Some(there) = self.subdir(name)? {
+            return Ok(there);
+        }
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(self.io("make", name)(error)),
@@ -244,6 +247,14 @@ impl Dir {
     /// Writes a file that was not there before, readable by its owner alone.
     pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
         check_name(name)?;
+        match self.create_unnamed(name, bytes, durability)? {
+            Some(created) => Ok(created),
+            None => self.create_named(name, bytes, durability),
+        }
+    }
+
+    /// With a file that has another name until it is whole, which can be done everywhere.
+    fn create_named(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
         let temp = Temp::write(self, bytes, durability)?;
         match rustix::fs::linkat(&self.handle, &*temp.name, &self.handle, name, AtFlags::empty()) {
             Ok(()) => {}
@@ -256,6 +267,28 @@ impl Dir {
         drop(temp);
         self.sync(durability)?;
         Ok(Created::Created)
+    }
+
+    /// With a file that has no name until it is whole, which spares the directory a second name to be written and
+    /// removed again; `None` where that cannot be done, or where another way is to find out what is wrong.
+    fn create_unnamed(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<Option<Created>, FileError> {
+        let Some(mut file) = platform::unnamed_file(self.handle.as_fd()) else { return Ok(None) };
+        file.write_all(bytes).map_err(self.io("write", name))?;
+        if durability == Durability::Synced {
+            file.sync_all().map_err(self.io("sync", name))?;
+        }
+        match platform::give_name(&file, self.handle.as_fd(), name) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(Some(Created::AlreadyThere)),
+            Err(_) => return Ok(None),
+        }
+        self.sync(durability)?;
+        Ok(Some(Created::Created))
     }
 
     /// Writes a file in place of what has that name, so that readers see the old or the new content.
@@ -396,6 +429,12 @@ impl Dir {
 /// Whether a name is that of a file in the making, which nobody but its writer should look at.
 pub fn is_temp(name: &str) -> bool {
     name.starts_with(TEMP_PREFIX)
+}
+
+/// Whether an event of this name in a directory is about a file in the making. One that has no name yet is not in the
+/// directory, and yet there are events of it.
+pub fn is_in_the_making(name: &str) -> bool {
+    is_temp(name) || platform::is_unnamed(name)
 }
 
 /// Refuses what is not the name of one entry in a directory.

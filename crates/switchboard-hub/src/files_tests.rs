@@ -44,6 +44,32 @@ fn a_new_file_is_whole_private_and_alone() {
     }
 }
 
+/// As on macOS and on network mounts.
+#[test]
+fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {
+    for durability in [Durability::Synced, Durability::Later] {
+        let (_temp, dir) = scratch();
+        assert_eq!(dir.create_named("m1", b"hello", durability).expect("created"), Created::Created);
+        assert_eq!(dir.create_named("m1", b"again", durability).expect("answered"), Created::AlreadyThere);
+        assert_eq!(content(&dir, "m1").as_deref(), Some(&b"hello"[..]));
+        assert_eq!(mode(&dir, "m1"), 0o600);
+        assert_eq!(dir.names().expect("listed"), ["m1"]);
+        assert_eq!(fs::metadata(dir.path().join("m1")).expect("it exists").nlink(), 1);
+    }
+}
+
+/// Where the system has files without a name, this one makes use of them.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_without_a_name_is_seen_by_nobody_and_its_events_are_known() {
+    let (_temp, dir) = scratch();
+    let created = dir.create_unnamed("m1", b"hello", Durability::Later).expect("created");
+    assert_eq!(created, Some(Created::Created), "this machine's file systems have such files");
+    assert_eq!(dir.create_unnamed("m1", b"x", Durability::Later).expect("told"), Some(Created::AlreadyThere));
+    assert!(is_in_the_making("#11925147") && is_in_the_making(".tmp-1-2"));
+    assert!(!is_in_the_making("#") && !is_in_the_making("#1a") && !is_in_the_making("msg_1.json"));
+}
+
 #[test]
 fn what_is_there_is_not_replaced() {
     let (temp, dir) = scratch();

@@ -339,6 +339,9 @@ impl Hub {
     /// Makes the writer look when another process has left something for a door that is open here.
     /// Only then: the write lock is left to those who have something to write.
     async fn claim_if_due(&self) {
+        if self.inner.writer.has_queued() {
+            return;
+        }
         let (doors, now) = (self.inner.doors.all_open(), self.now());
         let is_due = move |db: &Connection| outbox::is_due(db, &doors, now);
         let is_due = match self.glance(&is_due) {

@@ -10,6 +10,7 @@ mod state;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -19,12 +20,12 @@ use tokio::sync::mpsc;
 pub(crate) use self::claim::{claim_due, enqueue, is_due};
 use self::claim::{half_lease, renew};
 pub(crate) use self::returned::tell as tell_returned;
-use self::state::settle;
 pub(crate) use self::state::{bound_times, expire_due, hurry, put_state, release_gone, take_back};
+use self::state::{delivered, settle};
 use crate::clock::Clock;
 use crate::error::HubError;
 use crate::owner::Owner;
-use crate::store::writer::{Pending, Work, Writer};
+use crate::store::writer::{Work, Writer};
 
 /// Most deliveries that lie ready for a door to take. The others wait in the database.
 const IN_FLIGHT: usize = 256;
@@ -33,6 +34,8 @@ const IN_FLIGHT: usize = 256;
 #[derive(Debug, Clone)]
 pub(crate) struct Doors {
     open: Arc<Mutex<HashMap<Door, mpsc::Sender<Handoff>>>>,
+    /// How often one was opened.
+    opened: Arc<AtomicU64>,
     owner: Arc<str>,
     clock: Clock,
     /// The writer, for reports; set once it runs.
@@ -81,7 +84,7 @@ pub(crate) struct Ready {
 impl Doors {
     pub(crate) fn new(clock: Clock) -> Self {
         let owner = Owner::this_process().to_string().into();
-        Self { open: Arc::default(), owner, clock, writer: Arc::default() }
+        Self { open: Arc::default(), opened: Arc::default(), owner, clock, writer: Arc::default() }
     }
 
     /// Lets reports reach the writer. The writer keeps the doors alive and the doors the writer, so
@@ -94,11 +97,17 @@ impl Doors {
     pub(crate) fn open(&self, door: Door) -> Outbound {
         let (sender, queue) = mpsc::channel(IN_FLIGHT);
         self.open.lock().insert(door, sender);
+        self.opened.fetch_add(1, Ordering::Release);
         Outbound { queue, taken: Vec::new(), doors: self.clone() }
     }
 
     pub(crate) fn close(&self) {
         self.open.lock().clear();
+    }
+
+    /// How often a door was opened.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_open(&self, door: Door) -> bool {
@@ -159,28 +168,29 @@ impl Outbound {
 }
 
 impl Handoff {
-    /// Says how the attempt ended; returns once that is on disk.
+    /// Says how the attempt ended; returns once that is written.
     ///
     /// The answer is the state that follows, or nothing where another process has taken the delivery
     /// over in the meantime and this report no longer counts.
     pub async fn report(self, outcome: Outcome) -> Result<Option<DeliveryState>, HubError> {
-        self.queue_report(outcome).await?.result().await
+        Self::report_all(vec![(self, outcome)]).await.pop().unwrap_or(Err(HubError::Closed))
     }
 
-    /// Says how many attempts ended, with few waits for the disk.
+    /// Says how many attempts ended, all in one transaction.
     pub async fn report_all(reports: Vec<(Self, Outcome)>) -> Vec<Result<Option<DeliveryState>, HubError>> {
-        let mut pending = Vec::with_capacity(reports.len());
-        for (handoff, outcome) in reports {
-            pending.push(handoff.queue_report(outcome).await);
+        let count = reports.len();
+        let reports: Vec<_> =
+            reports.into_iter().map(|(handoff, outcome)| handoff.into_report(outcome)).collect();
+        let Some(writer) = reports.iter().flatten().map(|report| report.claim.writer.clone()).next() else {
+            return (0..count).map(|_| Err(HubError::Closed)).collect();
+        };
+        // Forgotten in a power failure, the deliveries are made again and find what they made before.
+        let settled =
+            async { writer.queue_repeatable(move |tx| settle_all(tx, reports)).await?.result().await };
+        match settled.await {
+            Ok(answers) => answers,
+            Err(error) => (0..count).map(|_| Err(error.again())).collect(),
         }
-        let mut answers = Vec::with_capacity(pending.len());
-        for pending in pending {
-            answers.push(match pending {
-                Ok(pending) => pending.result().await,
-                Err(error) => Err(error),
-            });
-        }
-        answers
     }
 
     /// Begins the lease anew, for work that waits here longer than a lease lasts. Nobody waits for that; where somebody
@@ -192,12 +202,40 @@ impl Handoff {
         }
     }
 
-    async fn queue_report(mut self, outcome: Outcome) -> Result<Pending<Option<DeliveryState>>, HubError> {
-        let claim = self.claim.take().ok_or(HubError::Closed)?;
-        let Claim { id, fence, ref writer, .. } = claim;
-        // Forgotten in a power failure, the delivery is made again and finds what it made before.
-        writer.queue_repeatable(move |tx| settle(tx, id, fence, &outcome)).await
+    fn into_report(mut self, outcome: Outcome) -> Option<Report> {
+        let claim = self.claim.take()?;
+        Some(Report { delivery: self.delivery.clone(), claim, outcome })
     }
+}
+
+/// How an attempt ended.
+struct Report {
+    delivery: Delivery,
+    claim: Claim,
+    outcome: Outcome,
+}
+
+/// Writes down how attempts ended. What is wrong with one of them is its own; what is wrong with the database is everybody's.
+fn settle_all(
+    tx: &mut Work<'_>,
+    reports: Vec<Option<Report>>,
+) -> Result<Vec<Result<Option<DeliveryState>, HubError>>, HubError> {
+    let mut answers = Vec::with_capacity(reports.len());
+    for report in reports {
+        let Some(Report { delivery, claim, outcome }) = report else {
+            answers.push(Err(HubError::Closed));
+            continue;
+        };
+        let settled = match outcome {
+            Outcome::Delivered => delivered(tx, delivery, claim.fence),
+            outcome => settle(tx, claim.id, claim.fence, &outcome),
+        };
+        match settled {
+            Err(error) if error.of_database().is_some() => return Err(error),
+            settled => answers.push(settled),
+        }
+    }
+    Ok(answers)
 }
 
 impl Drop for Handoff {

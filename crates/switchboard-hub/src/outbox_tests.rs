@@ -150,6 +150,68 @@ async fn an_unreachable_far_side_is_tried_again_until_it_is_given_up() {
     assert_eq!(hub.state(sent.id).await, DeliveryState::Expired);
 }
 
+/// The writer remembers when the next delivery is due, and does not look before.
+#[tokio::test]
+async fn what_is_due_again_goes_before_what_comes_after_that() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    hub.send("a", "b", "first").await;
+    let failed = one(&mut door).await.report(unreachable()).await.expect("reported");
+    let Some(DeliveryState::Failed { retry_at }) = failed else { panic!("{failed:?}") };
+    hub.send("a", "b", "too early for the first").await;
+    hub.clock.advance(retry_at.duration_since(hub.clock.now()));
+    hub.send("a", "b", "last").await;
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        bodies.push(one(&mut door).await.message.body.clone());
+    }
+    assert_eq!(bodies, ["too early for the first", "first", "last"]);
+}
+
+/// Nor does it remember anything when another process has written.
+#[tokio::test]
+async fn what_another_hub_left_goes_before_what_comes_after_that() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let other = hub.another().await;
+    let mut door = workspace(&hub.hub).await;
+    let mut expected = Vec::new();
+    for n in 0..20 {
+        for (whose, sender) in [("another", &other), ("this", &hub.hub)] {
+            let body = format!("{n} of {whose}");
+            sender.submit(draft(sender, "a", "b", &body)).await.expect("accepted");
+            expected.push(body);
+        }
+    }
+    let mut bodies = Vec::new();
+    while bodies.len() < expected.len() {
+        for handoff in soon(door.next(256)).await {
+            bodies.push(handoff.message.body.clone());
+            handoff.report(Outcome::Delivered).await.expect("reported");
+        }
+    }
+    assert_eq!(bodies, expected);
+}
+
+/// One report among many that no longer counts changes nothing for the others.
+#[tokio::test]
+async fn many_reports_at_once_have_an_answer_each() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = workspace(&hub.hub).await;
+    let mut handoffs = Vec::new();
+    for n in 0..4 {
+        hub.send("a", "b", &n.to_string()).await;
+        handoffs.push(one(&mut door).await);
+    }
+    let taken_over = "UPDATE deliveries SET fence = fence + 1 WHERE id = ?1";
+    hub.sql().execute(taken_over, [handoffs[1].delivery.id.0]).expect("taken over");
+    let refused = Outcome::Refused { reason: "no".into() };
+    let outcomes = [Outcome::Delivered, Outcome::Delivered, refused, Outcome::Shown];
+    let answers = Handoff::report_all(handoffs.into_iter().zip(outcomes).collect()).await;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.expect("reported")).collect();
+    let states = [DeliveryState::Delivered, DeliveryState::Refused, DeliveryState::Seen].map(Some);
+    assert_eq!(answers, [states[0], None, states[1], states[2]]);
+}
+
 #[tokio::test]
 async fn a_lease_that_runs_out_is_taken_over_and_the_late_report_changes_nothing() {
     let hub = TestHub::with(&["a", "b"]).await;

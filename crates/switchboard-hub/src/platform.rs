@@ -4,7 +4,9 @@
 //! answer, the functions give the one that makes their callers more careful, never less.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -121,6 +123,25 @@ pub fn is_network_filesystem(dir: &Path) -> bool {
     filesystem(dir) == Filesystem::Network
 }
 
+/// A new file in this directory that has no name yet and disappears with its handle; `None` where the system, or the file
+/// system, has no such files or makes none now.
+///
+/// Nobody sees it before it has its name, and nothing is left of it when its writer is killed.
+pub(crate) fn unnamed_file(dir: BorrowedFd<'_>) -> Option<File> {
+    os::unnamed_file(dir)
+}
+
+/// Gives a file that has no name one that was free. What the error means for the name is for the caller to find out
+/// another way, unless it is that the name is taken.
+pub(crate) fn give_name(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
+    os::give_name(file, dir, name)
+}
+
+/// Whether this is what the system calls a file that has no name, in the events of its directory.
+pub(crate) fn is_unnamed(name: &str) -> bool {
+    os::is_unnamed(name)
+}
+
 /// Whether a signal could be addressed to this pid, be it one that we may not send.
 fn process_exists(pid: u32) -> bool {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
@@ -132,10 +153,12 @@ fn process_exists(pid: u32) -> bool {
 
 #[cfg(target_os = "linux")]
 mod os {
-    use std::fs;
+    use std::fs::{self, File};
+    use std::os::fd::{AsRawFd, BorrowedFd};
     use std::path::Path;
 
     use jiff::Timestamp;
+    use rustix::fs::{AtFlags, Mode, OFlags};
 
     use super::Filesystem;
 
@@ -233,6 +256,24 @@ mod os {
         Timestamp::from_millisecond(booted.checked_mul(1000)?.checked_add(millis)?).ok()
     }
 
+    /// `O_TMPFILE`, open(2).
+    pub(super) fn unnamed_file(dir: BorrowedFd<'_>) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR).ok().map(File::from)
+    }
+
+    pub(super) fn give_name(file: &File, dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<()> {
+        // By its place in /proc: with the handle itself only root may do it.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(rustix::fs::CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)
+    }
+
+    /// The kernel calls it by the number of its inode.
+    pub(super) fn is_unnamed(name: &str) -> bool {
+        name.strip_prefix('#')
+            .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
+    }
+
     pub(super) fn ignored_signals() -> Option<u64> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
@@ -272,6 +313,8 @@ mod os {
 
 #[cfg(not(target_os = "linux"))]
 mod os {
+    use std::fs::File;
+    use std::os::fd::BorrowedFd;
     use std::path::Path;
 
     #[expect(dead_code, reason = "only Linux tells these apart")]
@@ -294,6 +337,18 @@ mod os {
 
     pub(super) fn ignored_signals() -> Option<u64> {
         None
+    }
+
+    pub(super) fn unnamed_file(_dir: BorrowedFd<'_>) -> Option<File> {
+        None
+    }
+
+    pub(super) fn give_name(_file: &File, _dir: BorrowedFd<'_>, _name: &str) -> rustix::io::Result<()> {
+        Err(rustix::io::Errno::NOSYS)
+    }
+
+    pub(super) fn is_unnamed(_name: &str) -> bool {
+        false
     }
 
     pub(super) fn boot_id() -> Option<String> {

@@ -2,6 +2,8 @@
 
 pub(crate) mod chain;
 pub(crate) mod finish;
+pub(crate) mod gather;
+pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod recover;
 pub(crate) mod rows;

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::rig::{code, join_request, with_member, with_member_and};
 use crate::invite::{Invite, InviteLink};
 use crate::keys::SecretKey;
+use crate::roster::ROSTER_BYTES;
 use crate::test_peer::{Forged, World, soon};
 
 /// What comes before a raw Ed25519 key in its DER form.
@@ -201,9 +202,12 @@ async fn answers_of_hostile_masters_are_refused() {
     };
     let other = SecretKey::from_seed(&[8; 32]);
     let twice = member("evil2", endpoint, &master);
+    let mut endless = accepted(crowd(0));
+    endless["name"] = "x".repeat(ROSTER_BYTES).into();
+    let too_large = format!("more than {ROSTER_BYTES} bytes");
     let table: [(&str, Value, &str); 8] = [
         ("too many", accepted(crowd(999)), "too long"),
-        ("a megabyte", accepted(crowd(9_000)), "more than 1048576 bytes"),
+        ("more bytes than any roster", endless, &too_large),
         (
             "another swarm",
             json!({ "status": "accepted", "swarm_id": Uuid::new_v4().to_string(), "members": [] }),

@@ -6,19 +6,24 @@ use switchboard_hub::clock::Clock;
 
 use crate::keys::SecretKey;
 use crate::ledger::Standing;
-use crate::test_peer::{Forged, World};
+use crate::test_peer::{Forged, TestPeer, World};
 
-/// S18: a peer that is away gets everything in its order once it is back, and holds up nobody.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_was_away_catches_up_in_order() {
-    let world = World::new();
-    let (alice, mut bob, carol) =
-        (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
+/// Alice, who leads a swarm, and Bob and Carol in it, of whom Bob has heard that all are there.
+async fn three_of_a_swarm(world: &World) -> (TestPeer, TestPeer, TestPeer) {
+    let (alice, bob, carol) = (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
     alice.create("Research").await;
     let link = alice.invite().await;
     bob.join(&link).await;
     carol.join(&link).await;
     bob.knows(&["alice", "bob", "carol"]).await;
+    (alice, bob, carol)
+}
+
+/// S18: a peer that is away gets everything in its order once it is back, and holds up nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_was_away_catches_up_in_order() {
+    let world = World::new();
+    let (alice, mut bob, carol) = three_of_a_swarm(&world).await;
     bob.stop().await;
     let mut ids = Vec::new();
     for n in 0..5 {
@@ -85,13 +90,7 @@ async fn a_peer_that_writes_gets_what_waits_for_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
     let world = World::new();
-    let (alice, mut bob, carol) =
-        (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
-    alice.create("Research").await;
-    let link = alice.invite().await;
-    bob.join(&link).await;
-    carol.join(&link).await;
-    bob.knows(&["alice", "bob", "carol"]).await;
+    let (_alice, mut bob, carol) = three_of_a_swarm(&world).await;
     bob.stop().await;
     carol.send("carol", "bob@research", "before", None).await;
     carol.swarms.rotate_key(None).await.unwrap();
@@ -150,12 +149,7 @@ async fn state_json_is_the_owners_alone_and_brings_a_new_hub_back_to_its_swarms(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_roster_that_fell_behind_is_asked_for() {
     let world = World::new();
-    let (alice, bob, carol) = (world.peer("alice").await, world.peer("bob").await, world.peer("carol").await);
-    alice.create("Research").await;
-    let link = alice.invite().await;
-    bob.join(&link).await;
-    carol.join(&link).await;
-    bob.knows(&["alice", "bob", "carol"]).await;
+    let (alice, bob, carol) = three_of_a_swarm(&world).await;
     let (id, lost) = (alice.swarm().swarm_id, carol.id.clone());
     let forget = move |swarm: &mut crate::Swarm| {
         swarm.members.remove(&lost);
@@ -166,4 +160,34 @@ async fn a_roster_that_fell_behind_is_asked_for() {
     alice.send("alice", "bob@research", "by the way", None).await;
     bob.knows(&["alice", "bob", "carol"]).await;
     assert_eq!(bob.swarm().epoch, alice.swarm().epoch);
+}
+
+/// A roster of long ids is larger than any request may be. It is told in parts, and at once to whoever joins.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roster_that_is_larger_than_a_request_is_told_all_the_same() {
+    let world = World::new();
+    let (alice, bob, _carol) = three_of_a_swarm(&world).await;
+    let (dave, link) = (world.peer("dave").await, alice.invite().await);
+    let now = alice.now();
+    let grow = move |swarm: &mut crate::Swarm| {
+        for n in 0_u16..700 {
+            let mut seed = [7; 32];
+            seed[..2].copy_from_slice(&n.to_be_bytes());
+            let id = crate::PeerId::parse(&format!("{n:04}{}", "x".repeat(124))).unwrap();
+            let endpoint = format!("https://127.0.0.1:9/{}", "p".repeat(120));
+            let endpoint = crate::Endpoint::parse(&endpoint).unwrap();
+            swarm.put_member(&id, endpoint, SecretKey::from_seed(&seed).public(), now);
+        }
+        swarm.epoch += 1;
+        Ok(())
+    };
+    alice.swarms.edit(&alice.id.clone(), alice.swarm().swarm_id, grow).await.unwrap();
+    let roster = serde_json::to_vec(&alice.swarm().roster()).unwrap();
+    assert!(roster.len() > alice.swarms.config().limits.body, "{} bytes", roster.len());
+    alice.send("alice", "bob@research", "by the way", None).await;
+    bob.until("bob knows everybody", || bob.swarm().members.len() == 703).await;
+    bob.until("bob has counted", || bob.swarm().epoch == alice.swarm().epoch).await;
+    dave.join(&link).await;
+    assert!(dave.swarm().members.keys().eq(alice.swarm().members.keys()));
+    assert_eq!(dave.swarm().members.len(), 704);
 }

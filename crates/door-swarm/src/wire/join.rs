@@ -158,7 +158,7 @@ pub struct ErrorDetail {
     pub details: Option<Value>,
 }
 
-/// The whole roster, as a master sends it to a member that has missed something. An extension.
+/// The whole roster, or a part of it, as a master sends it to a member that has missed something. An extension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roster {
     /// `roster`.
@@ -169,8 +169,14 @@ pub struct Roster {
     pub master: String,
     /// What it is called.
     pub name: String,
-    /// Everybody in it.
+    /// Everybody in it; of a part, those whose ids it is about.
     pub members: Vec<Joined>,
     /// Its rules.
     pub settings: SwarmSettings,
+    /// The first id that a part is about; without it, it is about all before `until`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The first id that it is no longer about; without it, it is the last part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Planned};
 
 use super::hand_over;
 use super::state::set_aside;
+use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::store::writer::Work;
@@ -63,6 +64,10 @@ pub(crate) fn enqueue(
         DeliveryState::Seen => delivery.milestones.seen = Some(tx.now),
         DeliveryState::Queued | DeliveryState::Failed { .. } => {}
     }
+    // Nobody here looks for what is for a door that is not open; the lease of what is handed over ends at that time.
+    if state == DeliveryState::InFlight || (state == DeliveryState::Queued && tx.doors.is_open(door)) {
+        tx.due_at(due);
+    }
     tx.inserts.delivery(&delivery, tx.now, due, message.expires_at, owner.as_deref())?;
     if let Some(place) = place {
         hand_over(tx, place, message.clone(), seq, delivery.clone(), 1);
@@ -102,34 +107,47 @@ pub(super) fn renew(
 
 /// Hands over what is due for the doors that are open here, as far as they have places.
 ///
-/// The doors that had none are noted: what is submitted to them now has to wait behind the others.
+/// The doors that had none are noted: what is submitted to them now has to wait behind the others, and they are looked
+/// for again with the next transaction.
 pub(crate) fn claim_due(tx: &mut Work<'_>) -> rusqlite::Result<()> {
+    tx.next_due = Timestamp::MAX;
     for door in tx.doors.all_open() {
         loop {
             let Some(place) = tx.doors.place(door) else {
                 tx.waiting.push(door);
+                tx.due_at(tx.now);
                 break;
             };
-            let Some((message, seq, delivery, fence)) = claim_one(tx, door)? else { break };
+            let Some((message, seq, delivery, fence)) = claim_one(tx, door)? else {
+                if let Some(due) = earliest(tx.db, door)? {
+                    tx.due_at(due);
+                }
+                break;
+            };
             hand_over(tx, place, message, seq, delivery, fence);
         }
     }
     Ok(())
 }
 
+/// When something has to happen next at a door; nothing where nothing waits for it.
+fn earliest(db: &rusqlite::Connection, door: Door) -> rusqlite::Result<Option<Timestamp>> {
+    db.prepare_cached(
+        "SELECT due_at FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6) ORDER BY due_at LIMIT 1",
+    )?
+    .query_row([door.as_str()], |row| row.get(0).map(from_micros))
+    .optional()
+}
+
 /// Whether something is due for one of these doors.
 pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) -> Result<bool, HubError> {
-    for door in doors {
-        let due: bool = db
-            .prepare_cached(
-                "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6) AND due_at <= ?2)",
-            )?
-            .query_row(params![door.as_str(), now.as_microsecond()], |row| row.get(0))?;
-        if due {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    // One look for all of them. Their names are words of ours.
+    let names: Vec<String> = doors.iter().map(|door| format!("'{}'", door.as_str())).collect();
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door IN ({}) AND state IN (0, 1, 6) AND due_at <= ?1)",
+        names.join(", ")
+    );
+    Ok(db.prepare_cached(&sql)?.query_row([now.as_microsecond()], |row| row.get(0))?)
 }
 
 type Claimed = (Arc<Message>, i64, Delivery, i64);

@@ -35,6 +35,30 @@ pub(crate) fn take_back(tx: &Work<'_>, seq: i64) -> Result<(), HubError> {
     Ok(())
 }
 
+/// Writes down that a delivery was made, unless somebody else holds it by now. What has changed of it since it was handed
+/// over is nothing as long as its fence is in force, so that it need not be read again.
+pub(super) fn delivered(
+    tx: &mut Work<'_>,
+    mut delivery: Delivery,
+    fence: i64,
+) -> Result<Option<DeliveryState>, HubError> {
+    let written = tx
+        .db
+        .prepare_cached(
+            "UPDATE deliveries SET state = 2, due_at = ?3, note = NULL, owner = NULL, \
+             delivered_at = coalesce(delivered_at, ?3) WHERE id = ?1 AND fence = ?2 AND state = 1",
+        )?
+        .execute(params![delivery.id.0, fence, tx.now.as_microsecond()])?;
+    if written == 0 {
+        return Ok(None);
+    }
+    delivery.state = DeliveryState::Delivered;
+    delivery.note = None;
+    delivery.milestones.delivered.get_or_insert(tx.now);
+    tx.after.events.push(HubEvent::Delivery(Box::new(delivery)));
+    Ok(Some(DeliveryState::Delivered))
+}
+
 /// Writes down how an attempt ended, unless somebody else holds the delivery by now.
 pub(super) fn settle(
     tx: &mut Work<'_>,
@@ -91,6 +115,9 @@ pub(crate) fn put_state(
         tx.now.as_microsecond(),
         note
     ])?;
+    if state.is_pending() {
+        tx.due_at(due);
+    }
     delivery.state = state;
     delivery.note = note;
     let times = &mut delivery.milestones;

@@ -18,6 +18,8 @@ use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
 use crate::store::chain::{self, Link};
 use crate::store::finish::{Batch, Finisher};
+use crate::store::gather::Gather;
+use crate::store::memory::{Mark, Memory};
 use crate::store::open::open_for_writing;
 use crate::store::recover;
 use crate::store::rows::Inserts;
@@ -26,10 +28,6 @@ use crate::store::rows::Inserts;
 /// anything yet, so nothing is lost, and memory stays bounded.
 const QUEUE: usize = 1024;
 
-/// Most jobs in one transaction. Few enough that under load one batch is on its way to the disk while the
-/// next is worked at, many enough to share what a transaction costs.
-const BATCH: usize = 32;
-
 /// A handle on the writer thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
@@ -37,7 +35,7 @@ pub(crate) struct Writer {
 }
 
 /// What the writer is told.
-enum Command {
+pub(crate) enum Command {
     Run(Box<dyn Job>),
     Stop,
 }
@@ -85,6 +83,7 @@ where
 
     fn run(&mut self, tx: &mut Work<'_>) {
         let undo = self.terms.undo;
+        tx.is_plain &= undo == Undo::Nothing;
         self.result = self.work.take().map(|work| match undo {
             Undo::Writes => savepoint(tx, work),
             Undo::Nothing => bare(tx, work),
@@ -121,6 +120,11 @@ pub(crate) struct Work<'t> {
     pub(crate) now: Timestamp,
     /// The doors for which older deliveries wait: what comes now must not overtake them.
     pub(crate) waiting: Vec<Door>,
+    /// When a delivery is due at the earliest, at the doors that are open here. None is before that.
+    pub(crate) next_due: Timestamp,
+    /// Whether nothing ran but what says itself what follows from it, as messages and outcomes of deliveries do. Any
+    /// other job may have changed whatever the writer remembers, and made anything due.
+    is_plain: bool,
     /// The end of the journal, once somebody has asked.
     end: Option<End>,
     pub(crate) after: After,
@@ -135,6 +139,11 @@ impl Work<'_> {
         let seq = end.next;
         self.end = Some(End { next: seq + 1, ..end });
         Ok(seq)
+    }
+
+    /// Notes that a delivery is due at a time.
+    pub(crate) fn due_at(&mut self, time: Timestamp) {
+        self.next_due = self.next_due.min(time);
     }
 
     /// Writes a message into the journal, behind the last one.
@@ -175,7 +184,7 @@ impl Work<'_> {
 
 /// Where the journal ends.
 #[derive(Debug, Clone, Copy)]
-struct End {
+pub(crate) struct End {
     /// The number of the next message.
     next: i64,
     /// The number and the hash of the last one.
@@ -305,6 +314,11 @@ impl Writer {
         let _ = self.jobs.try_send(Command::Run(job));
     }
 
+    /// Whether jobs wait: then a transaction is still to begin, which looks for what is due by itself.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.jobs.capacity() < self.jobs.max_capacity()
+    }
+
     /// Ends the writer thread once it has done what was queued before.
     pub(crate) async fn stop(&self) {
         let _ = self.jobs.send(Command::Stop).await;
@@ -320,10 +334,8 @@ fn bare<T>(
         return Err(lost.clone().into());
     }
     let result = work(tx);
-    if let Err(HubError::Store { source } | HubError::NoSpace { source }) = &result
-        && matches!(**source, rusqlite::Error::SqliteFailure(..))
-    {
-        tx.lost = Some(source.clone());
+    if let Some(lost) = result.as_ref().err().and_then(HubError::of_database) {
+        tx.lost = Some(lost.clone());
     }
     result
 }
@@ -358,22 +370,19 @@ fn savepoint<T>(
     result
 }
 
-fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &Setup, finisher: Finisher) {
+fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup, finisher: Finisher) {
     let mut directory = CachedDirectory::with(setup.config.links.clone());
-    let mut stopping = false;
-    while !stopping && let Some(Command::Run(first)) = queue.blocking_recv() {
-        let mut jobs = vec![first];
-        while jobs.len() < BATCH && !stopping {
-            match queue.try_recv() {
-                Ok(Command::Run(job)) => jobs.push(job),
-                Ok(Command::Stop) => stopping = true,
-                Err(_) => break,
-            }
+    let mut memory = None;
+    let mut gather = Gather::new(queue);
+    loop {
+        let mut jobs = gather.next();
+        if jobs.is_empty() {
+            break;
         }
-        match transaction(&connection, &mut directory, &mut jobs, setup) {
+        match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup) {
             Ok(after) => {
                 let must_last = jobs.iter().any(|job| job.must_last());
-                finisher.finish(Batch { jobs, after, must_last }, !queue.is_empty());
+                finisher.finish(Batch { jobs, after, must_last }, gather.has_more());
             }
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
@@ -387,6 +396,7 @@ fn run(mut connection: Connection, mut queue: mpsc::Receiver<Command>, setup: &S
             }
         }
         if finisher.has_failed() {
+            memory = None;
             open_again(&mut connection, &mut directory, setup, &finisher);
         }
     }
@@ -416,13 +426,18 @@ fn open_again(
 fn transaction(
     connection: &Connection,
     directory: &mut CachedDirectory,
+    memory: &mut Option<Memory>,
     jobs: &mut [Box<dyn Job>],
     setup: &Setup,
 ) -> Result<After, Arc<rusqlite::Error>> {
     let changes = connection.total_changes();
-    // Where this fails on the way, `run` rolls back.
+    // Where this fails on the way, `run` rolls back, and nothing is remembered.
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    directory.refresh(connection)?;
+    let mark = Mark::now(connection, &setup.doors)?;
+    let known = memory.take().filter(|memory| memory.mark == mark);
+    if known.is_none() {
+        directory.refresh(connection)?;
+    }
     let mut tx = Work {
         db: connection,
         inserts: Inserts::prepare(connection)?,
@@ -431,22 +446,30 @@ fn transaction(
         doors: &setup.doors,
         now: setup.config.clock.now(),
         waiting: Vec::new(),
-        end: None,
+        next_due: known.map_or(Timestamp::MIN, |known| known.next_due),
+        is_plain: true,
+        end: known.and_then(|known| known.end),
         after: After::default(),
         lost: None,
     };
     // What has waited goes before what comes now.
-    outbox::claim_due(&mut tx)?;
+    if tx.next_due <= tx.now {
+        outbox::claim_due(&mut tx)?;
+    }
     for job in jobs {
         job.run(&mut tx);
     }
     if let Some(lost) = tx.lost {
         return Err(lost);
     }
-    outbox::claim_due(&mut tx)?;
+    if tx.next_due <= tx.now || !tx.is_plain {
+        outbox::claim_due(&mut tx)?;
+    }
+    let remembered = tx.is_plain.then_some(Memory { mark, end: tx.end, next_due: tx.next_due });
     let mut after = tx.after;
     drop(tx.inserts);
     connection.prepare_cached("COMMIT")?.execute([])?;
+    *memory = remembered;
     after.changed = connection.total_changes() != changes;
     Ok(after)
 }
