@@ -143,6 +143,7 @@ impl From<RouterError> for Failure {
                     _ => Exit::Failed,
                 };
                 let hint = match code.as_str() {
+                    "bad_field" => "correct it; `switchboard worker --help` lists what can be said",
                     "unknown_approval" => "`switchboard worker approve` lists what waits for an answer",
                     _ => "`switchboard worker list` shows the jobs and how they are",
                 };
@@ -489,7 +490,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 /// A rejection without the field of the protocol, where its own words say enough: a person has typed no field.
 fn without_field(reason: &str) -> &str {
     let reason = reason.strip_prefix("payload.").unwrap_or(reason);
-    ["job_id: ", "node_id: ", "approval_id: ", "name: "]
+    ["job_id: ", "node_id: ", "approval_id: ", "name: ", "cwd: ", "folders: "]
         .iter()
         .find_map(|field| reason.strip_prefix(field))
         .unwrap_or(reason)
