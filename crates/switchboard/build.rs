@@ -4,10 +4,14 @@
 //! they would have the system hold most of the rest in memory too. `tools/hot-functions.py` writes the list. A name on
 //! it that no longer exists costs memory, never correctness.
 //!
+//! Some functions get a number behind their name while the program is put together, which depends even on the folder
+//! that it is made in. On the list they end with a `*`, and get a section of their own, for only there it means anything.
+//!
 //! The list of addresses that are set at the start, a megabyte and a half, is packed where the C library can read that.
 
-use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs, io};
 
 fn main() {
     println!("cargo::rerun-if-changed=hot-functions.txt");
@@ -20,15 +24,40 @@ fn main() {
         && !env::var("CARGO_ENCODED_RUSTFLAGS").is_ok_and(|flags| flags.contains("link"));
     if is_lld && is("PROFILE", "release") {
         // Asked for when this runs: checkouts that share a build folder share this program as well.
-        let folder = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-        println!(
-            "cargo::rustc-link-arg-bin=switchboard=-Wl,--symbol-ordering-file={folder}/hot-functions.txt"
-        );
-        println!("cargo::rustc-link-arg-bin=switchboard=-Wl,--no-warn-symbol-ordering");
+        let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+        if let Err(error) = put_side_by_side(&folder.join("hot-functions.txt")) {
+            println!(
+                "cargo::warning=the program will take more memory than it could: hot-functions.txt: {error}"
+            );
+        }
         if reads_packed_addresses() {
             println!("cargo::rustc-link-arg-bin=switchboard=-Wl,-z,pack-relative-relocs");
         }
     }
+}
+
+/// Has the functions of the list come first, those with a number behind their name in front of the others.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "runs while the program is made, where nothing of ours is there to use"
+)]
+fn put_side_by_side(list: &Path) -> io::Result<()> {
+    let numbered: String = (fs::read_to_string(list)?.lines())
+        .filter(|name| name.ends_with('*'))
+        .fold(String::new(), |patterns, name| patterns + " .text." + name + "\n");
+    let script = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("hot-functions.ld");
+    let section =
+        format!("SECTIONS {{ .text.hot_numbered : {{ *(\n{numbered} ) }} }} INSERT BEFORE .text;\n");
+    fs::write(&script, section)?;
+    let options = [
+        format!("--symbol-ordering-file={}", list.display()),
+        "--no-warn-symbol-ordering".to_owned(),
+        format!("--script={}", script.display()),
+    ];
+    for option in options {
+        println!("cargo::rustc-link-arg-bin=switchboard=-Wl,{option}");
+    }
+    Ok(())
 }
 
 /// Whether this machine, for which the program is then made, has a C library from 2.36 on. An older one would not start it.
