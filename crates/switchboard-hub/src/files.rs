@@ -199,7 +199,7 @@ impl Dir {
             return Err(too_large(stamp.len));
         }
         // The file may grow while it is read: one byte more than allowed is enough to know.
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(stamp.len).unwrap_or_default() + 1);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(self.io("read", name))?;
         match bytes.len() as u64 {
             size if size > limit => Err(too_large(size)),

@@ -1,8 +1,12 @@
 //! The command line as clap sees it. Each verb's arguments stand with the verb.
 
+mod later;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub(crate) use self::later::Later;
 
 use crate::commands::{
     ack, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp, receipt,
@@ -57,77 +61,78 @@ pub(crate) struct Global {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    // At once: its `--from` is its own, which clap must know before it hands the global one on.
     /// Make a workspace here, and take over the MCP servers of `.mcp.json`
     Init(init::Init),
     /// Send a message to an agent, a team or everyone
-    Send(send::Send),
+    Send(Later<send::Send>),
     /// Read a mailbox; nothing is consumed
-    Inbox(inbox::Inbox),
+    Inbox(Later<inbox::Inbox>),
     /// Say that you are done with a message, and move it to the archive
-    Ack(ack::Ack),
+    Ack(Later<ack::Ack>),
     /// Wait until a message arrives
-    Wait(wait::Wait),
+    Wait(Later<wait::Wait>),
     /// Ask what became of a message
-    Receipt(receipt::ReceiptOf),
+    Receipt(Later<receipt::ReceiptOf>),
     /// List, register, rename or remove agents, or set what one is doing
-    Agents(agents::Agents),
+    Agents(Later<agents::Agents>),
     /// Make teams and say who belongs to them
-    Team(team::Team),
+    Team(Later<team::Team>),
     /// Work in phases, each of which is done when its evidence is there
-    Workflow(workflow::Workflow),
+    Workflow(Later<workflow::Workflow>),
     /// Take a task on, so that nobody else does; or list who has which
-    Claim(claim::Claim),
+    Claim(Later<claim::Claim>),
     /// Keep a task that you have taken on for longer
-    Renew(renew::Renew),
+    Renew(Later<renew::Renew>),
     /// Give back a task that you have taken on
-    Release(release::Release),
+    Release(Later<release::Release>),
     /// Say which files you work at; or list who works at which
-    Reserve(reserve::Reserve),
+    Reserve(Later<reserve::Reserve>),
     /// Check that what is about to be committed is nobody else's; a hook for Git
-    Guard(guard::Guard),
+    Guard(Later<guard::Guard>),
     /// Show the newest messages of everyone, and follow them
-    Tail(tail::Tail),
+    Tail(Later<tail::Tail>),
     /// Show a whole conversation
-    Thread(thread::Thread),
+    Thread(Later<thread::Thread>),
     /// Post to channels and read them
-    Channel(channel::Channel),
+    Channel(Later<channel::Channel>),
     /// Let a program answer what is said to an agent in a channel
-    Watch(watch::Watch),
+    Watch(Later<watch::Watch>),
     /// Show who is awake, whichever door they are behind
-    Who(who::Who),
+    Who(Later<who::Who>),
     /// Find messages by words in them
-    Search(search::Search),
+    Search(Later<search::Search>),
     /// List what the rules against storms and costs have stopped, or let it go on
-    Resume(resume::Resume),
+    Resume(Later<resume::Resume>),
     /// Explain where a message to an address would go, and why
-    Route(route::RouteTo),
+    Route(Later<route::RouteTo>),
     /// Run an agent's program in this terminal, so that mail can be typed into it
-    Run(run::Run),
+    Run(Later<run::Run>),
     /// Add, trust and use MCP servers, each folded into one tool
-    Suite(suite::Suite),
+    Suite(Later<suite::Suite>),
     /// Run agents as workers, give them prompts and follow what they do
-    Worker(worker::Worker),
+    Worker(Later<worker::Worker>),
     /// Let a program drive workers over NDJSON
-    Router(router::Router),
+    Router(Later<router::Router>),
     /// Talk with agents of other owners: keys, invites, members, signed messages
-    Swarm(swarm::Swarm),
+    Swarm(Later<swarm::Swarm>),
     /// Serve MCP on stdin and stdout, for an agent's client
-    Mcp(mcp::Mcp),
+    Mcp(Later<mcp::Mcp>),
     /// Write our MCP server and hooks into the settings of clients
-    Install(install::Install),
+    Install(Later<install::Install>),
     /// Take out of clients' settings what `install` wrote
-    Uninstall(install::Uninstall),
+    Uninstall(Later<install::Uninstall>),
     /// Show new mail to an agent's model: what a hook of its client calls
-    Hook(hook::Hook),
+    Hook(Later<hook::Hook>),
     /// Keep the workspace going: MCP over HTTP, dropped files, deliveries, repair
-    Serve(serve::Serve),
+    Serve(Later<serve::Serve>),
     /// Check that the journal is what was written, and export it
-    Audit(audit::Audit),
+    Audit(Later<audit::Audit>),
     /// Check files, database, permissions and locks; changes nothing without --fix
-    Doctor(doctor::Doctor),
+    Doctor(Later<doctor::Doctor>),
     /// Ends what another process of ours has started, when that process is gone
     #[command(hide = true)]
-    Sentinel(sentinel::Sentinel),
+    Sentinel(Later<sentinel::Sentinel>),
     /// Print a completion script for your shell
-    Completions(completions::Completions),
+    Completions(Later<completions::Completions>),
 }

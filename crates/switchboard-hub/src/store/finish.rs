@@ -126,7 +126,11 @@ impl Inner {
             Some(file) => file,
             None => self.setup.folder.open_own(&self.setup.log_name()).map_err(not_on_disk)?,
         };
-        file.sync_data().map_err(not_on_disk)?;
+        // An empty log holds nothing that could be lost: what was in it is in the database, waited for by whoever put it
+        // there. To wait for a log that was just made costs as much as for a message, and every start would pay for it.
+        if file.metadata().map_err(not_on_disk)?.len() > 0 {
+            file.sync_data().map_err(not_on_disk)?;
+        }
         *log = Some(file);
         Ok(())
     }
