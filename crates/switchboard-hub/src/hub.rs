@@ -37,7 +37,8 @@ use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
 use crate::service::{self, Service};
-use crate::store::open::{open_for_reading, wait_for_others};
+use crate::store::open::wait_for_others;
+use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
@@ -45,9 +46,6 @@ use crate::submit::{self, Accepted, Draft, Passed, Prepared};
 use crate::unseen::begin as begin_judging;
 
 pub use self::work::Selection;
-
-/// Most reading connections kept open; a further reader opens one of its own and closes it again.
-const READERS: usize = 4;
 
 /// How often a hub with an open door looks for retries, expired mail and leases of the dead.
 const TICK: Duration = Duration::from_secs(1);
@@ -61,10 +59,9 @@ pub struct Hub {
 struct Inner {
     config: HubConfig,
     folder: Dir,
-    database: PathBuf,
     writer: Writer,
     writer_thread: Mutex<Option<JoinHandle<()>>>,
-    readers: Mutex<Vec<Connection>>,
+    readers: Readers,
     directory: Mutex<CachedDirectory>,
     doors: Doors,
     events: Events,
@@ -133,10 +130,9 @@ impl Hub {
         let inner = Inner {
             config,
             folder,
-            database,
             writer,
             writer_thread: Mutex::new(Some(thread)),
-            readers: Mutex::default(),
+            readers: Readers::of(database),
             directory: Mutex::new(directory),
             doors,
             events,
@@ -172,7 +168,7 @@ impl Hub {
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-        self.inner.readers.lock().clear();
+        self.inner.readers.close();
     }
 
     /// Takes no further deliveries; those already handed over can still be reported on.
@@ -400,32 +396,20 @@ impl Hub {
         if !self.inner.is_local {
             return None;
         }
-        let mut connection = self.inner.readers.lock().pop()?;
-        wait_for_others(&mut connection, false).ok()?;
-        let result = work(&connection).ok();
-        wait_for_others(&mut connection, true).ok()?;
-        self.put_back(connection);
-        result
+        let glanced = self.inner.readers.lend_at_once(|connection| {
+            wait_for_others(connection, false).ok()?;
+            let result = work(connection).ok();
+            wait_for_others(connection, true).ok()?;
+            result
+        });
+        glanced.flatten()
     }
 
     /// Runs `work` on a reading connection, on a thread that may wait.
     fn read_blocking<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Result<T, HubError> {
-        let kept = self.inner.readers.lock().pop();
-        let connection = match kept {
-            Some(connection) => connection,
-            None => open_for_reading(&self.inner.database)?,
-        };
-        let result = work(&connection);
-        self.put_back(connection);
+        let result = self.inner.readers.lend(|connection| work(connection))?;
         self.note_damage(&result);
         result
-    }
-
-    fn put_back(&self, reader: Connection) {
-        let mut readers = self.inner.readers.lock();
-        if readers.len() < READERS {
-            readers.push(reader);
-        }
     }
 
     fn note_damage<T>(&self, result: &Result<T, HubError>) {

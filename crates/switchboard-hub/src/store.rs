@@ -5,6 +5,7 @@ pub(crate) mod finish;
 pub(crate) mod gather;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod readers;
 pub(crate) mod recover;
 pub(crate) mod rows;
 mod salvage;

@@ -1,0 +1,82 @@
+//! The connections to read by.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rusqlite::Connection;
+
+use crate::error::HubError;
+use crate::store::open::open_for_reading;
+
+/// How many connections are kept. More may be open for a moment.
+const KEPT: usize = 4;
+
+/// How long a reader waits for a connection that somebody else has, before it opens one more. Most reads are over
+/// sooner, and a connection takes as long to open and a hundred kilobytes for as long as the process lives.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// The connections of one process.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    database: PathBuf,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    idle: Vec<Connection>,
+    lent: usize,
+}
+
+impl Readers {
+    pub(crate) fn of(database: PathBuf) -> Self {
+        Self { database, state: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// Runs `work` with a connection, if one is there.
+    pub(crate) fn lend_at_once<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        let mut state = self.state.lock();
+        let connection = state.idle.pop()?;
+        state.lent += 1;
+        drop(state);
+        Some(self.lend_this(connection, work))
+    }
+
+    /// Runs `work` with a connection, which is opened where none is there. May wait.
+    pub(crate) fn lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Result<T, HubError> {
+        let mut state = self.state.lock();
+        if state.idle.is_empty() && state.lent > 0 {
+            self.returned.wait_for(&mut state, PATIENCE);
+        }
+        let connection = match state.idle.pop() {
+            Some(connection) => connection,
+            None => MutexGuard::unlocked(&mut state, || open_for_reading(&self.database))?,
+        };
+        state.lent += 1;
+        drop(state);
+        Ok(self.lend_this(connection, work))
+    }
+
+    fn lend_this<T>(&self, mut connection: Connection, work: impl FnOnce(&mut Connection) -> T) -> T {
+        let result = work(&mut connection);
+        let mut state = self.state.lock();
+        state.lent -= 1;
+        if state.idle.len() < KEPT {
+            state.idle.push(connection);
+        }
+        drop(state);
+        self.returned.notify_one();
+        result
+    }
+
+    /// Closes those that nobody has.
+    pub(crate) fn close(&self) {
+        self.state.lock().idle.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "readers_tests.rs"]
+mod tests;

@@ -1,0 +1,48 @@
+use super::*;
+use crate::store::open::open_for_writing;
+
+fn readers() -> (tempfile::TempDir, Readers) {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("hub.db");
+    drop(open_for_writing(&database).unwrap());
+    (folder, Readers::of(database))
+}
+
+#[test]
+fn what_is_returned_is_lent_again() {
+    let (_folder, readers) = readers();
+    assert!(readers.lend_at_once(|_| ()).is_none());
+    for _ in 0..3 {
+        let tables: u32 = readers
+            .lend(|connection| {
+                connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+            })
+            .unwrap()
+            .unwrap();
+        assert!(tables > 0);
+        assert!(readers.lend_at_once(|_| ()).is_some());
+    }
+    assert_eq!(readers.state.lock().idle.len(), 1);
+}
+
+#[test]
+fn nobody_waits_long_for_a_connection_that_another_keeps() {
+    let (_folder, readers) = readers();
+    readers
+        .lend(|_| {
+            assert!(readers.lend_at_once(|_| ()).is_none());
+            readers.lend(|_| ()).unwrap();
+            assert!(readers.lend_at_once(|_| ()).is_some());
+        })
+        .unwrap();
+    let state = readers.state.lock();
+    assert_eq!((state.idle.len(), state.lent), (2, 0));
+}
+
+#[test]
+fn a_database_that_cannot_be_opened_leaves_nothing_lent() {
+    let folder = tempfile::tempdir().unwrap();
+    let readers = Readers::of(folder.path().join("nowhere").join("hub.db"));
+    assert!(readers.lend(|_| ()).is_err());
+    assert_eq!(readers.state.lock().lent, 0);
+}
