@@ -4,31 +4,24 @@
 //! for anything older the link looks which of its messages after the cursor the stream already has. The cursor moves
 //! only over what the server has acknowledged.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
-use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, MessageId, Name, Route};
-use switchboard_hub::{HubError, Outgoing, Passage, Verdict};
+use switchboard_hub::{HubError, Passage, Verdict, Word};
 use tokio::task::JoinHandle;
 
 use crate::cursor::{CURSOR, Cursor, TOPIC};
 use crate::error::NatsError;
 use crate::link::Link;
+use crate::outlet::Outlet;
 use crate::subject::Subjects;
 use crate::translate::to_letter;
 use crate::wire::to_bytes;
-
-/// Most messages on their way to the server without its word that it has them. Reading waits beyond that.
-const WINDOW: usize = 1024;
-
-/// Most bytes on their way, likewise.
-const WINDOW_BYTES: usize = 16 << 20;
 
 /// How many numbers of the journal are looked at in one go.
 const PAGE: usize = 512;
@@ -55,24 +48,36 @@ struct Publisher<'l> {
     cursor: Cursor,
     /// The part of the journal up to here has been looked at.
     read: i64,
-    /// The next part, being read while this one is published.
-    ahead: Option<JoinHandle<Result<Outgoing, HubError>>>,
+    /// The next part, being made ready while this one is published.
+    ahead: Option<JoinHandle<Result<Part, HubError>>>,
     /// Messages after the cursor that the stream already has.
     there: HashSet<MessageId>,
-    flying: VecDeque<Flight>,
-    bytes: usize,
+    outlet: Outlet<Cargo>,
     /// Deliveries that are on their way and not noted to be.
     passed: Vec<Delivery>,
     unsaved: usize,
 }
 
-/// A message on its way to the server.
-struct Flight {
+/// A part of the journal, ready to be published. In one go, so that the client writes many messages at once: one at a
+/// time, as they are read, each would wake it, and the server.
+struct Part {
+    parcels: Vec<Ready>,
+    until: i64,
+    more: bool,
+}
+
+/// A message that is ready to be published.
+struct Ready {
+    id: MessageId,
+    subject: String,
+    payload: Vec<u8>,
+    cargo: Cargo,
+}
+
+/// What has to be known of a message when the server has it.
+struct Cargo {
     seq: i64,
-    bytes: usize,
     deliveries: Vec<Delivery>,
-    /// Nothing to wait for where the stream already has it.
-    ack: Option<PublishAckFuture>,
 }
 
 impl<'l> Publisher<'l> {
@@ -82,100 +87,75 @@ impl<'l> Publisher<'l> {
             cursor = Cursor { sequence: 0, stream: link.stream_id(), ..cursor };
         }
         let there = already_there(link, cursor.sequence).await?;
-        Ok(Self {
-            link,
-            cursor,
-            read: cursor.journal,
-            ahead: None,
-            there,
-            flying: VecDeque::new(),
-            bytes: 0,
-            passed: Vec::new(),
-            unsaved: 0,
-        })
+        let outlet = Outlet::open(link).await?;
+        let (ahead, passed) = (None, Vec::new());
+        Ok(Self { link, cursor, read: cursor.journal, ahead, there, outlet, passed, unsaved: 0 })
     }
 
     /// Publishes the next part of the journal; says whether there is more.
     async fn page(&mut self) -> Result<bool, NatsError> {
-        let page = match self.ahead.take() {
+        let part = match self.ahead.take() {
             Some(reading) => reading.await.map_err(|_| HubError::Closed)??,
-            None => self.link.hub.outgoing(self.read, PAGE).await?,
+            None => make_ready(self.link, self.read).await?,
         };
-        if page.more {
-            let (hub, after) = (self.link.hub.clone(), page.until);
-            self.ahead = Some(tokio::spawn(async move { hub.outgoing(after, PAGE).await }));
+        if part.more {
+            let (link, after) = (self.link.clone(), part.until);
+            self.ahead = Some(tokio::spawn(async move { make_ready(&link, after).await }));
         }
-        for passage in page.messages {
-            self.pass(passage).await?;
+        for parcel in part.parcels {
+            self.pass(parcel).await?;
         }
-        self.read = page.until;
-        Ok(page.more)
+        self.read = part.until;
+        Ok(part.more)
     }
 
-    async fn pass(&mut self, passage: Passage) -> Result<(), NatsError> {
-        let Passage { stored, deliveries } = passage;
-        let message = &stored.message;
-        let subject = subject(message, &deliveries, &self.link.subjects, &self.link.me, self.link.hub.now());
-        let Some(subject) = subject else { return Ok(()) };
-        let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
-        let mut flight = Flight { seq: stored.seq, bytes: 0, deliveries, ack: None };
-        if !self.there.remove(&message.id) {
-            let payload = to_bytes(&to_letter(message, &flight.deliveries, &self.link.me));
-            flight.bytes = payload.len();
-            while self.flying.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.flying.is_empty()) {
-                self.land().await?;
-            }
-            let parcel = PublishMessage::build().payload(payload.into()).message_id(message.id.to_string());
-            match self.link.context.send_publish(subject, parcel).await {
-                Ok(ack) => flight.ack = Some(ack),
-                Err(error) if error.kind() == PublishErrorKind::MaxPayloadExceeded => {
-                    return self.refuse(message.id, &flight).await;
-                }
-                Err(error) => return Err(NatsError::server("take a message")(error)),
-            }
+    async fn pass(&mut self, parcel: Ready) -> Result<(), NatsError> {
+        let Ready { id, subject, payload, cargo } = parcel;
+        if self.there.remove(&id) {
+            self.outlet.pass(cargo);
+            return Ok(());
         }
-        self.bytes += flight.bytes;
-        self.flying.push_back(flight);
-        Ok(())
+        while self.outlet.is_full() {
+            self.land().await?;
+        }
+        let size = payload.len();
+        match self.outlet.send(subject, id.to_string(), payload, cargo).await? {
+            Some(cargo) => self.refuse(id, size, &cargo.deliveries).await,
+            None => Ok(()),
+        }
     }
 
     /// A message that the server is too small for stops at itself.
-    async fn refuse(&self, id: MessageId, flight: &Flight) -> Result<(), NatsError> {
+    async fn refuse(&self, id: MessageId, size: usize, deliveries: &[Delivery]) -> Result<(), NatsError> {
         let limit = self.link.client.server_info().max_payload;
-        let reason = format!("it has {} bytes and NATS takes {limit} at once (max_payload)", flight.bytes);
+        let reason = format!("it has {size} bytes and NATS takes {limit} at once (max_payload)");
         tracing::warn!(message = %id, reason, "not passed on to other hubs");
         let verdict = |delivery: &Delivery| Verdict {
             id,
             agent: delivery.agent.clone(),
-            refused: Some(reason.clone()),
+            word: Word::Refused { reason: reason.clone() },
         };
-        self.link.hub.judged(flight.deliveries.iter().map(verdict).collect()).await?;
+        self.link.hub.judged(deliveries.iter().map(verdict).collect()).await?;
         Ok(())
     }
 
-    /// Waits until the server has the first of those on their way.
-    async fn land(&mut self) -> Result<(), NatsError> {
-        let Some(flight) = self.flying.pop_front() else { return Ok(()) };
-        if let Some(ack) = flight.ack {
-            let ack = ack.await.map_err(NatsError::server("keep a message"))?;
-            // One that it had before has the sequence of then.
-            self.cursor.sequence = self.cursor.sequence.max(ack.sequence);
-        }
-        self.bytes -= flight.bytes;
-        self.cursor.journal = flight.seq;
-        self.passed.extend(flight.deliveries);
+    /// Waits until the server has the first of those on their way; says whether there was one.
+    async fn land(&mut self) -> Result<bool, NatsError> {
+        let Some((cargo, sequence)) = self.outlet.land().await? else { return Ok(false) };
+        // One that it had before has the sequence of then.
+        self.cursor.sequence = self.cursor.sequence.max(sequence.unwrap_or_default());
+        self.cursor.journal = cargo.seq;
+        self.passed.extend(cargo.deliveries);
         self.unsaved += 1;
         if self.unsaved >= SAVE_EVERY {
             self.save().await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Waits until the server has everything, and writes that down.
     async fn settle(&mut self) -> Result<(), NatsError> {
-        while !self.flying.is_empty() {
-            self.land().await?;
-        }
+        while self.land().await? {}
         let skipped = self.read - self.cursor.journal;
         self.cursor.journal = self.read;
         // What is not for others need not be written down at once: looking at it again costs little.
@@ -191,6 +171,21 @@ impl<'l> Publisher<'l> {
         self.link.hub.passed_on(TOPIC, CURSOR, self.cursor.to_string(), passed).await?;
         Ok(())
     }
+}
+
+/// Reads the next part of the journal and makes what concerns other hubs ready.
+async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
+    let page = link.hub.outgoing(after, PAGE).await?;
+    let now = link.hub.now();
+    let ready = |Passage { stored, deliveries }: Passage| {
+        let message = &stored.message;
+        let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
+        let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
+        let payload = to_bytes(&to_letter(message, &deliveries, &link.me));
+        Some(Ready { id: message.id, subject, payload, cargo: Cargo { seq: stored.seq, deliveries } })
+    };
+    let parcels = page.messages.into_iter().filter_map(ready).collect();
+    Ok(Part { parcels, until: page.until, more: page.more })
 }
 
 /// Where a message is to be published; nothing where it is not for others, or no longer of use to them.

@@ -8,16 +8,17 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{Consumer, pull};
-use async_nats::jetstream::message::{Message, PublishMessage};
+use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError};
-use switchboard_hub::{Accepted, HubError, Passed, Verdict};
+use switchboard_hub::{Accepted, HubError, Passed, Verdict, Word};
 
 use crate::error::{NatsError, describe};
 use crate::link::Link;
+use crate::outlet::Outlet;
 use crate::subject::token;
 use crate::translate::to_passed;
-use crate::wire::{Malformed, Parcel, ParcelKind, Reply, VERSION, to_bytes};
+use crate::wire::{Became, Malformed, Parcel, ParcelKind, Reply, VERSION, WordOn, Words, readable, to_bytes};
 
 /// Most messages taken in at once: they are in memory until the journal has them.
 const BATCH: usize = 128;
@@ -40,10 +41,11 @@ pub(crate) async fn run(link: &Link, consumer: Consumer<pull::Config>) -> Result
     let action = "bring messages";
     let reading = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT).expires(HEARTBEAT * 6);
     let mut messages = reading.messages().await.map_err(NatsError::server(action))?.ready_chunks(BATCH);
+    let mut outlet = Outlet::open(link).await?;
     while let Some(chunk) = messages.next().await {
         let chunk: Vec<Message> =
             chunk.into_iter().collect::<Result<_, _>>().map_err(NatsError::server(action))?;
-        take_in(link, &chunk).await?;
+        take_in(link, &mut outlet, &chunk).await?;
         for message in &chunk {
             message.ack().await.map_err(NatsError::server("take an acknowledgement"))?;
         }
@@ -51,14 +53,13 @@ pub(crate) async fn run(link: &Link, consumer: Consumer<pull::Config>) -> Result
     Err(NatsError::Lost)
 }
 
-async fn take_in(link: &Link, chunk: &[Message]) -> Result<(), NatsError> {
+async fn take_in(link: &Link, outlet: &mut Outlet<()>, chunk: &[Message]) -> Result<(), NatsError> {
     let batch = sort(link, chunk).await?;
     if !batch.verdicts.is_empty() {
         link.hub.judged(batch.verdicts).await?;
     }
     let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
     let answers = link.hub.submit_passed(batch.letters).await;
-    let mut replies = Vec::new();
     for ((id, hub, to), answer) in told.into_iter().zip(answers) {
         for (agents, refused) in outcome(link, id, &to, answer)? {
             let parcel = ParcelKind::Receipt;
@@ -66,14 +67,16 @@ async fn take_in(link: &Link, chunk: &[Message]) -> Result<(), NatsError> {
             let word = if reply.refused.is_some() { "refused" } else { "taken" };
             // The same word of the same hub on the same message, however often it is said.
             let key = format!("{id}.{}.{word}", token(&link.me));
-            let parcel = PublishMessage::build().payload(to_bytes(&reply).into()).message_id(key);
-            let sent = link.context.send_publish(link.subjects.receipt(&link.me, &hub), parcel).await;
-            replies.push(sent.map_err(NatsError::server("take a receipt"))?);
+            while outlet.is_full() {
+                outlet.land().await?;
+            }
+            let subject = link.subjects.receipt(&link.me, &hub);
+            if outlet.send(subject, key, to_bytes(&reply), ()).await?.is_some() {
+                tracing::warn!(message = %id, "a receipt is larger than NATS takes at once (max_payload)");
+            }
         }
     }
-    for reply in replies {
-        reply.await.map_err(NatsError::server("keep a receipt"))?;
-    }
+    while outlet.land().await?.is_some() {}
     Ok(())
 }
 
@@ -106,6 +109,10 @@ async fn sort(link: &Link, chunk: &[Message]) -> Result<Batch, NatsError> {
                 batch.verdicts.extend(verdicts(reply));
                 Ok(())
             }
+            Parcel::Words(words) => {
+                batch.verdicts.extend(words_of(words));
+                Ok(())
+            }
         });
         if let Err(error) = sorted {
             tracing::warn!(subject = %message.subject, reason = %error, "a message from another hub was skipped");
@@ -116,10 +123,23 @@ async fn sort(link: &Link, chunk: &[Message]) -> Result<Batch, NatsError> {
 
 fn verdicts(reply: Reply) -> impl Iterator<Item = Verdict> {
     let Reply { hub, id, agents, refused, .. } = reply;
+    let word = refused.map_or(Word::Taken, |reason| Word::Refused { reason });
     agents.into_iter().map(move |name| Verdict {
         id,
         agent: AgentId { name, realm: Some(hub.clone()) },
-        refused: refused.clone(),
+        word: word.clone(),
+    })
+}
+
+fn words_of(words: Words) -> impl Iterator<Item = Verdict> {
+    let Words { hub, words, .. } = words;
+    readable(words).into_iter().map(move |WordOn { id, agent, became, note }| Verdict {
+        id,
+        agent: AgentId { name: agent, realm: Some(hub.clone()) },
+        word: match became {
+            Became::Seen => Word::Seen,
+            Became::Acknowledged => Word::Acknowledged { note },
+        },
     })
 }
 

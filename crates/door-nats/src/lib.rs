@@ -16,6 +16,7 @@ mod error;
 mod identity;
 mod intake;
 mod link;
+mod outlet;
 mod presence;
 mod roster;
 mod run;
@@ -23,6 +24,7 @@ mod status;
 mod subject;
 mod translate;
 mod wire;
+mod words;
 
 pub use config::{Auth, Config, ConfigError, Secret, Tls};
 pub use connection::{Probed, probe};

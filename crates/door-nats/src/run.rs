@@ -20,7 +20,7 @@ use crate::error::{NatsError, describe};
 use crate::identity::identity;
 use crate::link::Link;
 use crate::status::Board;
-use crate::{claims, delivery, intake, presence};
+use crate::{claims, delivery, intake, presence, words};
 
 /// The pause after a first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -118,6 +118,7 @@ impl Runner {
             result = delivery::run(&link) => result,
             result = intake::run(&link, direct) => result,
             result = intake::run(&link, groups) => result,
+            result = words::run(&link) => result,
             result = claims::run(&link) => result,
             result = presence::tell(&link, &self.run) => result,
             result = presence::hear(&link, &self.run) => result,

@@ -29,6 +29,7 @@ struct Head {
 pub(crate) enum ParcelKind {
     Message,
     Receipt,
+    Words,
 }
 
 /// A message of the stream.
@@ -36,6 +37,7 @@ pub(crate) enum ParcelKind {
 pub(crate) enum Parcel {
     Letter(Box<Letter<'static>>),
     Reply(Reply),
+    Words(Words),
 }
 
 /// A message from one hub to another, or to all.
@@ -83,6 +85,36 @@ pub(crate) struct Reply {
     /// Why it was not taken; nothing where it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
+}
+
+/// What became of messages afterwards, in the hub that they were written to: as much as there is to say at a time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Words {
+    pub(crate) v: u32,
+    #[serde(rename = "type")]
+    pub(crate) parcel: ParcelKind,
+    pub(crate) hub: Name,
+    /// Each read by itself: one that cannot be read costs no other.
+    pub(crate) words: Vec<Value>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WordOn {
+    pub(crate) id: MessageId,
+    /// The agent there that it was for.
+    pub(crate) agent: Name,
+    pub(crate) became: Became,
+    /// What the agent said about that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Became {
+    Seen,
+    Acknowledged,
 }
 
 /// Who lives on a hub.
@@ -144,6 +176,7 @@ impl Parcel {
         Ok(match head.kind {
             ParcelKind::Message => Self::Letter(Box::new(serde_json::from_slice(bytes)?)),
             ParcelKind::Receipt => Self::Reply(serde_json::from_slice(bytes)?),
+            ParcelKind::Words => Self::Words(serde_json::from_slice(bytes)?),
         })
     }
 
@@ -152,6 +185,7 @@ impl Parcel {
         match self {
             Self::Letter(letter) => &letter.hub,
             Self::Reply(reply) => &reply.hub,
+            Self::Words(words) => &words.hub,
         }
     }
 }

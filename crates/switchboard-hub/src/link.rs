@@ -45,8 +45,43 @@ pub struct Verdict {
     pub id: MessageId,
     /// For whom, as an agent of that hub.
     pub agent: AgentId,
-    /// Why it was refused; `None` where it was taken.
-    pub refused: Option<String>,
+    /// What it says.
+    pub word: Word,
+}
+
+/// What became of a message in another hub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Word {
+    /// Its journal has it.
+    Taken,
+    /// It does not take it.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Its reader was shown it.
+    Seen,
+    /// Its reader is done with it.
+    Acknowledged {
+        /// What the reader said about that.
+        note: Option<String>,
+    },
+}
+
+impl Word {
+    /// The state that it brings a delivery to, with its note; nothing where it is no news.
+    fn moves(&self, from: DeliveryState) -> Option<(DeliveryState, Option<&String>)> {
+        match self {
+            Self::Taken => from.is_pending().then_some((DeliveryState::Delivered, None)),
+            Self::Refused { reason } => from.is_pending().then_some((DeliveryState::Refused, Some(reason))),
+            Self::Seen => {
+                (from.is_pending() || from == DeliveryState::Delivered).then_some((DeliveryState::Seen, None))
+            }
+            Self::Acknowledged { note } => {
+                (!from.is_final()).then_some((DeliveryState::Acknowledged, note.as_ref()))
+            }
+        }
+    }
 }
 
 /// The messages after a cursor that were written in this hub to a group, or to an agent of another hub.
@@ -62,12 +97,13 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query([after, until])?;
+    let mut deliveries_of = reads::deliveries_statement(db)?;
     let (mut messages, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
         match Stored::read(row) {
             Ok(stored) => {
                 bytes += stored.message.body.len();
-                let deliveries = reads::deliveries(db, stored.seq, stored.message.id)?;
+                let deliveries = reads::deliveries_by(&mut deliveries_of, stored.seq, stored.message.id)?;
                 let seq = stored.seq;
                 messages.push(Passage { stored, deliveries });
                 if bytes > BYTES {
@@ -111,7 +147,7 @@ pub(crate) fn passed_on(
 /// Notes what other hubs said; returns the deliveries for which that is news.
 pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
     let mut moved = Vec::new();
-    for Verdict { id, agent, refused } in verdicts {
+    for Verdict { id, agent, word } in verdicts {
         let seq: Option<i64> = tx
             .db
             .prepare_cached("SELECT seq FROM messages WHERE id = ?1")?
@@ -122,14 +158,14 @@ pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<De
             // By the way it went: whom a hub speaks for is not always one of its own.
             let is_meant = delivery.agent.name == agent.name
                 && matches!(&delivery.route, Route::Hub { hub } if Some(hub) == agent.realm.as_ref());
-            if !is_meant || !delivery.state.is_pending() {
-                continue;
-            }
-            let state = if refused.is_some() { DeliveryState::Refused } else { DeliveryState::Delivered };
-            if let Some(reason) = &refused {
+            let Some((state, note)) = word.moves(delivery.state).filter(|_| is_meant) else { continue };
+            if let Word::Refused { reason } = &word {
                 tell_returned(tx, &delivery, reason)?;
+            } else if delivery.state.is_pending() && state != DeliveryState::Delivered {
+                // Whoever was shown it has it, also where that word is still on its way.
+                put_state(tx, &mut delivery, DeliveryState::Delivered, None)?;
             }
-            put_state(tx, &mut delivery, state, refused.clone())?;
+            put_state(tx, &mut delivery, state, note.cloned())?;
             moved.push(delivery);
         }
     }

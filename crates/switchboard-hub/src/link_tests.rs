@@ -87,7 +87,7 @@ async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_s
     let verdict = |id, refused: Option<&str>| Verdict {
         id,
         agent: agent_id("qc-1@office"),
-        refused: refused.map(str::to_owned),
+        word: refused.map_or(Word::Taken, |reason| Word::Refused { reason: reason.to_owned() }),
     };
     let said = vec![verdict(one.id, None), verdict(two.id, Some("gone")), verdict(hub.hub.next_id(), None)];
     assert_eq!(hub.hub.judged(said.clone()).await.expect("noted").len(), 2);
@@ -101,7 +101,8 @@ async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_s
 async fn only_what_is_meant_for_another_hub_can_be_judged_by_one_and_what_waits_too_long_is_given_up() {
     let hub = linked().await;
     let local = hub.send("claude", "codex", "of ours").await;
-    let verdict = Verdict { id: local.id, agent: agent_id("codex"), refused: Some("no".into()) };
+    let word = Word::Refused { reason: "no".into() };
+    let verdict = Verdict { id: local.id, agent: agent_id("codex"), word };
     assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 0);
     let direct = hub.send("claude", "qc-1", "direct").await;
     assert_eq!(hub.hub.give_up(hub.hub.now(), "too late").await.expect("noted").len(), 0);
@@ -126,7 +127,39 @@ async fn what_a_hub_brought_from_a_stranger_is_answered_by_that_hub() {
     }
     // The hub names whom it speaks for by the name alone.
     hub.hub.passed_on("link", "cursor", "7 1".into(), answer.deliveries).await.expect("noted");
-    let verdict = Verdict { id: answer.id, agent: agent_id("bob@office"), refused: None };
+    let verdict = Verdict { id: answer.id, agent: agent_id("bob@office"), word: Word::Taken };
     assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 1);
     assert_eq!(hub.state(answer.id).await, DeliveryState::Delivered);
+}
+
+#[tokio::test]
+async fn what_a_hub_says_moves_a_delivery_on_and_never_back() {
+    use DeliveryState::{Acknowledged, Delivered, Expired, Refused, Seen};
+    let done = || Word::Acknowledged { note: Some("merged".into()) };
+    let refused = || Word::Refused { reason: "gone".into() };
+    let table = [
+        (vec![Word::Taken, Word::Seen, done()], Acknowledged),
+        // The first words may be overtaken by later ones.
+        (vec![Word::Seen, Word::Taken], Seen),
+        (vec![done(), Word::Taken, Word::Seen], Acknowledged),
+        (vec![Word::Taken, refused()], Delivered),
+        (vec![refused(), Word::Seen, done()], Refused),
+    ];
+    let hub = linked().await;
+    for (words, expected) in table {
+        let sent = hub.send("claude", "qc-1", "please look").await;
+        for word in words.clone() {
+            let verdict = Verdict { id: sent.id, agent: agent_id("qc-1@office"), word };
+            hub.hub.judged(vec![verdict]).await.expect("noted");
+        }
+        let delivery = hub.deliveries(sent.id).await.remove(0);
+        assert_eq!(delivery.state, expected, "{words:?}");
+        assert_eq!(delivery.milestones.delivered.is_some(), expected != Refused, "{words:?}");
+        assert_eq!(delivery.note.as_deref() == Some("merged"), expected == Acknowledged, "{words:?}");
+    }
+    let late = hub.send("claude", "qc-1", "too late").await;
+    hub.hub.give_up(hub.hub.now() + seconds(1), "too late").await.expect("noted");
+    let verdict = Verdict { id: late.id, agent: agent_id("qc-1@office"), word: done() };
+    assert!(hub.hub.judged(vec![verdict]).await.expect("noted").is_empty());
+    assert_eq!(hub.state(late.id).await, Expired);
 }

@@ -153,7 +153,7 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
             "SELECT seq FROM messages m WHERE accepted_at < ?1 AND seq < (SELECT max(seq) FROM messages) \
              AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} \
              AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7) \
-             AND NOT (d.door = 'nats' AND d.state = 2)) ORDER BY seq"
+             AND NOT (d.door = 'nats' AND d.state IN (2, 3))) ORDER BY seq"
         ))?;
         let rows = statement.query_map([before.as_microsecond()], |row| row.get(0))?;
         rows.collect::<rusqlite::Result<_>>()?

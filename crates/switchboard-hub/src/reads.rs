@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, Door, MessageId, NativeId, Receipt};
 
 use crate::error::HubError;
@@ -115,9 +115,22 @@ pub(crate) fn unsealed(db: &Connection, id: MessageId) -> Result<Option<Stored>,
 
 /// The deliveries of a message.
 pub(crate) fn deliveries(db: &Connection, seq: i64, id: MessageId) -> Result<Vec<Delivery>, HubError> {
+    deliveries_by(&mut deliveries_statement(db)?, seq, id)
+}
+
+/// What [`deliveries_by`] asks with: finding it anew costs more than what it finds, for whoever goes through many messages.
+pub(crate) fn deliveries_statement(db: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
     let sql =
         format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
-    let mut statement = db.prepare_cached(&sql)?;
+    db.prepare_cached(&sql)
+}
+
+/// The deliveries of a message, by a statement that was made before.
+pub(crate) fn deliveries_by(
+    statement: &mut CachedStatement<'_>,
+    seq: i64,
+    id: MessageId,
+) -> Result<Vec<Delivery>, HubError> {
     let mut rows = statement.query(rows::delivery_ids(seq))?;
     let mut deliveries = Vec::new();
     while let Some(row) = rows.next()? {

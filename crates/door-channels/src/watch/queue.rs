@@ -1,6 +1,8 @@
-//! What waits for a watcher: the agent's mail in its channel, and what mentions it in somebody else's.
+//! What waits for a watcher: the agent's mail in its channel, and what is for it there without being its mail.
 
-use switchboard_core::{Address, AgentId, Delivery, DeliveryState, Door, Message, MessageId, Route};
+use switchboard_core::{
+    Address, AgentId, Delivery, DeliveryState, Directory, Door, Message, MessageId, Route,
+};
 use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
@@ -9,6 +11,10 @@ use crate::error::ChannelError;
 
 /// How many messages are read from the mailbox at a time.
 const PAGE: usize = 200;
+
+/// How far back in the journal a watcher looks that has never run. What it finds there is a backlog like any other: the
+/// limits of age and number hold.
+const LOOK_BACK: i64 = 10_000;
 
 /// After how many messages of the journal it is written down how far a watcher has looked.
 const SELDOM: i64 = 64;
@@ -32,22 +38,21 @@ impl Watcher {
         }
     }
 
-    /// Messages of the channel to somebody else that mention the agent, up to `last` in the journal.
+    /// Messages of the channel that are for the agent and not in its mail, up to `last` in the journal: those to somebody
+    /// else that mention it, and those from before anybody knew that the agent listens here.
     ///
-    /// They are nobody's mail but their recipient's, so the watcher remembers how far it has looked.
+    /// The watcher remembers how far it has looked for them.
     pub(super) async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
         let hub = self.channels.hub();
-        let route = Route::Channel { channel: self.config.channel.clone() };
         let mut found = Vec::new();
         let mut after = if let Some((scanned, _)) = memory.scanned {
             scanned
         } else {
             let cursor = self.cursor().await?;
             if cursor.is_none() {
-                // It begins to listen now.
-                self.set_cursor(last).await?;
+                self.set_cursor((last - LOOK_BACK).max(0)).await?;
             }
-            let cursor = cursor.unwrap_or(last);
+            let cursor = cursor.unwrap_or((last - LOOK_BACK).max(0));
             memory.scanned.insert((cursor, cursor)).0
         };
         while after < last {
@@ -60,13 +65,11 @@ impl Watcher {
             };
             let Some(end) = page.items.last().map(|stored| stored.seq) else { break };
             after = end;
+            let directory = hub.directory().await?;
             for stored in page.items {
-                let Message { to, body, origin, id, .. } = &stored.message;
-                let is_to_another = matches!(to, Address::Agent(to) if to.name != self.config.agent);
-                if origin.route.as_ref() == Some(&route)
-                    && is_to_another
-                    && is_mentioned(body, self.config.agent.as_str())
-                    && !self.is_stopped(*id).await?
+                if self.is_said_here(&stored.message)
+                    && self.is_for_us(&stored.message, &directory)
+                    && !self.is_seen_to(stored.message.id, &directory).await?
                 {
                     found.push(stored);
                 }
@@ -75,22 +78,48 @@ impl Watcher {
         Ok(found)
     }
 
-    /// Whether a rule against storms stopped a message: then it wakes nobody.
-    async fn is_stopped(&self, id: MessageId) -> Result<bool, ChannelError> {
+    /// Whether a message was said in the channel, and not too long ago.
+    fn is_said_here(&self, message: &Message) -> bool {
+        let is_here =
+            |route: &Route| matches!(route, Route::Channel { channel } if *channel == self.config.channel);
+        message.origin.route.as_ref().is_some_and(is_here) && !self.is_too_old(message)
+    }
+
+    fn is_too_old(&self, message: &Message) -> bool {
+        self.channels.hub().now().duration_since(message.sent_at) > self.config.max_age
+    }
+
+    /// The spec's three rules.
+    fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
+        let (config, agent) = (&self.config, directory.canonical(&self.config.agent.clone().into()));
+        // What is forwarded to the agent is its mail, whoever it was written to.
+        let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));
+        matches!(&message.to, Address::Agent(to) if end(to) == agent)
+            || is_mentioned(&message.body, config.agent.as_str())
+            || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
+    }
+
+    /// Whether there is nothing to be done about a message here: it is the agent's mail, which waits for it where it was
+    /// delivered, or a rule against storms stopped it, and then it wakes nobody.
+    async fn is_seen_to(&self, id: MessageId, directory: &Directory) -> Result<bool, ChannelError> {
+        let agent = directory.canonical(&self.config.agent.clone().into());
         let receipt = self.channels.hub().receipt(id).await?;
-        let refused = |delivery: &Delivery| delivery.state == DeliveryState::Refused;
-        Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(refused)))
+        let is_seen_to = |delivery: &Delivery| {
+            delivery.state == DeliveryState::Refused || directory.canonical(&delivery.agent) == agent
+        };
+        Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_seen_to)))
     }
 
     /// Notes that everything up to here is done with. What is looked at again after a restart finds its answer,
     /// so that it need not be written down each time.
     pub(super) async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
         let written = memory.scanned.map_or(0, |(_, written)| written);
-        let is_far = last - written >= SELDOM;
-        if is_far {
+        // What was left unanswered on purpose would be found again, and then be among the newest.
+        let is_due = last - written >= SELDOM || std::mem::take(&mut memory.has_left_some);
+        if is_due {
             self.set_cursor(last).await?;
         }
-        memory.scanned = Some((last, if is_far { last } else { written }));
+        memory.scanned = Some((last, if is_due { last } else { written }));
         Ok(())
     }
 
@@ -120,17 +149,10 @@ impl Watcher {
         if is_notice(message) {
             return Ok(Some("read"));
         }
-        // What is forwarded to the agent is its mail, whoever it was written to.
-        let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));
-        let is_addressed = matches!(&message.to, Address::Agent(to) if end(to) == agent);
-        let name = config.agent.as_str();
-        let is_for_us = is_addressed
-            || is_mentioned(&message.body, name)
-            || (config.starts_with && begins_with(&message.body, name));
-        if !is_for_us {
+        if !self.is_for_us(message, &directory) {
             return Ok(Some("read"));
         }
-        if hub.now().duration_since(message.sent_at) > config.max_age {
+        if self.is_too_old(message) {
             return Ok(Some("left unanswered: too old"));
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };

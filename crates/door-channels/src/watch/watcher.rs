@@ -52,6 +52,8 @@ pub(super) struct Memory {
     looked: Option<(Option<i64>, i64)>,
     /// How far in the journal all mentions are done with, and how far that is written down.
     pub(super) scanned: Option<(i64, i64)>,
+    /// Whether some of the backlog was left unanswered, which is not written down yet.
+    pub(super) has_left_some: bool,
 }
 
 /// What became of a message.
@@ -126,6 +128,7 @@ impl Watcher {
                     .await?;
             }
             memory.is_caught_up = true;
+            memory.has_left_some = extra > 0;
         }
         let (mut pause, mut is_complete) = (None, true);
         for stored in waiting {

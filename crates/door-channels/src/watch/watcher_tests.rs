@@ -130,6 +130,65 @@ async fn what_came_while_nobody_watched_is_answered_the_newest_of_it_and_nothing
 }
 
 #[tokio::test]
+async fn what_was_said_before_its_first_start_is_answered_once_and_nothing_too_old() {
+    let test = TestChannels::new(&["qc-1"]).await;
+    let old = test.post("human", "all", "@codex long ago").await;
+    test.clock.advance(SignedDuration::from_hours(25));
+    // Nobody knows yet that codex listens here.
+    let asked = [
+        test.post("human", "codex", "to you").await,
+        test.post("human", "all", "@codex please").await,
+        test.post("human", "qc-1", "ask @codex").await,
+    ];
+    test.post("human", "all", "to everyone").await;
+    test.clock.advance(SignedDuration::from_hours(1));
+    for start_number in 1..=2 {
+        let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+        for one in &asked {
+            assert_eq!(answer_to(&test, &one.id).await.content.text, "42", "{}", one.content.text);
+        }
+        let next = test.post("human", "codex", "and now?").await;
+        assert_eq!(done_with(&work, &next.id).await, "answered");
+        assert_eq!(runs(&test), asked.len() + start_number);
+        work.end().await;
+    }
+    let all = test.channels.read(&name("general"), None).await.unwrap().messages;
+    assert!(!all.iter().any(|message| message.in_reply_to() == Some(&old.id)));
+}
+
+#[tokio::test]
+async fn of_what_was_said_before_its_first_start_the_newest_is_answered_also_after_a_restart() {
+    let test = TestChannels::new(&[]).await;
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        ids.push(test.post("human", "all", &format!("@codex {number}")).await.id);
+    }
+    for _ in 0..2 {
+        let work = start(&test, vec![WatcherConfig { backlog: 2, ..watcher(&test, "echo 42") }]).await;
+        for id in &ids[2..] {
+            answer_to(&test, id).await;
+        }
+        let next = test.post("human", "codex", "and now?").await;
+        assert_eq!(done_with(&work, &next.id).await, "answered");
+        work.end().await;
+    }
+    let all = test.channels.read(&name("general"), None).await.unwrap().messages;
+    let is_answered = |id: &String| all.iter().any(|message| message.in_reply_to() == Some(id));
+    assert_eq!(ids.iter().map(is_answered).collect::<Vec<_>>(), [false, false, true, true]);
+}
+
+#[tokio::test]
+async fn mail_that_an_agent_had_before_it_had_a_watcher_is_left_to_the_agent() {
+    let test = TestChannels::new(&["codex"]).await;
+    test.post("human", "codex", "into your mailbox").await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let next = test.post("human", "all", "@codex now you listen").await;
+    answer_to(&test, &next.id).await;
+    assert_eq!(runs(&test), 1);
+    work.end().await;
+}
+
+#[tokio::test]
 async fn two_watchers_of_one_agent_answer_each_message_once() {
     let test = TestChannels::new(&[]).await;
     let (one, other) = (

@@ -7,6 +7,7 @@ use super::Hub;
 use crate::directory::{self, Resident};
 use crate::error::HubError;
 use crate::link::{self, Outgoing, Verdict};
+use crate::owed::{self, Owed};
 
 impl Hub {
     /// The messages after a cursor that concern other hubs. Looks at `limit` numbers of the journal at most.
@@ -35,6 +36,16 @@ impl Hub {
     /// Notes what other hubs said of messages that were passed on; returns the deliveries for which it is news.
     pub async fn judged(&self, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
         self.write(move |tx| link::judged(tx, verdicts)).await
+    }
+
+    /// What other hubs are still to be told of their messages, at most so much of it.
+    pub async fn owed(&self, limit: usize) -> Result<Vec<Owed>, HubError> {
+        self.read(move |db| owed::owed(db, limit)).await
+    }
+
+    /// Notes that this was told.
+    pub async fn told(&self, owed: Vec<Owed>) -> Result<(), HubError> {
+        self.write(move |tx| owed::told(tx, &owed)).await
     }
 
     /// Ends deliveries to other hubs that have waited since before a moment; returns those that it ended.

@@ -8,6 +8,7 @@ use super::claim::lease;
 use super::returned;
 use crate::error::HubError;
 use crate::events::HubEvent;
+use crate::owed;
 use crate::owner::Owner;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Work;
@@ -118,6 +119,7 @@ pub(crate) fn put_state(
     if state.is_pending() {
         tx.due_at(due);
     }
+    owed::note(tx, delivery, state)?;
     delivery.state = state;
     delivery.note = note;
     let times = &mut delivery.milestones;

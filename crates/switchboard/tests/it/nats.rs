@@ -7,6 +7,7 @@ mod claims;
 mod cluster;
 pub(crate) mod hub;
 mod links;
+mod receipts;
 
 use test_support::nats::{NatsServer, Release};
 use test_support::tools;
