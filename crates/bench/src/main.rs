@@ -68,6 +68,8 @@ enum Name {
     Suites,
     /// Posts that wake readers and watchers, what it costs to have many watchers wait, and catching up over NATS
     Channels,
+    /// The part of `channels` about NATS, by itself
+    Nats,
     /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
     /// From a send at one door to the arrival at each other
@@ -120,6 +122,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Mcp => mcp::run(&place, args.quick).await,
         Name::Suites => suites::run(&place, args.quick).await,
         Name::Channels => channels::run(&place, args.quick).await,
+        Name::Nats => nats::run(&place, args.quick).await,
         Name::Swarm => swarm::run(&place, args.quick).await,
         Name::Grid => grid::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild | Name::ChannelReader | Name::ChannelProgram => Ok(()),

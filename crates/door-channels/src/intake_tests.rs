@@ -180,8 +180,21 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
             test.drop_file(&message);
         }
     }
-    test.channels.sweep_channel(&name("general")).await.unwrap();
+    test.channels.known().lock().insert(name("general"), Known::default());
+    let mut looks = 0;
+    loop {
+        let look = test.channels.look(&name("general"), now).unwrap().unwrap();
+        assert!(look.files.len() <= BATCH, "{} files are in memory at once", look.files.len());
+        looks += 1;
+        let more = look.more;
+        assert_eq!(test.channels.take_in(&name("general"), look.files).await.unwrap().settling, 0);
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(looks, (3 * EACH).div_ceil(BATCH));
     let page = test.channels.hub().journal(0, 4 * EACH).await.unwrap();
+    assert_eq!(page.items.len(), 3 * EACH);
     for sender in ["amy", "bob", "zoe"] {
         let lines: Vec<usize> = page
             .items
@@ -190,6 +203,35 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
             .map(|stored| stored.message.body.parse().unwrap())
             .collect();
         assert_eq!(lines, (0..EACH).collect::<Vec<_>>(), "the order of {sender}");
+    }
+}
+
+/// The writer's side of a burst: nobody is ahead of the disk by more than the one post that each waits for.
+#[tokio::test]
+async fn c14_a_post_returns_when_it_is_kept_however_many_post_at_once() {
+    const POSTERS: usize = 16;
+    const EACH: usize = 50;
+    let test = std::sync::Arc::new(TestChannels::new(&[]).await);
+    let mut posters = tokio::task::JoinSet::new();
+    for poster in 0..POSTERS {
+        let test = test.clone();
+        posters.spawn(async move {
+            for number in 0..EACH {
+                let id = test.post(&format!("qc-{poster}"), "all", &number.to_string()).await.id;
+                assert_eq!(test.stored(&id).await.message.body, number.to_string());
+                assert!(test.path(&format!("channels/general/{id}.json")).is_file());
+            }
+        });
+    }
+    while let Some(posted) = posters.join_next().await {
+        posted.unwrap();
+    }
+    let page = test.channels.hub().journal(0, 2 * POSTERS * EACH).await.unwrap();
+    for poster in 0..POSTERS {
+        let from = agent(&format!("qc-{poster}"));
+        let own = page.items.iter().filter(|stored| stored.message.from == from);
+        let numbers: Vec<usize> = own.map(|stored| stored.message.body.parse().unwrap()).collect();
+        assert_eq!(numbers, (0..EACH).collect::<Vec<_>>(), "the order of {from}");
     }
 }
 

@@ -56,6 +56,44 @@ fn c3_an_overflow_is_a_hint_and_reading_is_none() {
     assert!(!is_hint(&Event::new(EventKind::Create(CreateKind::File)).add_path("/c/.tmp-1".into())));
 }
 
+/// What is dropped here are changes of files that are none of anybody's business, and of nothing else: only the word that
+/// something was dropped can ring.
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
+    use std::os::unix::fs::PermissionsExt;
+    let kept = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let kept: usize = kept.trim().parse().unwrap();
+    for (changes, is_dropped) in [(10, false), (kept + 100, true)] {
+        let folder = tempfile::TempDir::new().unwrap();
+        let dir = Dir::open_root(folder.path()).unwrap();
+        let message = "msg-20260111-163315-claude-4c78.json";
+        let others = [".tmp-1", ".tmp-2"].map(|name| folder.path().join(name));
+        write_carelessly(&folder.path().join(message), "{}");
+        others.iter().for_each(|other| write_carelessly(other, ""));
+        let heard = Arc::<Heard>::default();
+        let _watcher = watch(folder.path(), RecursiveMode::NonRecursive, heard.clone()).unwrap();
+        // Whoever hears the events is kept busy with the first of them.
+        let busy = heard.touched.lock();
+        assert!(dir.remove(message).unwrap());
+        for number in 0..changes {
+            // By turns: the same twice in a row is one event.
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(&others[number % 2], mode).unwrap();
+        }
+        drop(busy);
+        soon(heard.ring.notified()).await;
+        if is_dropped {
+            soon(heard.ring.notified()).await;
+        } else {
+            write_carelessly(&folder.path().join(PROBE), "");
+            soon(heard.probe.notified()).await;
+            let again = tokio::time::timeout(Duration::ZERO, heard.ring.notified()).await;
+            assert!(again.is_err(), "nothing was dropped, and nothing else is a hint");
+        }
+    }
+}
+
 #[test]
 fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_is_not() {
     let mut touched = HashSet::new();

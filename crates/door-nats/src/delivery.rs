@@ -21,7 +21,7 @@ use crate::link::Link;
 use crate::outlet::Outlet;
 use crate::subject::Subjects;
 use crate::translate::to_letter;
-use crate::wire::to_bytes;
+use crate::wire::to_bytes_of;
 
 /// How many numbers of the journal are looked at in one go.
 const PAGE: usize = 512;
@@ -181,7 +181,7 @@ async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
         let message = &stored.message;
         let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
-        let payload = to_bytes(&to_letter(message, &deliveries, &link.me));
+        let payload = to_bytes_of(&to_letter(message, &deliveries, &link.me), message.body.len());
         Some(Ready { id: message.id, subject, payload, cargo: Cargo { seq: stored.seq, deliveries } })
     };
     let parcels = page.messages.into_iter().filter_map(ready).collect();

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use switchboard_core::Name;
 use switchboard_hub::{Hub, HubError};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -114,17 +115,26 @@ impl Runner {
         *self.link.lock() = Some(link.clone());
         self.board.linked(self.hub.now());
         tracing::info!(hub = %self.me, servers = self.config.shown(), "linked with other hubs");
-        tokio::select! {
-            result = delivery::run(&link) => result,
-            result = intake::run(&link, direct) => result,
-            result = intake::run(&link, groups) => result,
+        // Whoever goes through many messages has a task of its own: below, a wake for one has all of them asked.
+        let mut busy = JoinSet::new();
+        let own = link.clone();
+        busy.spawn(async move { delivery::run(&own).await });
+        for consumer in [direct, groups] {
+            let own = link.clone();
+            busy.spawn(async move { intake::run(&own, consumer).await });
+        }
+        let ended = tokio::select! {
+            Some(result) = busy.join_next() => result.unwrap_or(Err(NatsError::Lost)),
             result = words::run(&link) => result,
             result = claims::run(&link) => result,
             result = presence::tell(&link, &self.run) => result,
             result = presence::hear(&link, &self.run) => result,
             result = self.keep_house() => result,
             _ = is_up.wait_for(|up| !*up) => Err(NatsError::Lost),
-        }
+        };
+        // The next session begins when nobody is at work for this one any more.
+        busy.shutdown().await;
+        ended
     }
 
     /// Gives up what its hub can no longer find in the stream.

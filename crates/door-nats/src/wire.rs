@@ -202,8 +202,17 @@ pub(crate) fn readable<T: serde::de::DeserializeOwned>(list: Vec<Value>) -> Vec<
 
 /// The bytes of a value of ours.
 pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
-    // Maps have text keys and numbers are finite, so there is nothing that JSON cannot hold.
-    serde_json::to_vec(value).unwrap_or_default()
+    to_bytes_of(value, 0)
+}
+
+/// The same for a value with a text of this length: room that is made at once is not made again and again.
+pub(crate) fn to_bytes_of<T: Serialize>(value: &T, text: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text + 512);
+    match serde_json::to_writer(&mut bytes, value) {
+        Ok(()) => bytes,
+        // Maps have text keys and numbers are finite, so there is nothing that JSON cannot hold.
+        Err(_) => Vec::new(),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 pub mod ca;
 pub mod fault;
 pub mod files;
+pub mod fuse;
 pub mod http;
 pub mod mcp;
 pub mod model;

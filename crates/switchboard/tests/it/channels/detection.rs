@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use test_support::fault::Shim;
+use test_support::fuse::Mount;
 use test_support::{Running, Sandbox, files, poll, tools};
 
 use super::{Program, answer_to, post};
@@ -29,6 +30,9 @@ fn journaled(sandbox: &Sandbox) -> usize {
 #[test]
 fn c3_storm_of_more_events_than_the_system_keeps() {
     const FILES: usize = 6000;
+    let kept = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events");
+    let kept: usize = kept.map_or(0, |kept| kept.trim().parse().unwrap());
+    assert!(kept < 3 * FILES, "{FILES} files are too few for a system that keeps {kept} events");
     let sandbox = workspace();
     sandbox.configure_user(&json!({ "channels": { "rescanMs": SELDOM } }).to_string());
     post(&sandbox, "codex", "all", "first");
@@ -42,6 +46,13 @@ fn c3_storm_of_more_events_than_the_system_keeps() {
     }
     serve.signal(rustix::process::Signal::CONT);
     poll::until("all files", || (journaled(&sandbox) == FILES + 2).then_some(()));
+    let mut numbers: Vec<usize> = sandbox
+        .json(["tail", "-n", "100000"])
+        .iter()
+        .filter_map(|message| message["body"].as_str()?.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..=FILES).collect::<Vec<_>>(), "each is there once");
     drop::<Running>(serve);
 }
 
@@ -81,4 +92,46 @@ fn c4_polling_alone_wakes_watchers_and_readers() {
     assert_eq!(answer_to(&sandbox, "msg-20260111-163315-human-0001")["content"]["text"], "42");
     let text = || serde_json::from_str::<serde_json::Value>(&tail.line()).unwrap()["content"]["text"].clone();
     assert_eq!((text(), text()), ("what is it?".into(), "42".into()));
+}
+
+/// A real mount on which nobody is told what others change behind it.
+#[test]
+fn c4_a_mount_without_events_is_told_from_a_disk_and_looked_at_by_the_clock() {
+    let test = "c4_a_mount_without_events_is_told_from_a_disk_and_looked_at_by_the_clock";
+    if !Mount::is_possible() {
+        eprintln!("skipped: {test}: nothing can be mounted here");
+        return;
+    }
+    let mount = match Mount::new() {
+        Ok(mount) => mount,
+        Err(reason) => return tools::skip(test, &reason),
+    };
+    let sandbox = workspace();
+    let settings = json!({ "channels": { "root": mount.mounted(), "rescanMs": SELDOM } });
+    sandbox.configure_user(&settings.to_string());
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let mut watch =
+        sandbox.command(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    let watch = Running::start(watch.env("SWITCHBOARD_LOG", "info"));
+    watch.line();
+    let tail = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
+    for number in 1..=3 {
+        let id = format!("msg-20260111-163315-docs-1-{number:04x}");
+        let now = switchboard_hub::clock::Clock::system().now().to_string();
+        let dropped = json!({
+            "id": id, "timestamp": now, "session_id": "general", "from": "docs-1", "to": "qc-1", "type": "chat",
+            "content": { "text": "what is it?" },
+        });
+        let place = mount.behind().join("channels/general");
+        files::put_by_rename(place.join(format!("{id}.json")), dropped.to_string());
+        assert_eq!(answer_to(&sandbox, &id)["content"]["text"], "42");
+        let text =
+            || serde_json::from_str::<serde_json::Value>(&tail.line()).unwrap()["content"]["text"].clone();
+        assert_eq!((text(), text()), ("what is it?".into(), "42".into()));
+    }
+    assert_eq!(program.runs(), 3);
+    // Whoever is on the other side finds the answers there, and the heartbeat.
+    assert_eq!(std::fs::read_dir(mount.behind().join("channels/general")).unwrap().count(), 6);
+    assert!(mount.behind().join("signals/presence/qc-1.json").is_file());
+    assert!(watch.errors().contains("looking every few seconds"), "{}", watch.errors());
 }

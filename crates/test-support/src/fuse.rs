@@ -1,0 +1,60 @@
+//! A folder that is mounted a second time through FUSE: what changes behind the mount makes no events in it, as on a
+//! mount of another machine's disk.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::process::{Running, command};
+use crate::{poll, tools};
+
+/// The mount. Ends with this value.
+pub struct Mount {
+    _running: Running,
+    folder: TempDir,
+}
+
+impl Mount {
+    /// Whether this process may mount at all: containers and people who are not root often may not.
+    pub fn is_possible() -> bool {
+        Path::new("/dev/fuse").exists() && std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    }
+
+    /// Mounts a new folder.
+    pub fn new() -> Result<Self, String> {
+        let program = tools::installed("deb/bindfs")?.join("usr/bin/bindfs");
+        let libraries = tools::installed("deb/libfuse2")?.join("lib/x86_64-linux-gnu");
+        let folder = TempDir::with_prefix("switchboard-fuse-").unwrap();
+        let (behind, mounted) = (folder.path().join("behind"), folder.path().join("mounted"));
+        for place in [&behind, &mounted] {
+            std::fs::create_dir(place).unwrap();
+        }
+        let mut bindfs = command(program);
+        bindfs.env("LD_LIBRARY_PATH", libraries).arg("-f").args([&behind, &mounted]);
+        let mut running = Running::start(&mut bindfs);
+        let device = |place: &Path| std::fs::metadata(place).ok().map(|found| found.dev());
+        poll::until("the mount", || {
+            assert!(running.is_running(), "bindfs ended: {}", running.errors());
+            (device(&mounted)? != device(&behind)?).then_some(())
+        });
+        Ok(Self { _running: running, folder })
+    }
+
+    /// The folder as the hub has it.
+    pub fn mounted(&self) -> PathBuf {
+        self.folder.path().join("mounted")
+    }
+
+    /// The folder as others have it.
+    pub fn behind(&self) -> PathBuf {
+        self.folder.path().join("behind")
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Also while somebody still has it open; without it the folder could not be removed.
+        let _ = tools::run(command("umount").arg("-l").arg(self.mounted()));
+    }
+}
