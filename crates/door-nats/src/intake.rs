@@ -132,8 +132,8 @@ fn verdicts(reply: Reply) -> impl Iterator<Item = Verdict> {
 }
 
 fn words_of(words: Words) -> impl Iterator<Item = Verdict> {
-    let Words { hub, words, .. } = words;
-    readable(words).into_iter().map(move |WordOn { id, agent, became, note }| Verdict {
+    let Words { hub, said, .. } = words;
+    readable(said).into_iter().map(move |WordOn { id, agent, became, note }| Verdict {
         id,
         agent: AgentId { name: agent, realm: Some(hub.clone()) },
         word: match became {

@@ -95,7 +95,7 @@ pub(crate) struct Words {
     pub(crate) parcel: ParcelKind,
     pub(crate) hub: Name,
     /// Each read by itself: one that cannot be read costs no other.
-    pub(crate) words: Vec<Value>,
+    pub(crate) said: Vec<Value>,
 }
 
 /// One of them.

@@ -28,6 +28,27 @@ fn a_receipt_is_small_and_comes_back_as_it_went() {
 }
 
 #[test]
+fn words_are_read_one_by_one() {
+    let id = MessageId::from_parts(1, 2);
+    let said = json!({
+        "v": 1, "type": "words", "hub": "office", "said": [
+            { "id": id.to_string(), "agent": "qc-1", "became": "seen" },
+            { "id": id.to_string(), "agent": "qc-1", "became": "eaten" },
+            { "id": id.to_string(), "agent": "qc-2", "became": "acknowledged", "note": "merged" },
+        ],
+    });
+    let Ok(Parcel::Words(words)) = Parcel::parse(said.to_string().as_bytes()) else { panic!("words") };
+    assert_eq!(words.hub, Name::parse("office").unwrap());
+    let agent = |name| Name::parse(name).unwrap();
+    let expected = [
+        WordOn { id, agent: agent("qc-1"), became: Became::Seen, note: None },
+        WordOn { id, agent: agent("qc-2"), became: Became::Acknowledged, note: Some("merged".into()) },
+    ];
+    assert_eq!(readable::<WordOn>(words.said), expected);
+    assert_eq!(serde_json::to_value(&expected[1]).unwrap(), said["said"][2], "written as it is read");
+}
+
+#[test]
 fn one_unreadable_agent_costs_no_other() {
     let list = vec![json!({"name": "a/b"}), json!({"name": "qc-1", "channels": ["general"]}), json!(7)];
     let read: Vec<RosterAgent> = readable(list);

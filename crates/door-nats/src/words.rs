@@ -47,8 +47,8 @@ async fn tell(link: &Link, outlet: &mut Outlet<()>) -> Result<bool, NatsError> {
             by_hub.entry(&news.hub).or_default().push(serde_json::to_value(word).unwrap_or_default());
         }
     }
-    for (hub, words) in by_hub {
-        let parcel = Words { v: VERSION, parcel: ParcelKind::Words, hub: link.me.clone(), words };
+    for (hub, said) in by_hub {
+        let parcel = Words { v: VERSION, parcel: ParcelKind::Words, hub: link.me.clone(), said };
         let (subject, id) = (link.subjects.receipt(&link.me, hub), link.hub.next_id().to_string());
         if outlet.send(subject, id, to_bytes(&parcel), ()).await?.is_some() {
             tracing::warn!(%hub, "what became of its messages is more than NATS takes at once (max_payload)");
