@@ -70,7 +70,9 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
         let message = "msg-20260111-163315-claude-4c78.json";
         let others = [".tmp-1", ".tmp-2"].map(|name| folder.path().join(name));
         write_carelessly(&folder.path().join(message), "{}");
-        others.iter().for_each(|other| write_carelessly(other, ""));
+        for other in &others {
+            write_carelessly(other, "");
+        }
         let heard = Arc::<Heard>::default();
         let _watcher = watch(folder.path(), RecursiveMode::NonRecursive, heard.clone()).unwrap();
         // Whoever hears the events is kept busy with the first of them.
