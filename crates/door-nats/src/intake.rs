@@ -54,6 +54,11 @@ pub(crate) async fn run(link: &Link, consumer: Consumer<pull::Config>) -> Result
 }
 
 async fn take_in(link: &Link, outlet: &mut Outlet<()>, chunk: &[Message]) -> Result<(), NatsError> {
+    // To groups this hub has written itself as well: of that there is nothing to look at.
+    let own = token(&link.me);
+    if chunk.iter().all(|message| link.subjects.writer(&message.subject) == Some(&own)) {
+        return Ok(());
+    }
     let batch = sort(link, chunk).await?;
     if !batch.verdicts.is_empty() {
         link.hub.judged(batch.verdicts).await?;

@@ -4,7 +4,8 @@
 //! on by what is known of them: passed on, then taken or refused by the other hub.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
+use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Route};
 
 use crate::error::HubError;
@@ -97,15 +98,19 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
     );
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query([after, until])?;
-    let mut deliveries_of = reads::deliveries_statement(db)?;
+    let mut all = reads::deliveries_statement(db)?;
+    let mut along = Along::new(&mut all, after, until)?;
     let (mut messages, mut bytes) = (Vec::new(), 0);
     while let Some(row) = rows.next()? {
-        match Stored::read(row) {
-            Ok(stored) => {
-                bytes += stored.message.body.len();
-                let deliveries = reads::deliveries_by(&mut deliveries_of, stored.seq, stored.message.id)?;
-                let seq = stored.seq;
-                messages.push(Passage { stored, deliveries });
+        let read = Stored::read(row).and_then(|stored| {
+            let deliveries = along.of(stored.seq, stored.message.id)?;
+            Ok(Passage { stored, deliveries })
+        });
+        match read {
+            Ok(passage) => {
+                bytes += passage.stored.message.body.len();
+                let seq = passage.stored.seq;
+                messages.push(passage);
                 if bytes > BYTES {
                     return Ok(Outgoing { messages, until: seq, more: true });
                 }
@@ -117,6 +122,45 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
         }
     }
     Ok(Outgoing { messages, until, more: until < newest })
+}
+
+/// The deliveries of a part of the journal, read along with its messages: both are in the order of their numbers, and to
+/// step from one to the next costs less than to look for each.
+struct Along<'s> {
+    rows: Rows<'s>,
+    /// The number of the one that comes next.
+    next: Option<i64>,
+}
+
+impl<'s> Along<'s> {
+    /// Those of the messages after one number up to another.
+    fn new(statement: &'s mut Statement<'_>, after: i64, until: i64) -> Result<Self, HubError> {
+        let ([first, _], [_, end]) = (rows::delivery_ids(after.saturating_add(1)), rows::delivery_ids(until));
+        let mut along = Self { rows: statement.query([first, end])?, next: None };
+        along.step()?;
+        Ok(along)
+    }
+
+    fn step(&mut self) -> Result<(), HubError> {
+        self.next = self.rows.next()?.map(|row| row.get(0)).transpose()?;
+        Ok(())
+    }
+
+    /// Those of a message, which has to come after the ones that were asked for before.
+    fn of(&mut self, seq: i64, id: MessageId) -> Result<Vec<Delivery>, HubError> {
+        let [first, end] = rows::delivery_ids(seq);
+        while self.next.is_some_and(|next| next < first) {
+            self.step()?;
+        }
+        let mut found = Vec::new();
+        while self.next.is_some_and(|next| next < end) {
+            if let Some(row) = self.rows.get() {
+                found.push(rows::delivery(row, 0, id)?);
+            }
+            self.step()?;
+        }
+        Ok(found)
+    }
 }
 
 /// Notes how far the journal has been passed on, and that these deliveries are on their way.

@@ -115,28 +115,20 @@ pub(crate) fn unsealed(db: &Connection, id: MessageId) -> Result<Option<Stored>,
 
 /// The deliveries of a message.
 pub(crate) fn deliveries(db: &Connection, seq: i64, id: MessageId) -> Result<Vec<Delivery>, HubError> {
-    deliveries_by(&mut deliveries_statement(db)?, seq, id)
-}
-
-/// What [`deliveries_by`] asks with: finding it anew costs more than what it finds, for whoever goes through many messages.
-pub(crate) fn deliveries_statement(db: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
-    let sql =
-        format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
-    db.prepare_cached(&sql)
-}
-
-/// The deliveries of a message, by a statement that was made before.
-pub(crate) fn deliveries_by(
-    statement: &mut CachedStatement<'_>,
-    seq: i64,
-    id: MessageId,
-) -> Result<Vec<Delivery>, HubError> {
+    let mut statement = deliveries_statement(db)?;
     let mut rows = statement.query(rows::delivery_ids(seq))?;
     let mut deliveries = Vec::new();
     while let Some(row) = rows.next()? {
         deliveries.push(rows::delivery(row, 0, id)?);
     }
     Ok(deliveries)
+}
+
+/// Asks for the deliveries from one number to below another, in order.
+pub(crate) fn deliveries_statement(db: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
+    let sql =
+        format!("SELECT {DELIVERY_COLUMNS} FROM deliveries d WHERE d.id >= ?1 AND d.id < ?2 ORDER BY d.id");
+    db.prepare_cached(&sql)
 }
 
 /// A message with its receipt.
