@@ -16,13 +16,9 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether this process may mount at all: containers and people who are not root often may not.
-    pub fn is_possible() -> bool {
-        Path::new("/dev/fuse").exists() && std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-    }
-
-    /// Mounts a new folder.
-    pub fn new() -> Result<Self, String> {
+    /// Mounts a new folder; nothing where the system does not let us, as in many containers and without root. An error says
+    /// which tool is missing.
+    pub fn new() -> Result<Option<Self>, String> {
         let program = tools::installed("deb/bindfs")?.join("usr/bin/bindfs");
         let libraries = tools::installed("deb/libfuse2")?.join("lib/x86_64-linux-gnu");
         let folder = TempDir::with_prefix("switchboard-fuse-").unwrap();
@@ -34,11 +30,15 @@ impl Mount {
         bindfs.env("LD_LIBRARY_PATH", libraries).arg("-f").args([&behind, &mounted]);
         let mut running = Running::start(&mut bindfs);
         let device = |place: &Path| std::fs::metadata(place).ok().map(|found| found.dev());
-        poll::until("the mount", || {
-            assert!(running.is_running(), "bindfs ended: {}", running.errors());
-            (device(&mounted)? != device(&behind)?).then_some(())
+        let is_mounted = poll::until("the mount", || {
+            let is_mounted = device(&mounted)? != device(&behind)?;
+            (is_mounted || !running.is_running()).then_some(is_mounted)
         });
-        Ok(Self { _running: running, folder })
+        if !is_mounted {
+            eprintln!("bindfs ended: {}", running.errors());
+            return Ok(None);
+        }
+        Ok(Some(Self { _running: running, folder }))
     }
 
     /// The folder as the hub has it.
