@@ -34,6 +34,8 @@ async fn only_what_was_written_here_and_concerns_others_goes_out() {
     let ids: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
     assert_eq!((ids, page.until, page.more), (vec![direct.id, all.id], 4, false));
     assert_eq!(page.messages[0].deliveries, direct.deliveries);
+    assert_eq!(page.messages[1].deliveries, all.deliveries);
+    assert!(all.deliveries.len() > 1, "each has all of its own: {:?}", all.deliveries);
     let page = hub.hub.outgoing(0, 1).await.expect("read");
     assert_eq!((page.messages.len(), page.until, page.more), (0, 1, true));
     let page = hub.hub.outgoing(9, 100).await.expect("read");
