@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use door_router::Client;
+use door_workers::Client;
 use serde_json::{Map, Value, json};
 use switchboard_core::{Door, Kind, Name, NativeId};
 use switchboard_hub::process::{Child, Spawn};

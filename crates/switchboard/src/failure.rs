@@ -2,9 +2,9 @@
 
 use door_channels::ChannelError;
 use door_nats::NatsError;
-use door_router::RouterError;
 use door_suites::{SuiteError, WrapperError};
 use door_swarm::SwarmError;
+use door_workers::RouterError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};

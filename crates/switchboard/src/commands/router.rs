@@ -5,7 +5,7 @@ mod running;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use door_router::{Access, AccessToken, Transport, serve};
+use door_workers::{Access, AccessToken, Transport, serve};
 use serde_json::json;
 use switchboard_hub::files::Dir;
 use switchboard_mcp::{Token, standard_input, standard_output};

@@ -79,7 +79,7 @@ pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
 /// Tells this process what others have heard: of the nodes of the router, and of agents on other hubs.
 pub(crate) async fn hear_all(hub: &Hub) -> Result<(), Failure> {
     door_nats::hear_others(hub).await?;
-    door_router::hear_nodes(hub).await?;
+    door_workers::hear_nodes(hub).await?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ mod logs;
 mod show;
 
 use clap::{Args, Subcommand, ValueEnum};
-use door_router::Client;
+use door_workers::Client;
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -158,7 +158,7 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
 /// Connects to the router of the workspace.
 async fn connect(context: &Context) -> Result<Client, Failure> {
     let folder = context.workspace_folder()?.join(door_workspace::FOLDER);
-    let folder = switchboard_hub::files::Dir::open_root(&folder).map_err(door_router::RouterError::from)?;
+    let folder = switchboard_hub::files::Dir::open_root(&folder).map_err(door_workers::RouterError::from)?;
     let mut client = Client::connect(&folder).await?;
     if let Some(agent) = context.named()? {
         client.ask("hello", &json!({ "agent": agent.name })).await?;

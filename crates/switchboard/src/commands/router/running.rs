@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use door_router::{Access, Config, Listener, SERVICE, Signpost, listen, run_deliveries};
+use door_workers::{Access, Config, Listener, SERVICE, Signpost, listen, run_deliveries};
 use door_workspace::Workspace;
 use parking_lot::Mutex;
 use switchboard_core::Door;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The router with its listener.
 pub(crate) struct Running {
-    router: door_router::Router,
+    router: door_workers::Router,
     folder: Dir,
     signpost: Option<Signpost>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -46,7 +46,7 @@ impl Running {
             None => None,
         };
         let root = workspace.tree().root().clone();
-        let router = door_router::Router::open(hub.clone(), folder, Config::default(), guard()).await?;
+        let router = door_workers::Router::open(hub.clone(), folder, Config::default(), guard()).await?;
         let done = CancellationToken::new();
         let outbound = hub.open_door(Door::Workers).await?;
         let (working, stop) = (router.clone(), done.clone());
@@ -78,7 +78,7 @@ impl Running {
         }
     }
 
-    pub(crate) fn router(&self) -> &door_router::Router {
+    pub(crate) fn router(&self) -> &door_workers::Router {
         &self.router
     }
 

@@ -50,7 +50,7 @@ pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
             }
             "command_rejected" if is_answer => {
                 let (code, reason) = (text("code").to_owned(), text("reason").to_owned());
-                return Err(door_router::RouterError::Rejected { code, reason }.into());
+                return Err(door_workers::RouterError::Rejected { code, reason }.into());
             }
             _ if !waiting.contains(text("injection_id")) => {}
             "assistant" => show::answer(&context, &event.data, all > 1 && node.is_none()),

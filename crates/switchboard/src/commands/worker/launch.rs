@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use door_router::wire::command::AgentKind;
+use door_workers::wire::command::AgentKind;
 use serde_json::{Map, Value, json};
 
 use super::{connect, show};

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Logs, context: &Context) -> Result<(), Failure> {
     };
     let job_id = JobId::parse(job).ok_or_else(unknown)?;
     let root = context.workspace_folder()?.join(door_workspace::FOLDER);
-    let read = || -> Result<_, door_router::RouterError> {
+    let read = || -> Result<_, door_workers::RouterError> {
         let workers = Dir::open_root(&root)?.subdir("workers")?;
         let Some(folder) = workers.map(|dir| dir.subdir(job_id.as_str())).transpose()?.flatten() else {
             return Ok(None);

@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write as _};
 use std::io::IsTerminal;
 
-use door_router::Received;
+use door_workers::Received;
 use indicatif::{MultiProgress, ProgressBar};
 use serde_json::Value;
 
