@@ -10,6 +10,7 @@ use switchboard_core::{Directory, Door, Links, Message};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bell::Bell;
+use crate::clock::from_micros;
 use crate::config::HubConfig;
 use crate::directory;
 use crate::error::{HubError, is_suspicious};
@@ -141,9 +142,9 @@ impl Work<'_> {
         Ok(seq)
     }
 
-    /// Notes that a delivery is due at a time.
+    /// Notes that a delivery is due at a time: as the database has it, in whole microseconds.
     pub(crate) fn due_at(&mut self, time: Timestamp) {
-        self.next_due = self.next_due.min(time);
+        self.next_due = self.next_due.min(from_micros(time.as_microsecond()));
     }
 
     /// Writes a message into the journal, behind the last one.
