@@ -146,3 +146,7 @@ pub(super) fn accepted(
     }
     ours
 }
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;

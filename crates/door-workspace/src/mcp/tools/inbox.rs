@@ -121,7 +121,10 @@ async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Sinc
         if let Ok(time) = text.parse::<Timestamp>() {
             since.time = Some(time);
         } else {
-            let id = desk.workspace.find_for(me, text).await?;
+            let id = desk.workspace.find_for(me, text).await.map_err(|error| {
+                Problem::from(error)
+                    .next("since is a time such as 2026-01-31T12:00:00Z, or the id of a message.")
+            })?;
             let seq = desk.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
             since.seq = since.seq.max(seq);
         }

@@ -110,9 +110,15 @@ fn shorten(value: &mut Value, most: (usize, usize)) {
         }
         Value::Array(list) => {
             list.drain(..list.len().saturating_sub(entries));
-            list.iter_mut().for_each(|entry| shorten(entry, most));
+            for entry in list {
+                shorten(entry, most);
+            }
         }
-        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, most)),
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                shorten(field, most);
+            }
+        }
         _ => {}
     }
 }
