@@ -204,6 +204,11 @@ impl Suites {
         self.top().by_name.contains_key(tool)
     }
 
+    /// Whether a tool is a child's own, whose results are passed on unchanged.
+    pub fn is_flat(&self, tool: &str) -> bool {
+        matches!(self.top().by_name.get(tool), Some(Target::Flat(..)))
+    }
+
     /// Whether any child is listed with all that it has, resources and prompts too.
     pub fn has_flat(&self) -> bool {
         self.table().suites.iter().any(|suite| suite.is_flat())

@@ -395,7 +395,11 @@ impl Workspace {
             return Ok(Err(Fate::Problem { reason, in_file: false }));
         }
         let reply_to = match &content.reply_to {
-            Some(native) => self.find(native).await.ok(),
+            // It is what its sender calls the message it answers.
+            Some(native) => match content.sender.parse::<AgentId>() {
+                Ok(sender) => self.find_for(&sender, native).await.ok(),
+                Err(_) => self.find(native).await.ok(),
+            },
             None => None,
         };
         let found = Found {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Trust};
 use switchboard_hub::clock::ago;
 use switchboard_hub::{Mail, Stored};
@@ -18,10 +18,15 @@ pub(crate) const PREVIEW: usize = 500;
 /// How many bytes one result shows in all: about 15,000 tokens, safely below the 25,000 at which clients cut.
 pub(crate) const RESULT: usize = 48_000;
 
+/// How many bytes of a message's metadata a result shows. It is for programs, and none needs more.
+const METADATA: usize = 8_000;
+
 /// A message, ready to be shown.
 pub(crate) struct Shown {
     pub(crate) text: String,
     pub(crate) data: Value,
+    /// How much of a result it takes, in bytes.
+    pub(crate) size: usize,
     /// Whether the whole payload is there.
     pub(crate) whole: bool,
     /// Whether the payload ends with what is there.
@@ -61,8 +66,13 @@ pub(crate) async fn show(
     let reply_to = workspace.reply_name(message).await?;
     let file = to_file(message, reader, reply_to);
     let trust = message.trust();
+    // Whom nobody vouches for gives nobody a role.
+    let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
+    let metadata = file.metadata.filter(|_| extent.everything).map(|fields| Fitted::of(trust, fields));
+    let beside = persona.as_ref().map_or(0, String::len) + metadata.as_ref().map_or(0, |fitted| fitted.size);
     let escaped = trust.escape(&file.payload);
-    let (payload, whole) = part(&escaped, extent);
+    let most = extent.most.saturating_sub(beside).max(PREVIEW.min(extent.most));
+    let (payload, whole) = part(&escaped, Extent { most, ..extent });
     let total = escaped.chars().count();
     let end = extent.from + payload.chars().count();
     let now = workspace.hub().now();
@@ -77,8 +87,6 @@ pub(crate) async fn show(
     if let Some(parent) = &file.reply_to {
         let _ = write!(text, " · answers {parent}");
     }
-    // Whom nobody vouches for gives nobody a role.
-    let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
     if let Some(persona) = &persona {
         let _ = write!(text, "\nYour role for this: {persona}");
     }
@@ -93,6 +101,13 @@ pub(crate) async fn show(
             text,
             "{} shows more]",
             if end < total && extent.everything { format!(" and offset {end}") } else { String::new() }
+        );
+    }
+    if let Some(left_out) = metadata.as_ref().map(|fitted| fitted.left_out).filter(|bytes| *bytes > 0) {
+        let _ = write!(
+            text,
+            "\n[{left_out} bytes of its metadata are left out; its file {} has all of it]",
+            ids::file_name(&file.id)
         );
     }
     let mut data = json!({
@@ -115,14 +130,41 @@ pub(crate) async fn show(
         ("replyTo", file.reply_to.map(Value::from)),
         ("team", file.team.map(Value::from)),
         ("persona", persona.map(Value::from)),
-        ("metadata", file.metadata.map(|m| escaped_value(trust, m.into())).filter(|_| extent.everything)),
+        ("metadata", metadata.as_ref().map(|fitted| fitted.fields.clone().into())),
     ];
     for (key, value) in optional {
         if let Some(value) = value {
             data[key] = value;
         }
     }
-    Ok(Shown { text, data, whole, is_at_end: end >= total })
+    let size = text.len() + metadata.map_or(0, |fitted| fitted.size);
+    Ok(Shown { text, data, size, whole, is_at_end: end >= total })
+}
+
+/// Metadata as far as it is shown.
+struct Fitted {
+    fields: Map<String, Value>,
+    size: usize,
+    /// How many bytes are not there.
+    left_out: usize,
+}
+
+impl Fitted {
+    /// The fields that fit, in their order.
+    fn of(trust: Trust, all: Map<String, Value>) -> Self {
+        let mut fitted = Self { fields: Map::new(), size: 0, left_out: 0 };
+        for (key, value) in all {
+            let (key, value) = (trust.escape(&key).into_owned(), escaped_value(trust, value));
+            let size = key.len() + value.to_string().len();
+            if fitted.size + size > METADATA {
+                fitted.left_out += size;
+            } else {
+                fitted.size += size;
+                fitted.fields.insert(key, value);
+            }
+        }
+        fitted
+    }
 }
 
 /// Everything in a value that is text, as it may be shown.

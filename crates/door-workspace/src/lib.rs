@@ -8,6 +8,7 @@
 mod config;
 mod delivery;
 mod error;
+mod find;
 mod housekeeping;
 mod ids;
 mod inspect;

@@ -6,6 +6,9 @@
 
 mod answer;
 mod arguments;
+mod beside;
+#[cfg(test)]
+mod bounds_tests;
 mod claims;
 mod resources;
 mod server;

@@ -8,6 +8,7 @@ use switchboard_core::{AgentRecord, Directory, Name};
 use switchboard_hub::{Registration, platform};
 
 use crate::error::WorkspaceError;
+use crate::roles::Role;
 use crate::state::{find, take, text, write_agent, write_teams};
 use crate::terminal::Pane;
 use crate::translate::iso;
@@ -95,12 +96,9 @@ impl Workspace {
     /// Registers a terminal, here and in `state.json`. Its process must run, unless it is external.
     pub async fn register_terminal(&self, new: TerminalRegistration) -> Result<AgentRecord, WorkspaceError> {
         is_title("purpose", &new.purpose)?;
-        for (field, value) in [
-            ("role", &new.role),
-            ("friendlyName", &new.friendly_name),
-            ("color", &new.color),
-            ("icon", &new.icon),
-        ] {
+        for (field, value) in
+            [("friendlyName", &new.friendly_name), ("color", &new.color), ("icon", &new.icon)]
+        {
             value.as_deref().map_or(Ok(()), |value| is_title(field, value))?;
         }
         if let Some(pane) = &new.pane {
@@ -108,7 +106,7 @@ impl Workspace {
         }
         let process = Process::of(&new)?;
         let registration = Registration {
-            role: new.role.clone(),
+            role: role(new.role.as_deref())?,
             team: new.team.clone(),
             ..Registration::mailbox(new.name.clone())
         };
@@ -124,14 +122,12 @@ impl Workspace {
     /// Registers a chat agent, here and in `state.json`. A terminal that also chats stays a terminal.
     pub async fn register_chat_agent(&self, new: ChatRegistration) -> Result<AgentRecord, WorkspaceError> {
         is_title("interface", &new.interface)?;
-        for (field, value) in [("role", &new.role), ("friendlyName", &new.friendly_name)] {
-            value.as_deref().map_or(Ok(()), |value| is_title(field, value))?;
-        }
+        new.friendly_name.as_deref().map_or(Ok(()), |value| is_title("friendlyName", value))?;
         for capability in &new.capabilities {
             is_title("capabilities", capability)?;
         }
         let registration = Registration {
-            role: new.role.clone(),
+            role: role(new.role.as_deref())?,
             team: new.team.clone(),
             ..Registration::mailbox(new.name.clone())
         };
@@ -174,6 +170,12 @@ impl Workspace {
     }
 }
 
+/// A role in its one spelling, so that whoever is written to by role is found.
+pub(crate) fn role(given: Option<&str>) -> Result<Option<String>, WorkspaceError> {
+    let role = given.map(Role::parse).transpose()?.flatten();
+    Ok(role.map(|role| role.to_string()))
+}
+
 /// Role, team and the lists of members, as the hub has them.
 fn finish(state: &mut Map<String, Value>, agent: &AgentRecord, directory: &Directory) {
     write_agent(state, agent);
@@ -207,7 +209,8 @@ impl Process {
     }
 }
 
-fn is_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
+/// Whether a text is fit for everybody's roster: short, and on one line.
+pub(crate) fn is_title(field: &'static str, value: &str) -> Result<(), WorkspaceError> {
     let problem = if value.trim().is_empty() {
         "is empty; say something".to_owned()
     } else if value.len() > LONGEST {

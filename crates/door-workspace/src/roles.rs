@@ -171,14 +171,6 @@ fn normal(text: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// A role in its one spelling, so that what is written is found again. A word of somebody's own stays.
-pub(crate) fn canonical(text: &str) -> Option<String> {
-    match Role::parse(text) {
-        Ok(role) => role.map(|role| role.to_string()),
-        Err(_) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-    }
-}
-
 fn did_you_mean(near: &[String]) -> String {
     match near {
         [] => String::new(),

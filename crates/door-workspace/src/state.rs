@@ -257,15 +257,20 @@ impl StateFile {
         })
     }
 
-    /// Writes what an agent says it is doing, in the words its kind of record has for it.
+    /// Writes what an agent says it is doing, in the words its kind of record has for it. An agent that the hub knows
+    /// and the file does not gets its record first.
     pub(crate) fn set_status(
         &self,
         name: &Name,
+        known: Option<&AgentRecord>,
         status: &str,
         message: Option<&str>,
         now: Timestamp,
     ) -> Result<(), WorkspaceError> {
         self.update(|state| {
+            if let (None, Some(known)) = (find(state, name), known) {
+                write_agent(state, known);
+            }
             let Some((section, record)) = find(state, name) else { return false };
             let (status_key, time_key) = match section {
                 "terminals" => ("statusState", "statusUpdatedAt"),

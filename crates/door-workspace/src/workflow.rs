@@ -24,5 +24,6 @@ pub use self::definition::{Pattern, Phase, Workflow, WorkflowRoute};
 pub use self::error::WorkflowError;
 pub use self::library::{LeftOut, Library};
 pub use self::node::Target;
+pub(crate) use self::node::is_any_active;
 pub use self::progress::{CompletePhase, StartWorkflow};
 pub use self::rules::{PhaseCompleted, Started, Stopped};

@@ -18,6 +18,7 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::own_files::OwnFiles;
 use crate::receipts;
+use crate::registration::{is_title, role};
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, group_address, iso, to_draft};
 use crate::tree::{Folders, Section, Tree};
@@ -165,21 +166,6 @@ impl Workspace {
         Ok(accepted)
     }
 
-    /// The message that a person means by `text`: our id, or what a protocol calls it.
-    pub async fn find(&self, text: &str) -> Result<MessageId, WorkspaceError> {
-        let id = text.parse::<MessageId>().ok().or_else(|| ids::from_native(text));
-        if let Some(id) = id
-            && self.hub.message(id).await?.is_some()
-        {
-            return Ok(id);
-        }
-        let named = self.hub.by_native(None, text).await?;
-        named
-            .first()
-            .map(|(_, id)| *id)
-            .ok_or_else(|| HubError::UnknownMessage { id: text.to_owned() }.into())
-    }
-
     /// Notes that an agent was shown these messages.
     pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
         if ids.is_empty() {
@@ -269,7 +255,7 @@ impl Workspace {
 
     /// Registers an agent, here and in `state.json`.
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
-        let role = registration.role.as_deref().and_then(crate::roles::canonical);
+        let role = role(registration.role.as_deref())?;
         let record = self.hub.register(Registration { role, ..registration }).await?;
         let directory = self.hub.directory().await?;
         let (tree, state) = (self.tree.clone(), self.state.clone());
@@ -317,6 +303,7 @@ impl Workspace {
         title: Option<String>,
         composite: bool,
     ) -> Result<TeamRecord, WorkspaceError> {
+        title.as_deref().map_or(Ok(()), |title| is_title("name", title))?;
         let team = self.hub.create_team(id, title, composite).await?;
         self.write_teams().await?;
         Ok(team)
@@ -344,11 +331,15 @@ impl Workspace {
         status: &str,
         message: Option<&str>,
     ) -> Result<(), WorkspaceError> {
-        let agent = self.hub.directory().await?.canonical(agent);
+        is_title("status", status)?;
+        message.map_or(Ok(()), |message| is_title("message", message))?;
+        let directory = self.hub.directory().await?;
+        let agent = directory.canonical(agent);
         self.hub.announce(agent.clone(), status, message);
-        let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
+        let (state, now, record) = (self.state.clone(), self.hub.now(), directory.agent(&agent).cloned());
         let (status, message) = (status.to_owned(), message.map(str::to_owned));
-        blocking(move || state.set_status(&name, &status, message.as_deref(), now)).await
+        blocking(move || state.set_status(&agent.name, record.as_ref(), &status, message.as_deref(), now))
+            .await
     }
 
     /// Notes that an agent is there, at most once a minute and never at the cost of what it asked for.

@@ -65,5 +65,5 @@ pub use showing::Showing;
 pub use store::chain::BreakReason;
 pub use store::recover::DatabaseState;
 pub use store::rows::Stored;
-pub use submit::{Accepted, Draft, Passed};
+pub use submit::{Accepted, Draft, Passed, is_key_scope};
 pub use work_tree::{WorkTree, WorkTreeError};

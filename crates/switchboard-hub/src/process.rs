@@ -182,6 +182,19 @@ impl Child {
         Ok(status)
     }
 
+    /// Waits until the program ends, and where that went well lets go on what it left behind.
+    ///
+    /// For programs whose work it is to leave something behind, such as those that hold a clipboard.
+    pub async fn wait_and_leave(&mut self) -> io::Result<ExitStatus> {
+        let status = self.inner.wait().await?;
+        if status.success() {
+            self.is_over = true;
+        } else {
+            self.kill_group();
+        }
+        Ok(status)
+    }
+
     /// Asks the whole group to end, more firmly each time, and returns when it has.
     ///
     /// First stdin is closed, which is how a server on pipes is told to stop; after `grace` follows

@@ -269,9 +269,17 @@ fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<
     Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
 }
 
+/// How the scope of senders' own words begins.
+const KEY_SCOPE: &str = "key of ";
+
+/// Whether ids of this scope are senders' own words, and no names that others may know a message by.
+pub fn is_key_scope(scope: &str) -> bool {
+    scope.starts_with(KEY_SCOPE)
+}
+
 /// A sender's own word for a message, as an id that no protocol and no other sender uses.
 fn keyed(message: &Message, key: String) -> NativeId {
-    NativeId { door: message.origin.native.door, scope: format!("key of {}", message.from), id: key }
+    NativeId { door: message.origin.native.door, scope: format!("{KEY_SCOPE}{}", message.from), id: key }
 }
 
 /// The answer to the message that the sender sent under the same word, if it is the same message: what

@@ -4,6 +4,7 @@ use ::http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::Extensions;
 use rmcp::service::RequestContext;
+use tokio_util::sync::CancellationToken;
 
 /// The request header by which a client names the agent that it speaks for.
 pub const AGENT_HEADER: &str = "switchboard-agent";
@@ -33,6 +34,9 @@ pub enum Transport {
 }
 
 impl Caller {
+    /// The program that started us.
+    pub const STDIO: Self = Self { transport: Transport::Stdio, session: None, agent: None };
+
     /// The caller of a request. Where no transport has left a note, it is stdio: only there is none needed.
     pub fn of(context: &RequestContext<RoleServer>) -> Self {
         Self::of_extensions(&context.extensions)
@@ -45,8 +49,20 @@ impl Caller {
         let noted = extensions
             .get::<Self>()
             .or_else(|| extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>()));
-        noted.cloned().unwrap_or(Self { transport: Transport::Stdio, session: None, agent: None })
+        noted.cloned().unwrap_or(Self::STDIO)
     }
+}
+
+/// In the extensions of a request of a session over `/mcp`: its answer has nobody to go to any more.
+///
+/// By MCP such a request is not cancelled: its client may come back for the answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Unheard(pub(crate) CancellationToken);
+
+/// Fires when the response that a request is to be answered by was closed. What a tool shows then reaches nobody,
+/// unless the client comes back for it.
+pub fn unheard(context: &RequestContext<RoleServer>) -> CancellationToken {
+    context.extensions.get::<Unheard>().map(|Unheard(closed)| closed.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]

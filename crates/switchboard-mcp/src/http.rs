@@ -3,6 +3,7 @@
 mod connections;
 mod guard;
 mod guesses;
+mod late;
 mod problem;
 mod sessions;
 mod sse;

@@ -150,7 +150,7 @@ pub(crate) fn opens(message: &ClientJsonRpcMessage) -> bool {
 }
 
 /// Whether an id comes back exactly as it was written: a string, or an integer in its shortest form.
-fn is_id(written: &str) -> bool {
+pub(crate) fn is_id(written: &str) -> bool {
     written.starts_with('"') && serde_json::from_str::<String>(written).is_ok()
         || written.parse::<i64>().is_ok_and(|number| number.to_string() == written)
 }

@@ -29,7 +29,7 @@ mod stdio;
 mod token;
 
 pub use attach::{Alone, Attached, Habits, Hello, attach, serve_attached, serve_stdio_attached};
-pub use caller::{AGENT_HEADER, Caller, Transport};
+pub use caller::{AGENT_HEADER, Caller, Transport, unheard};
 pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;
 pub use http::serve_http;

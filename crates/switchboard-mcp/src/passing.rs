@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::intake;
+
 /// How many calls of one session may be on their way at once. One more is refused.
 const MOST: usize = 256;
 
@@ -70,8 +72,8 @@ pub(crate) struct OnTheirWay {
 pub(crate) enum Seen {
     /// A call, with its id and what it is.
     Call(Box<RawValue>, PassedCall),
-    /// A call for which there is no room, with its id.
-    TooMany(Box<RawValue>),
+    /// A call that is not taken, with its id and the error that says why.
+    Refused(Box<RawValue>, Box<RawValue>),
     /// The client no longer wants a call of ours. It has been told off.
     Cancelled,
     /// None of our business.
@@ -80,6 +82,8 @@ pub(crate) enum Seen {
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
+    #[serde(borrow)]
+    jsonrpc: Option<&'a str>,
     #[serde(borrow)]
     id: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -113,8 +117,13 @@ impl OnTheirWay {
     /// Looks at a message. One that cannot be read here is somebody else's to refuse.
     pub(crate) fn see(&self, bytes: &[u8], passing: &impl Passing) -> Seen {
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Seen::Other };
+        if envelope.jsonrpc != Some("2.0") {
+            return Seen::Other;
+        }
         match (envelope.method, envelope.id, envelope.params) {
-            (Some("tools/call"), Some(id), Some(params)) => self.see_call(id, params, passing),
+            (Some("tools/call"), Some(id), Some(params)) if intake::is_id(id.get()) => {
+                self.see_call(id, params, passing)
+            }
             (Some("notifications/cancelled"), None, Some(params)) => self.see_cancelled(params),
             _ => Seen::Other,
         }
@@ -129,8 +138,15 @@ impl OnTheirWay {
             return Seen::Other;
         }
         let mut calls = self.calls.lock();
+        if calls.contains_key(id.get()) {
+            // Two answers to one id could not be told apart.
+            let problem = format!("a call with the id {} is on its way already; use another", id.get());
+            return Seen::Refused(id.to_owned(), error(ErrorData::invalid_request(problem, None)));
+        }
         if calls.len() >= MOST {
-            return Seen::TooMany(id.to_owned());
+            let problem =
+                format!("{MOST} calls are on their way already; wait for one of them and try again");
+            return Seen::Refused(id.to_owned(), error(ErrorData::internal_error(problem, None)));
         }
         let cancelled = self.over.child_token();
         calls.insert(id.get().to_owned(), cancelled.clone());
@@ -186,13 +202,7 @@ pub(crate) fn answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>
     line
 }
 
-/// The refusal of a call for which there is no room.
-pub(crate) fn too_many() -> Box<RawValue> {
-    let error = ErrorData::new(
-        rmcp::model::ErrorCode::INTERNAL_ERROR,
-        format!("{MOST} calls are on their way already; wait for one of them and try again"),
-        None,
-    );
+fn error(error: ErrorData) -> Box<RawValue> {
     serde_json::value::to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 

@@ -48,6 +48,29 @@ fn what_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn m8_what_is_no_good_request_is_left_to_be_refused() {
+    let calls = OnTheirWay::default();
+    for (field, value) in
+        [("jsonrpc", json!("1.0")), ("jsonrpc", json!(null)), ("id", json!(1.5)), ("id", json!({}))]
+    {
+        let mut request = call(1, "echo_suite");
+        request[field] = value;
+        assert!(matches!(see(&calls, &request), Seen::Other), "{request}");
+    }
+}
+
+#[test]
+fn m7_two_calls_at_once_have_two_ids() {
+    let calls = OnTheirWay::default();
+    let Seen::Call(id, _first) = see(&calls, &call(1, "echo_suite")) else { panic!("a call") };
+    let Seen::Refused(refused, error) = see(&calls, &call(1, "echo_suite")) else { panic!("a refusal") };
+    assert_eq!(refused.get(), "1");
+    assert!(error.get().contains("-32600"), "{error}");
+    assert!(calls.ended(&id), "the first is not disturbed");
+    assert!(matches!(see(&calls, &call(1, "echo_suite")), Seen::Call(..)));
+}
+
+#[test]
 fn a_call_can_be_called_off_and_then_has_no_answer() {
     let calls = OnTheirWay::default();
     let Seen::Call(id, ours) = see(&calls, &call(3, "echo_suite")) else { panic!("a call") };
@@ -65,7 +88,7 @@ fn there_is_room_for_so_many() {
     for id in 0..MOST {
         assert!(matches!(see(&calls, &call(id, "echo_suite")), Seen::Call(..)));
     }
-    assert!(matches!(see(&calls, &call("late", "echo_suite")), Seen::TooMany(_)));
+    assert!(matches!(see(&calls, &call("late", "echo_suite")), Seen::Refused(..)));
 }
 
 #[test]

@@ -169,18 +169,18 @@ where
     let (id, call) = match on_their_way.see(bytes, passing) {
         Seen::Other => return false,
         Seen::Cancelled => return true,
-        Seen::Call(id, call) => (id, Some(call)),
-        Seen::TooMany(id) => (id, None),
+        Seen::Call(id, call) => (id, Ok(call)),
+        Seen::Refused(id, error) => (id, Err(error)),
     };
     output.unanswered.send_modify(|count| *count += 1);
     let (passing, on_their_way, output) = (passing.clone(), on_their_way.clone(), output.clone());
     tokio::spawn(async move {
         let (outcome, is_wanted) = match call {
-            Some(call) => {
+            Ok(call) => {
                 let outcome = passing.call(call).await;
                 (outcome, on_their_way.ended(&id))
             }
-            None => (Err(passing::too_many()), true),
+            Err(error) => (Err(error), true),
         };
         if is_wanted {
             // When nobody reads any more, the session ends by that.

@@ -18,11 +18,11 @@ use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, GetPromptRequestParams,
-    GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    NumberOrString, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ResourceUpdatedNotificationParam, ServerConfig, ServerResult, SubscribeRequestParams, SubscriptionFilter,
-    Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ContentBlock,
+    GetPromptRequestParams, GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, NumberOrString, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerConfig, ServerResult,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -128,6 +128,20 @@ impl Front {
         Some(answer.map_err(error_data))
     }
 
+    /// A call of a tool that is not the workspace's own.
+    async fn call_beside(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        if self.suites.takes(&request.name) {
+            return self.call_suite(request, context).await;
+        }
+        let caller = self.workspace.speaks_for(&context);
+        let result = self.swarm.call(caller.as_ref(), &request.name, request.arguments).await;
+        Ok(CallToolResponse::Complete(result))
+    }
+
     /// A call of a suite, or the next step of one that was paused.
     async fn call_suite(
         &self,
@@ -143,11 +157,12 @@ impl Front {
         // A client without a session cannot be asked in between: the call pauses, and goes on when the client
         // comes back with the answer.
         let tool = request.name.clone();
-        let going = match self.paused.resume(&request)? {
+        let agent = self.workspace.speaks_for(&context);
+        let going = match self.paused.resume(&request, agent.as_ref())? {
             Some(going) => going,
             None => self.begin(request, &context),
         };
-        self.paused.go_on(&tool, going, &context.ct).await
+        self.paused.go_on(&tool, agent, going, &context.ct).await
     }
 
     fn begin(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Going {
@@ -239,6 +254,11 @@ impl Passing for Passed {
             let answer = self.call_ours(call, peer.clone()).await;
             return answer.map_err(|error| raw(&error));
         }
+        let who = switchboard_mcp::Caller::STDIO;
+        let is_governed = match self.workspace.admit_beside(&who, &call.tool).await {
+            Ok(is_governed) => is_governed,
+            Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
+        };
         let host = self.session.peer.get().map(|peer| Arc::new(PeerHost::session(peer)) as _);
         let caller = Caller {
             host,
@@ -247,9 +267,26 @@ impl Passing for Passed {
             meta: call.meta,
             ..Caller::default()
         };
-        let result = self.suites.call(&call.tool, call.arguments.as_deref(), &caller).await;
-        result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+        // Mail is counted while the child works.
+        let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
+        let (result, unread) = tokio::join!(called, self.workspace.unread_beside(&who));
+        let result =
+            result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))?;
+        if is_governed && !convert::is_error(&result) {
+            self.workspace.note_beside(&who, &call.tool).await;
+        }
+        Ok(match unread.filter(|_| !self.suites.is_flat(&call.tool)) {
+            Some(line) => convert::with_text(result, &line),
+            None => result,
+        })
     }
+}
+
+/// A result as the older revisions have it: only sessions come past `rmcp`, and theirs are those.
+fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
+    let mut result = ServerResult::from(response);
+    result.strip_result_type_for_legacy_peer();
+    to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 /// What a field of a call holds, which has to be an object.
@@ -270,10 +307,7 @@ impl Passed {
         if let Some(meta) = &call.meta {
             context.meta = object("_meta", meta)?;
         }
-        let mut result = ServerResult::from(self.workspace.call_tool(request, context).await?);
-        // Only sessions come here, and theirs are the older revisions.
-        result.strip_result_type_for_legacy_peer();
-        to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+        legacy(self.workspace.call_tool(request, context).await?)
     }
 }
 
@@ -320,15 +354,26 @@ impl ServerHandler for Front {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.suites.takes(&request.name) {
-            return self.call_suite(request, context).await;
+        if !self.suites.takes(&request.name) && !self.swarm.has(&request.name) {
+            return self.workspace.call_tool(request, context).await;
         }
-        if self.swarm.has(&request.name) {
-            let caller = self.workspace.speaks_for(&context);
-            let result = self.swarm.call(caller.as_ref(), &request.name, request.arguments).await;
-            return Ok(CallToolResponse::Complete(result));
+        let (caller, tool) = (switchboard_mcp::Caller::of(&context), request.name.clone());
+        let is_governed = match self.workspace.admit_beside(&caller, &tool).await {
+            Ok(is_governed) => is_governed,
+            Err(refusal) => return Ok(CallToolResponse::Complete(refusal)),
+        };
+        let called = self.call_beside(request, context);
+        let (done, unread) = tokio::join!(called, self.workspace.unread_beside(&caller));
+        let mut done = done?;
+        if let CallToolResponse::Complete(result) = &mut done {
+            if is_governed && result.is_error != Some(true) {
+                self.workspace.note_beside(&caller, &tool).await;
+            }
+            if let Some(line) = unread.filter(|_| !self.suites.is_flat(&tool)) {
+                result.content.push(ContentBlock::text(line));
+            }
         }
-        self.workspace.call_tool(request, context).await
+        Ok(done)
     }
 
     async fn list_prompts(

@@ -31,6 +31,8 @@ pub struct Response {
 pub struct Event {
     /// What kind it is; empty where the server did not say.
     pub name: String,
+    /// By what the stream can be taken up after it; empty where the server did not say.
+    pub id: String,
     /// What it carries.
     pub data: String,
 }
@@ -163,14 +165,15 @@ impl Response {
     pub fn events(self) -> impl Iterator<Item = Event> {
         let mut lines = BufReader::new(self.body);
         std::iter::from_fn(move || {
-            let (mut name, mut data) = (String::new(), Vec::new());
+            let (mut name, mut id, mut data) = (String::new(), String::new(), Vec::new());
             loop {
                 let line = line(&mut lines).ok()?;
                 match line.split_once(':') {
                     Some(("event", value)) => value.trim_start().clone_into(&mut name),
+                    Some(("id", value)) => value.trim_start().clone_into(&mut id),
                     Some(("data", value)) => data.push(value.strip_prefix(' ').unwrap_or(value).to_owned()),
                     None if line.is_empty() && !data.is_empty() => {
-                        return Some(Event { name, data: data.join("\n") });
+                        return Some(Event { name, id, data: data.join("\n") });
                     }
                     Some(_) | None => {}
                 }

@@ -89,8 +89,11 @@ fn tidy(value: &mut Value) {
 pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
     given: Option<JsonObject>,
 ) -> Result<T, Problem> {
-    let given = given.unwrap_or_default();
+    let mut given = given.unwrap_or_default();
     let schema = schema::<T>();
+    // Models fill in what they have no use for. Nothing that may be left out means anything by being empty.
+    let needed: Vec<&str> = required(&schema).collect();
+    given.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
     let known: Vec<&str> = schema
         .get("properties")
         .and_then(Value::as_object)

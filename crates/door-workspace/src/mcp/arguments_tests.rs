@@ -95,6 +95,16 @@ fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
 }
 
 #[test]
+fn an_empty_text_that_may_be_left_out_was_left_out() {
+    let Value::Object(given) = json!({ "recipient": "codex", "limit": "", "action": "", "nested": "" })
+    else {
+        panic!("an object")
+    };
+    let read: Example = read(Some(given)).unwrap();
+    assert_eq!(read, Example { recipient: "codex".into(), limit: None, action: None, nested: None });
+}
+
+#[test]
 fn arguments_that_fit_are_read_and_null_is_as_good_as_nothing() {
     let Value::Object(given) = json!({"recipient": "a", "limit": null, "action": "execute"}) else {
         panic!("an object")

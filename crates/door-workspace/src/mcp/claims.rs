@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use switchboard_core::AgentId;
 use switchboard_hub::{Hub, HubError, Service};
 
-/// A session that was silent for so long may be gone without a word: a client over HTTP that was killed
-/// says nothing. Then another session may take the agent over.
+/// A session whose transport does not tell its end, and that was silent for so long, may be gone without a word: a
+/// client of streamable HTTP that was killed says nothing. Then another session may take the agent over.
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// The claims of this process.
@@ -25,6 +25,7 @@ pub(super) struct Claims {
     hub: Hub,
     held: Arc<Mutex<HashMap<String, Held>>>,
     sessions: Arc<AtomicU64>,
+    silence: Duration,
 }
 
 /// The number of a session in this process.
@@ -44,6 +45,8 @@ enum Holder {
         session: SessionNumber,
         /// Calls that are going on, such as one that waits for mail.
         busy: usize,
+        /// Whether the session is there for as long as it is not over: its end will be told.
+        tells_end: bool,
     },
     /// Sessions of clients that are configured for the agent, by its owner. There may be several.
     Configured { sessions: usize },
@@ -66,18 +69,26 @@ pub(super) enum Taken {
 
 impl Claims {
     pub(super) fn new(hub: Hub) -> Self {
-        Self { hub, held: Arc::default(), sessions: Arc::default() }
+        Self { hub, held: Arc::default(), sessions: Arc::default(), silence: SILENCE }
+    }
+
+    /// Claims among which a silent session counts as gone at once.
+    #[cfg(test)]
+    fn impatient(hub: Hub) -> Self {
+        Self { silence: Duration::ZERO, ..Self::new(hub) }
     }
 
     pub(super) fn new_session(&self) -> SessionNumber {
         SessionNumber(self.sessions.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Takes an agent for a session, unless another one has it.
+    /// Takes an agent for a session, unless another one has it. `tells_end` says whether [`Claims::release`] follows when
+    /// its client is gone.
     pub(super) fn take(
         &self,
         agent: &AgentId,
         session: SessionNumber,
+        tells_end: bool,
     ) -> Result<Result<(), Taken>, HubError> {
         let mut held = self.held.lock();
         let key = agent.key();
@@ -85,8 +96,8 @@ impl Claims {
             let heard = other.heard.elapsed();
             let is_here = match &other.holder {
                 Holder::Registered { session: holder, .. } if *holder == session => false,
-                Holder::Registered { busy, .. } => *busy > 0 || heard < SILENCE,
-                Holder::Configured { sessions } => *sessions > 0 || heard < SILENCE,
+                Holder::Registered { busy, tells_end, .. } => *tells_end || *busy > 0 || heard < self.silence,
+                Holder::Configured { sessions } => *sessions > 0 || heard < self.silence,
             };
             if is_here {
                 return Ok(Err(Taken::Session { heard }));
@@ -95,7 +106,7 @@ impl Claims {
         }
         match self.hub.claim_service(&service(&key)) {
             Ok(lock) => {
-                let holder = Holder::Registered { session, busy: 0 };
+                let holder = Holder::Registered { session, busy: 0, tells_end };
                 held.insert(key, Held { holder, heard: Instant::now(), _lock: Some(lock) });
                 Ok(Ok(()))
             }
@@ -161,7 +172,7 @@ impl Claims {
         let mut held = self.held.lock();
         let Some(held) = held.get_mut(&agent.key()) else { return false };
         match &mut held.holder {
-            Holder::Registered { session: holder, busy } if *holder == session => {
+            Holder::Registered { session: holder, busy, .. } if *holder == session => {
                 held.heard = Instant::now();
                 change(busy);
                 true
@@ -175,3 +186,7 @@ impl Claims {
 fn service(key: &str) -> String {
     format!("session.{key}")
 }
+
+#[cfg(test)]
+#[path = "claims_tests.rs"]
+mod tests;

@@ -33,7 +33,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// What an address of ours stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    Rules,
+    /// The rules for an agent, or for whoever is none.
+    Rules(Option<AgentId>),
     Roster,
     Inbox(AgentId),
 }
@@ -42,7 +43,7 @@ enum Place {
 pub(super) fn list(agent: Option<&AgentId>) -> Vec<Resource> {
     let mut list = vec![
         Resource::new(RULES, "active-rules")
-            .with_description("The rules of the active workflow")
+            .with_description("The rules of the workflow that you are under")
             .with_mime_type("text/plain"),
         Resource::new(ROSTER, "roster")
             .with_description("Agents and teams")
@@ -75,7 +76,7 @@ fn inbox_uri(agent: &AgentId) -> String {
 async fn place(workspace: &Workspace, agent: Option<&AgentId>, uri: &str) -> Result<Place, ErrorData> {
     let unknown = || not_found(uri, "there is no such resource; resources/list lists those that are there");
     match uri {
-        RULES => return Ok(Place::Rules),
+        RULES => return Ok(Place::Rules(agent.cloned())),
         ROSTER => return Ok(Place::Roster),
         _ => {}
     }
@@ -105,7 +106,9 @@ pub(super) async fn read(
     uri: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
     let contents = match place(workspace, agent, uri).await? {
-        Place::Rules => ResourceContents::text(workspace.active_rules().await.map_err(internal)?, uri),
+        Place::Rules(agent) => {
+            ResourceContents::text(workspace.active_rules(agent.as_ref()).await.map_err(internal)?, uri)
+        }
         Place::Roster => {
             let roster = roster(workspace, agent).await.map_err(internal)?;
             json_contents(&roster.into_data(), uri)
@@ -160,7 +163,7 @@ impl Watch {
         loop {
             match self.place {
                 Place::Inbox(_) => changes.next().await,
-                Place::Rules | Place::Roster => tokio::time::sleep(LOOK_EVERY).await,
+                Place::Rules(_) | Place::Roster => tokio::time::sleep(LOOK_EVERY).await,
             }
             let now = self.mark().await;
             if now == known {
@@ -178,7 +181,7 @@ impl Watch {
     async fn mark(&self) -> Option<String> {
         match &self.place {
             Place::Inbox(owner) => inbox_mark(self.workspace.hub(), owner).await,
-            Place::Rules => self.workspace.active_rules().await.ok(),
+            Place::Rules(agent) => self.workspace.active_rules(agent.as_ref()).await.ok(),
             Place::Roster => {
                 roster(&self.workspace, None).await.ok().map(|roster| roster.into_data().to_string())
             }

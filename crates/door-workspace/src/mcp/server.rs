@@ -91,7 +91,7 @@ impl ToolServer {
     #[cfg(test)]
     pub(super) fn is_taken(&self, agent: &str) -> bool {
         let agent = agent.parse().expect("a name");
-        matches!(self.session.claims().take(&agent, self.session.claims().new_session()), Ok(Err(_)))
+        matches!(self.session.claims().take(&agent, self.session.claims().new_session(), true), Ok(Err(_)))
     }
 
     /// Whether a tool of this name is offered.
@@ -106,7 +106,15 @@ impl ToolServer {
 
     /// The agent that a request is made for.
     pub(super) fn agent(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
-        self.session.agent(&Caller::of(context))
+        self.agent_of(&Caller::of(context))
+    }
+
+    pub(super) fn agent_of(&self, caller: &Caller) -> Option<AgentId> {
+        self.session.agent(caller)
+    }
+
+    pub(super) fn workspace(&self) -> &Workspace {
+        &self.workspace
     }
 
     async fn call(
@@ -171,7 +179,9 @@ impl ToolServer {
         if tools::find(self.config.profile, name).is_none() {
             return Err(tools::unknown(self.config.profile, name));
         }
-        self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), name).await?;
+        for tool in [Some(name), tools::does_the_same(name, arguments.as_ref())].into_iter().flatten() {
+            self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), tool).await?;
+        }
         let (workspace, session) = (&self.workspace, &self.session);
         let desk = Desk { workspace, session, caller, context, agent, now };
         tools::call(&desk, name, arguments).await

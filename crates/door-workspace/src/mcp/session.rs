@@ -77,14 +77,14 @@ impl Session {
         Ok(())
     }
 
-    /// Makes an agent this session's own.
-    pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<(), Problem> {
+    /// Makes an agent this session's own. Says whether it became so only now.
+    pub(super) fn bind(&self, agent: &AgentId, caller: &Caller, hub: &Hub) -> Result<bool, Problem> {
         if agent.is_human() {
             return Err(not_the_person());
         }
         if let Some(own) = self.agent(caller) {
             return if own == *agent {
-                Ok(())
+                Ok(false)
             } else {
                 Err(Problem::new(format!("This session speaks for '{own}' and cannot become '{agent}'"))
                     .next("Another agent needs a session of its own."))
@@ -97,14 +97,22 @@ impl Session {
                     switchboard_mcp::AGENT_HEADER
                 )));
         }
-        match self.claims.take(agent, self.number) {
+        // A session over pipes or `/sse` ends with its connection; one over `/mcp` has none.
+        let tells_end = matches!(caller.transport, Transport::Stdio | Transport::Sse);
+        match self.claims.take(agent, self.number, tells_end) {
             Ok(Ok(())) => {}
             Ok(Err(taken)) => return Err(refusal(agent, &taken)),
             Err(error) => return Err(error.into()),
         }
         tracing::debug!(%agent, hub = %hub.folder().path().display(), "a session speaks for an agent");
         *self.registered.lock() = Some(agent.clone());
-        Ok(())
+        Ok(true)
+    }
+
+    /// Takes back what [`Session::bind`] did, where the registration then failed.
+    pub(super) fn unbind(&self, agent: &AgentId) {
+        *self.registered.lock() = None;
+        self.claims.release(agent, self.number);
     }
 }
 

@@ -18,13 +18,14 @@ use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use switchboard_core::{AgentId, nearest};
-use switchboard_mcp::Caller;
+use switchboard_mcp::{Caller, Transport};
 
 pub(super) use self::people::{client_name, roster};
 use super::answer::{Outcome, Problem};
 use super::arguments::{read, schema};
 use super::session::Session;
 use crate::snapshot::Snapshot;
+use crate::terminal::EXECUTE;
 use crate::workspace::Workspace;
 
 /// How many of the tools are listed. Fewer cost fewer tokens in every conversation.
@@ -174,6 +175,12 @@ pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
 }
 
+/// The tool that would do the same as this call: an `execute` message is typed, whoever sends it.
+pub(super) fn does_the_same(name: &str, arguments: Option<&JsonObject>) -> Option<&'static str> {
+    let action = arguments?.get("action")?.as_str()?;
+    (only_sends(name) && action == EXECUTE).then_some("run_in_terminal")
+}
+
 /// The argument by which a message is recognised that was sent before.
 const KEY: &str = "idempotencyKey";
 
@@ -221,9 +228,19 @@ impl Desk<'_> {
     /// The agent that calls; a session that has none cannot have mail or write any.
     pub(super) fn me(&self) -> Result<&AgentId, Problem> {
         self.agent.ok_or_else(|| {
-            Problem::new("This session speaks for no agent yet").next(
-                "Call register_chat_agent with a name first, or set SWITCHBOARD_AGENT_NAME for the client.",
-            )
+            let problem = Problem::new("This session speaks for no agent yet");
+            let header = switchboard_mcp::AGENT_HEADER;
+            match self.caller.transport {
+                Transport::Stdio => problem.next(
+                    "Call register_chat_agent with a name first, or set SWITCHBOARD_AGENT_NAME for the client.",
+                ),
+                Transport::Stateless => {
+                    problem.next(format!("Set the header '{header}: NAME' in the client's configuration."))
+                }
+                Transport::StreamableHttp | Transport::Sse => problem.next(format!(
+                    "Call register_chat_agent with a name first, or set the header '{header}: NAME' for the client."
+                )),
+            }
         })
     }
 

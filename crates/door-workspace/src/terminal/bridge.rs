@@ -48,6 +48,22 @@ fn version() -> u32 {
     1
 }
 
+/// Takes out requests from before this process: nobody waits for their answers, and who knows who wrote them. A file
+/// that came with somebody else's repository must not have its host type anything.
+pub(crate) async fn clear(workspace: &Workspace) -> Result<(), String> {
+    let root = workspace.tree().root().clone();
+    let has_any = blocking(move || Ok(!load(&root)?.requests.is_empty()));
+    if !has_any.await.map_err(|error| crate::delivery::describe(&error))? {
+        return Ok(());
+    }
+    tracing::warn!("{FILE} had requests from before; they are not typed");
+    change(workspace, |file| {
+        file.requests.clear();
+        Ok(())
+    })
+    .await
+}
+
 /// Hands one line to the host of a terminal and waits for its answer; says why where that failed.
 pub(crate) async fn type_line(
     workspace: &Workspace,

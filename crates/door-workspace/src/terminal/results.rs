@@ -41,8 +41,16 @@ impl ExecuteResult {
         }
     }
 
+    /// Why it was not typed as it should have been.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Executed => None,
+            Self::Failed { reason } | Self::Refused { reason } => Some(reason),
+        }
+    }
+
     /// One sentence for a receipt.
-    pub(crate) fn note(&self) -> String {
+    pub fn note(&self) -> String {
         match self {
             Self::Executed => self.status().to_owned(),
             Self::Failed { reason } | Self::Refused { reason } => format!("{}: {reason}", self.status()),
@@ -86,10 +94,7 @@ impl ExecuteResult {
             status: self.status().to_owned(),
             summary: self.summary(agent),
             processed_at: iso(now),
-            error: match self {
-                Self::Executed => None,
-                Self::Failed { reason } | Self::Refused { reason } => Some(reason.clone()),
-            },
+            error: self.reason().map(str::to_owned),
         };
         let folder = Folders::new(tree).make(Section::Outbox, &message.from.name)?;
         folder.create_new(&later_name(&native, self.status()), &pretty(&file), Durability::Later)?;

@@ -11,8 +11,9 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::workspace::{Letter, Workspace, blocking};
 
-/// How long to wait for the outcome: the protocol's number.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait for the outcome: longer than the protocol's ten seconds, which the host of a terminal has to
+/// answer, so that what it answers or fails to answer is known by then.
+const PATIENCE: Duration = Duration::from_secs(12);
 
 /// Input that was sent to a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,11 @@ pub enum TerminalOutcome {
         /// Why.
         reason: String,
     },
+    /// Nobody is there to type it. It stays in the mailbox: what was sent before somebody runs the terminal is never typed.
+    Unattended {
+        /// What to do.
+        reason: String,
+    },
     /// It waits in the mailbox.
     Queued {
         /// For what.
@@ -48,7 +54,7 @@ pub enum TerminalOutcome {
 }
 
 impl Workspace {
-    /// Sends input to an agent's terminal and waits for the outcome, at most ten seconds.
+    /// Sends input to an agent's terminal and waits for the outcome, at most twelve seconds.
     ///
     /// The message is in the journal when this returns `Ok`, whatever the outcome. Delivering it is left to
     /// whoever has the door open: this process or the one that runs the terminal.
@@ -89,7 +95,7 @@ impl Workspace {
         let Some(stored) = self.hub().message(id).await? else { return Err(WorkspaceError::Closed) };
         if !self.is_terminal_worked(terminal).await? {
             // Whoever ran it may have typed this as the last thing.
-            return Ok(self.told(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Queued {
+            return Ok(self.told(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
                 reason: format!(
                     "nobody runs the terminal of '{terminal}'; start it with `switchboard run --name \"{terminal}\" -- \
                      COMMAND` and send it again"
@@ -117,10 +123,17 @@ impl Workspace {
         }
     }
 
-    async fn told(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
+    /// What became of an `execute` message, as its sender was told; none for others, and where nothing has yet.
+    pub async fn execute_result(&self, message: &Message) -> Result<Option<ExecuteResult>, WorkspaceError> {
+        if message.kind.as_str() != EXECUTE {
+            return Ok(None);
+        }
         let (tree, message) = (self.tree().clone(), message.clone());
-        let result = blocking(move || Ok(ExecuteResult::read(&tree, &message)?)).await?;
-        Ok(result.map(|result| match result {
+        blocking(move || Ok(ExecuteResult::read(&tree, &message)?)).await
+    }
+
+    async fn told(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
+        Ok(self.execute_result(message).await?.map(|result| match result {
             ExecuteResult::Executed => TerminalOutcome::Executed,
             ExecuteResult::Failed { reason } => TerminalOutcome::Failed { reason },
             ExecuteResult::Refused { reason } => TerminalOutcome::Refused { reason },

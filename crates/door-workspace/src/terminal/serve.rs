@@ -44,6 +44,11 @@ pub async fn run_terminals(workspace: Workspace, shutdown: CancellationToken) ->
         shutdown.cancelled().await;
         return Ok(());
     }
+    if config.bridge
+        && let Err(problem) = bridge::clear(&workspace).await
+    {
+        tracing::warn!(%problem, "bridge.json was left as it is");
+    }
     let mark = workspace.terminal_mark().await?;
     let mut workers: JoinSet<AgentId> = JoinSet::new();
     let mut known: HashMap<AgentId, CancellationToken> = HashMap::new();

@@ -56,10 +56,10 @@ fn a_record_of_others_that_makes_no_sense_is_no_target() {
 }
 
 #[tokio::test]
-async fn without_anybody_the_input_is_queued_and_says_so() {
+async fn without_anybody_the_input_is_not_typed_and_that_is_said() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let run = test.workspace.run_in_terminal(&agent("claude"), &name("Codex"), "x".into()).await.unwrap();
-    let TerminalOutcome::Queued { reason } = &run.outcome else { panic!("{run:?}") };
+    let TerminalOutcome::Unattended { reason } = &run.outcome else { panic!("{run:?}") };
     assert!(reason.starts_with("nobody runs the terminal of 'codex'"), "{reason}");
     let stored = test.workspace.hub().message(run.id).await.unwrap().unwrap();
     assert_eq!(stored.message.kind, Kind::parse("execute").unwrap());

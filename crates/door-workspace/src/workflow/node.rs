@@ -236,6 +236,13 @@ fn fields_of<'s>(state: &'s Map<String, Value>, target: &Target) -> Option<&'s M
 }
 
 /// The workflow that is active.
+/// Whether a workflow is active anywhere.
+pub(crate) fn is_any_active(state: &Map<String, Value>) -> bool {
+    let session = fields_of(state, &Target::Session);
+    let agents = ["terminals", "chatAgents"].into_iter().flat_map(|section| state::objects(state, section));
+    session.into_iter().chain(agents.map(|(_, fields)| fields)).any(|fields| active_in(fields).is_some())
+}
+
 fn active_in(fields: &Map<String, Value>) -> Option<&str> {
     fields.get("activeWorkflow").and_then(Value::as_str).filter(|name| !name.is_empty())
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use switchboard_core::Name;
+use switchboard_core::{AgentId, Name};
 
 use super::library::Library;
 use super::node::{Node, Target};
@@ -29,10 +29,11 @@ impl Workspace {
         Ok(state.into())
     }
 
-    /// The rules of the session's workflow, as text for a model.
-    pub async fn active_rules(&self) -> Result<String, WorkspaceError> {
-        let (state, library) = (self.read_whole().await, self.workflow_library().await?);
-        Ok(rules_text(Node::governing(&state, None).as_ref(), &library))
+    /// The rules of the workflow that an agent is under, its own or the session's, as text for a model.
+    pub async fn active_rules(&self, agent: Option<&AgentId>) -> Result<String, WorkspaceError> {
+        let (now, library) = (self.snapshot().await?, self.workflow_library().await?);
+        let agent = now.current_name(agent.map(|agent| &agent.name));
+        Ok(rules_text(Node::governing(&now.state, agent.as_ref()).as_ref(), &library))
     }
 }
 

@@ -56,17 +56,34 @@ async fn a_damaged_state_is_an_error_for_who_asks_for_it() {
 }
 
 #[tokio::test]
+async fn an_agent_is_told_the_rules_of_its_own_workflow() {
+    let t = TestWorkspace::new(&["ann", "bob"]).await;
+    let request = StartWorkflow {
+        name: "chat".into(),
+        target: Some("ann".parse().unwrap()),
+        ..StartWorkflow::default()
+    };
+    t.workspace.start_workflow(request).await.unwrap();
+    let rules = async |name: &str| {
+        let agent: AgentId = name.parse().unwrap();
+        t.workspace.active_rules(Some(&agent)).await.unwrap()
+    };
+    assert!(rules("Ann").await.starts_with("[PROTOCOL STATUS: CHAT WORKFLOW ACTIVE]"));
+    assert!(rules("bob").await.starts_with("No active workflow."));
+}
+
+#[tokio::test]
 async fn the_rules_in_force_are_told_as_text() {
     let t = TestWorkspace::new(&[]).await;
     assert_eq!(
-        t.workspace.active_rules().await.unwrap(),
+        t.workspace.active_rules(None).await.unwrap(),
         "No active workflow. Tools are not restricted; start_workflow starts one."
     );
     let request = StartWorkflow { name: "chat".into(), ..StartWorkflow::default() };
     t.workspace.start_workflow(request).await.unwrap();
     let chat = Library::built_in().named("chat").unwrap().clone();
     assert_eq!(
-        t.workspace.active_rules().await.unwrap(),
+        t.workspace.active_rules(None).await.unwrap(),
         format!(
             "[PROTOCOL STATUS: CHAT WORKFLOW ACTIVE]\n[RESTRICTED MCP TOOLS: run_in_terminal]\n{}\nStep 1/4 \
              (activate_persona): {}",
@@ -77,7 +94,7 @@ async fn the_rules_in_force_are_told_as_text() {
     state["session"]["activeWorkflow"] = "phonefriend".into();
     t.write("state.json", state.to_string());
     assert_eq!(
-        t.workspace.active_rules().await.unwrap(),
+        t.workspace.active_rules(None).await.unwrap(),
         "[PROTOCOL STATUS: PHONEFRIEND WORKFLOW ACTIVE]\nThis workflow is not known here; stop_workflow ends it."
     );
 }

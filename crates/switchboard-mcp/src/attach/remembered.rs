@@ -21,8 +21,10 @@ pub struct Habits {
 /// What has been said.
 pub(super) struct Remembered {
     habits: Habits,
-    /// By what calls of this session are recognised.
+    /// By what calls of this session are recognised, with the number of the call. Its id would not do: some clients use
+    /// one for more than one call.
     name: String,
+    calls: u64,
     /// The messages that opened the session, then what has to be said again.
     opening: Vec<Vec<u8>>,
     kept: Vec<Vec<u8>>,
@@ -102,7 +104,7 @@ fn tool<'a>(envelope: &Envelope<'a>) -> Option<std::borrow::Cow<'a, str>> {
 impl Remembered {
     pub(super) fn new(habits: Habits) -> Result<Self, McpError> {
         let name = random_id()?;
-        Ok(Self { habits, name, opening: Vec::new(), kept: Vec::new(), open: Vec::new() })
+        Ok(Self { habits, name, calls: 0, opening: Vec::new(), kept: Vec::new(), open: Vec::new() })
     }
 
     /// Notes what the client says, and returns it as the server is to get it.
@@ -130,7 +132,9 @@ impl Remembered {
                     _ => Kind::Repeatable,
                 };
                 let (id, key) = (id.get().to_owned(), tool.and_then(|tool| (self.habits.key)(&tool)));
-                let line = match key.and_then(|key| with_key(&line, key, &format!("{}-{id}", self.name))) {
+                self.calls += 1;
+                let word = format!("{}-{}", self.name, self.calls);
+                let line = match key.and_then(|key| with_key(&line, key, &word)) {
                     Some(keyed) => keyed,
                     None => line,
                 };
@@ -202,7 +206,7 @@ fn outcome(answer: &Envelope<'_>) -> Heard {
 fn with_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
     let mut message: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let arguments = message.get_mut("params")?.get_mut("arguments")?.as_object_mut()?;
-    if arguments.get(key).is_none_or(Value::is_null) {
+    if arguments.get(key).is_none_or(|given| given.is_null() || given == "") {
         arguments.insert(key.to_owned(), Value::String(value.to_owned()));
     }
     serde_json::to_vec(&message).ok()

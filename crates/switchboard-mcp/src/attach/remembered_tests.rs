@@ -89,3 +89,17 @@ fn what_is_no_message_is_passed_on_as_it_is() {
     }
     assert!(session.unanswered().is_empty() && session.to_repeat().is_empty());
 }
+
+#[test]
+fn an_id_that_is_used_again_is_another_call() {
+    let mut session = remembered();
+    let key =
+        |line: Vec<u8>| serde_json::from_slice::<Value>(&line).unwrap()["params"]["arguments"]["key"].clone();
+    let first = key(session.asked(call("1", "send")));
+    session.answered(&answer("1"));
+    let second = key(session.asked(call("1", "send")));
+    assert!(first.is_string() && second.is_string() && first != second, "{first} {second}");
+    // Said again to another server, it is the same call.
+    let again = session.unanswered().pop().unwrap().0;
+    assert_eq!(key(again), second);
+}

@@ -202,7 +202,11 @@ impl Problem {
                 "post to the address that the `endpoint` event of /sse gave".to_owned(),
             ),
             Self::Refused { status, message } => {
-                (status, "refused", message, "change the request as the message says".to_owned())
+                let hint = match status {
+                    S::METHOD_NOT_ALLOWED => "use a method that the header Allow names",
+                    _ => "change the request as the message says",
+                };
+                (status, "refused", message, hint.to_owned())
             }
         };
         (status, code, message, hint)

@@ -30,9 +30,10 @@ use switchboard_core::Name;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::problem::Problem;
-use crate::caller::{Caller, Transport};
+use crate::caller::{Caller, Transport, Unheard};
 use crate::token::random_id;
 
 /// A place among the sessions that there may be. Given back when the session ends.
@@ -107,11 +108,16 @@ impl Sessions {
     }
 
     /// Makes a stream of what arrives, which counts for as long as it is open.
-    fn counted(&self, id: &SessionId, receiver: StreamableHttpMessageReceiver) -> Counted {
+    fn counted(
+        &self,
+        id: &SessionId,
+        receiver: StreamableHttpMessageReceiver,
+        unheard: Option<DropGuard>,
+    ) -> Counted {
         if let Some(session) = self.open.lock().get_mut(id) {
             session.streams += 1;
         }
-        Counted { messages: receiver.inner, sessions: self.clone(), id: id.clone() }
+        Counted { messages: receiver.inner, sessions: self.clone(), id: id.clone(), _unheard: unheard }
     }
 }
 
@@ -164,12 +170,14 @@ impl SessionManager for Sessions {
     async fn create_stream(
         &self,
         id: &SessionId,
-        message: ClientJsonRpcMessage,
+        mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let handle = self.handle(id)?;
         let receiver = handle.establish_request_wise_channel().await?;
         let request = receiver.http_request_id;
-        let stream = self.counted(id, receiver);
+        let closed = CancellationToken::new();
+        message.insert_extension(Unheard(closed.clone()));
+        let stream = self.counted(id, receiver, Some(closed.drop_guard()));
         handle.push_message(message, request).await?;
         Ok(stream)
     }
@@ -183,7 +191,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.establish_common_channel().await?;
-        Ok(self.counted(id, receiver))
+        Ok(self.counted(id, receiver, None))
     }
 
     async fn resume(
@@ -192,7 +200,7 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.resume(last_event_id.parse()?).await?;
-        Ok(self.counted(id, receiver))
+        Ok(self.counted(id, receiver, None))
     }
 }
 
@@ -209,6 +217,8 @@ struct Counted {
     messages: Receiver<ServerSseMessage>,
     sessions: Sessions,
     id: SessionId,
+    /// Tells the request that its client is gone.
+    _unheard: Option<DropGuard>,
 }
 
 impl Stream for Counted {

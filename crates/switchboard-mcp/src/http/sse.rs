@@ -42,6 +42,9 @@ const WAITING_IN: usize = 64;
 /// other; a client that reads nothing for `HttpConfig::write_time` loses its connection.
 const WAITING_OUT: usize = 64;
 
+/// What a client reads past: a sign that the other side is there.
+pub(super) const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+
 /// What the two routes share.
 #[derive(Clone)]
 pub(super) struct Sse<F> {
@@ -122,12 +125,16 @@ where
         ended: Box::pin(session.clone().cancelled_owned()),
         _end: End { streams: sse.streams.clone(), id, _session: session.drop_guard(), _place: place },
     };
-    let headers = [
+    Ok((stream_headers(), Body::from_stream(events)).into_response())
+}
+
+/// The headers of a stream of events, which nobody on the way is to keep or collect.
+pub(super) fn stream_headers() -> [(HeaderName, HeaderValue); 3] {
+    [
         (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
         (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    Ok((headers, Body::from_stream(events)).into_response())
+    ]
 }
 
 /// `POST /messages?sessionId=…`: hands a message to a session, which answers on its stream.
@@ -243,12 +250,12 @@ impl Stream for Events {
             return Poll::Ready(None);
         }
         ready!(self.keep_alive.poll_tick(context));
-        Poll::Ready(Some(Ok(Bytes::from_static(b": keep-alive\n\n"))))
+        Poll::Ready(Some(Ok(COMMENT)))
     }
 }
 
 /// One message as an event. JSON as we write it has no line ends, so it is one line of data.
-fn event(json: &[u8]) -> Bytes {
+pub(super) fn event(json: &[u8]) -> Bytes {
     [b"event: message\ndata: ".as_slice(), json, b"\n\n"].concat().into()
 }
 

@@ -4,6 +4,7 @@
 //! may use a session, how many there may be, and answers for what is no message.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -18,6 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::Admitted;
+use super::late;
 use super::problem::{Denied, Problem};
 use super::sessions::{Place, Sessions};
 use crate::caller::{Caller, Transport};
@@ -30,12 +32,17 @@ const VERSION: &str = "mcp-protocol-version";
 /// The longest refusal of `rmcp`'s that is passed on.
 const REFUSAL_LIMIT: usize = 4096;
 
+/// How long a request without a session may take before its response begins without its answer. Until then the answer
+/// can still decide the status.
+const PROMPT: Duration = Duration::from_secs(1);
+
 /// What the route needs.
 pub(super) struct Streamable<H> {
     service: StreamableHttpService<H, Sessions>,
     sessions: Sessions,
     places: Arc<Semaphore>,
     max_sessions: usize,
+    keep_alive: Duration,
 }
 
 impl<H> Clone for Streamable<H> {
@@ -45,6 +52,7 @@ impl<H> Clone for Streamable<H> {
             sessions: self.sessions.clone(),
             places: self.places.clone(),
             max_sessions: self.max_sessions,
+            keep_alive: self.keep_alive,
         }
     }
 }
@@ -65,7 +73,8 @@ impl<H: ServerHandler> Streamable<H> {
             .with_max_request_body_bytes(config.body_limit)
             .with_cancellation_token(closing);
         let service = StreamableHttpService::new(move || Ok(factory()), Arc::new(sessions.clone()), rmcp);
-        Self { service, sessions, places, max_sessions: config.max_sessions }
+        let (max_sessions, keep_alive) = (config.max_sessions, config.keep_alive);
+        Self { service, sessions, places, max_sessions, keep_alive }
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Denied> {
@@ -99,10 +108,20 @@ impl<H: ServerHandler> Streamable<H> {
             };
             Caller { transport, session: None, agent: agent.map(String::from) }
         };
+        let may_be_late = parts.method == Method::POST && caller.transport == Transport::Stateless;
         parts.extensions.insert(caller);
         let ends = parts.method == Method::DELETE;
         let request = Request::from_parts(parts, Body::from(body));
-        let mut response = self.service.handle(request).await.map(Body::new);
+        let service = self.service.clone();
+        let mut handled = Box::pin(async move { service.handle(request).await.map(Body::new) });
+        let mut response = if may_be_late {
+            match tokio::time::timeout(PROMPT, &mut handled).await {
+                Ok(response) => response,
+                Err(_) => return Ok(late::response(handled, self.keep_alive)),
+            }
+        } else {
+            handled.await
+        };
         // The session has ended when this is said. "Accepted", as `rmcp` has it, some clients take for a failure.
         if ends && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http};
+use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http, unheard};
 
 /// Long enough for a busy machine; nothing waits for it to pass.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
@@ -33,6 +33,8 @@ pub(super) struct Record {
     pub(super) waiting: Notify,
     /// A call of `wait` was cancelled.
     pub(super) cancelled: Notify,
+    /// What calls of `later` wait for.
+    pub(super) released: Notify,
     /// How many calls of `flood` are at work.
     pub(super) floods: AtomicUsize,
     /// A handler or a call of `flood` was dropped.
@@ -100,6 +102,20 @@ impl ServerHandler for Shown {
                 context.ct.cancelled().await;
                 self.0.cancelled.notify_one();
                 "cancelled".to_owned()
+            }
+            "unheard" => {
+                self.0.waiting.notify_one();
+                unheard(&context).cancelled().await;
+                self.0.cancelled.notify_one();
+                "nobody heard it".to_owned()
+            }
+            "later" => {
+                self.0.released.notified().await;
+                "at last".to_owned()
+            }
+            "fails later" => {
+                self.0.released.notified().await;
+                return Err(ErrorData::invalid_params("failed at last", None));
             }
             // More than any buffer on the way holds.
             "flood" => {

@@ -127,6 +127,43 @@ async fn m13_leaving_a_request_of_a_session_lets_it_go_on() {
 }
 
 #[tokio::test]
+async fn m13_a_request_of_a_session_learns_that_nobody_hears_its_answer() {
+    let rig = Rig::start().await;
+    let session = rig.session(&[]).await;
+    let header = format!("Mcp-Session-Id: {session}");
+    let stream = rig.connect(rig.request("POST /mcp", &[&header], &call(9, "unheard"))).await;
+    timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
+    drop(stream);
+    timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
+}
+
+#[tokio::test]
+async fn m15_a_response_begins_before_its_answer_is_there() {
+    let rig = Rig::start().await;
+    let begin = async |tool: &str| {
+        let headers = modern_headers(tool);
+        let request = rig.request("POST /mcp", &listed(&headers), &modern_call("2026-07-28", tool));
+        let mut stream = rig.connect(request).await;
+        let heard = stream.hear_until(": keep-alive\n\n").await;
+        assert!(heard.starts_with("HTTP/1.1 200 ") && heard.contains("text/event-stream"), "{heard}");
+        stream
+    };
+    for (tool, said) in [("later", r#""text":"at last""#), ("fails later", r#""message":"failed at last""#)] {
+        let mut stream = begin(tool).await;
+        rig.record.released.notify_one();
+        let heard = stream.hear_until("0\r\n\r\n").await;
+        let data =
+            heard.lines().find_map(|line| line.strip_prefix("data: {")).unwrap_or_else(|| panic!("{heard}"));
+        assert!(data.contains(said), "{heard}");
+    }
+    // Whoever closes it gives the request up, as before it began.
+    let stream = begin("wait").await;
+    timeout(PATIENCE, rig.record.waiting.notified()).await.unwrap();
+    drop(stream);
+    timeout(PATIENCE, rig.record.cancelled.notified()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_session_ends_with_its_stream_and_takes_its_handler_along() {
     let rig = Rig::start().await;
     let (stream, endpoint) = rig.sse("", &[]).await;

@@ -30,10 +30,12 @@ impl<T: Args> Args for Later<T> {
     }
 }
 
-/// The verb with its arguments. What it does is said by the list of verbs, not again by its arguments.
+/// The verb with its arguments. What it does is said by the list of verbs; `--help` says what its arguments say of it,
+/// which is more.
 fn described(verb: Command, augment: fn(Command) -> Command) -> Command {
-    let (about, long_about) = (verb.get_about().cloned(), verb.get_long_about().cloned());
-    let verb = augment(verb).about(None).long_about(None);
+    let about = verb.get_about().cloned();
+    let verb = augment(verb.about(None).long_about(None));
+    let more = verb.get_long_about().or_else(|| verb.get_about()).or(about.as_ref()).cloned();
     let verb = if let Some(about) = about { verb.about(about) } else { verb };
-    if let Some(long_about) = long_about { verb.long_about(long_about) } else { verb }
+    if let Some(more) = more { verb.long_about(more) } else { verb }
 }

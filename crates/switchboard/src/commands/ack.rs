@@ -24,7 +24,7 @@ pub(crate) async fn run(args: Ack, context: Context) -> Result<(), Failure> {
     let directory = workspace.hub().directory().await?;
     let agent: AgentId = directory.canonical(&context.identity()?);
     for text in &args.ids {
-        let id = workspace.find(text).await?;
+        let id = workspace.find_for(&agent, text).await?;
         let done = workspace.acknowledge(&agent, id, args.note.clone()).await.map_err(|error| {
             let failure = Failure::from(error);
             match (failure.exit, context.named()) {

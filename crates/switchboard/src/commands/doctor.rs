@@ -13,6 +13,7 @@ use switchboard_core::Door;
 use switchboard_hub::platform::{self, Filesystem};
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
+use switchboard_mcp::ServerInfo;
 
 use crate::commands::inbox::count;
 use crate::commands::suite::typed;
@@ -29,7 +30,7 @@ const AUDITED: u64 = 100_000;
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Repair what can be repaired; nothing is deleted
+    /// Repair what can be repaired; no message is deleted
     #[arg(long)]
     fix: bool,
 }
@@ -141,6 +142,7 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
             "hub.db was made anew; what could be read was taken over",
         ));
     }
+    checks.extend(server(&workspace, fix)?);
     checks.extend(journal(&workspace, fix).await?);
     checks.extend(files(&workspace, fix).await?);
     checks.extend(channels(&settings, &workspace).await?);
@@ -152,6 +154,33 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(repository(folder).await);
     workspace.close().await;
     Ok(checks)
+}
+
+/// What a server left that was killed: clients would look for it where nobody listens.
+fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, Failure> {
+    let folder = workspace.tree().root();
+    let info = match ServerInfo::read(folder) {
+        Ok(Some(info)) => info,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            return Ok(Some(
+                Check::new("server", Status::Warn, chain(&error))
+                    .hint("the next `switchboard serve` writes it anew"),
+            ));
+        }
+    };
+    // Its number may be another process's by now; who serves holds a lock.
+    if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
+        return Ok(None);
+    }
+    let message = format!("server_info.json is of process {}, which serves no more", info.pid);
+    if fix && info.remove(folder)? {
+        return Ok(Some(Check::new("server", Status::Fixed, message)));
+    }
+    Ok(Some(
+        Check::new("server", Status::Warn, message)
+            .hint("`--fix` removes it, and so does the next `switchboard serve`"),
+    ))
 }
 
 /// The swarms: nothing is said where no agent takes part in any.

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.sweep_mailbox(&owner).await?;
     let after = match &args.since {
-        Some(id) => seq_of(&workspace, workspace.find(id).await?).await?,
+        Some(id) => seq_of(&workspace, workspace.find_for(&owner, id).await?).await?,
         None => 0,
     };
     let part = match (args.archived, args.unseen) {

@@ -1,6 +1,7 @@
 //! `switchboard receipt`
 
 use clap::Args;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -15,13 +16,18 @@ pub(crate) struct ReceiptOf {
 
 pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let id = workspace.find(&args.id).await?;
+    let id = workspace.find_for(&context.identity()?, &args.id).await?;
     let Some((stored, receipt)) = workspace.hub().receipt(id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
     };
     let printer = context.printer;
+    let typed = workspace.execute_result(&stored.message).await?;
     if printer.is_json() {
-        printer.object(&show::receipt_object(&stored.message, &receipt, true));
+        let mut object = show::receipt_object(&stored.message, &receipt, true);
+        if let Some(typed) = &typed {
+            object["terminal"] = json!({ "status": typed.status(), "reason": typed.reason() });
+        }
+        printer.object(&object);
     } else {
         printer.line(format_args!(
             "{} to {}: {}",
@@ -36,6 +42,9 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
             if let Some(note) = &delivery.note {
                 printer.line(format_args!("    {}", show::plain(note)));
             }
+        }
+        if let Some(typed) = &typed {
+            printer.line(format_args!("  at the terminal: {}", show::plain(&typed.note())));
         }
     }
     workspace.close().await;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{Letter, Workspace, WorkspaceError};
+use door_workspace::{Letter, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
@@ -91,10 +91,14 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let now = workspace.hub().now();
     let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
     let in_reply_to = match &args.reply_to {
-        Some(id) => Some(workspace.find(id).await?),
+        Some(id) => Some(workspace.find_for(&from, id).await?),
         None => None,
     };
-    let letter = Letter {
+    let persona = match &to {
+        Address::Agent(agent) if agent.realm.is_none() => workspace.persona_for(agent, &metadata).await?,
+        _ => Persona::default(),
+    };
+    let mut letter = Letter {
         in_reply_to,
         expires_at,
         replace_earlier: args.replace,
@@ -102,7 +106,13 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         allow_unregistered: args.allow_unregistered,
         ..Letter::new(from.clone(), to, kind, body)
     };
+    if let Some(text) = persona.text {
+        letter = letter.with_persona(text);
+    }
     let accepted = workspace.send(letter).await.map_err(unknown_to_files)?;
+    if let Some(problem) = persona.problem {
+        context.printer.note(format_args!("note: it goes without a persona: {}", show::plain(&problem)));
+    }
     if accepted.deliveries.iter().any(|delivery| delivery.route.door() == Door::Channels) {
         open.deliver_to_channels(&context).await?;
     }

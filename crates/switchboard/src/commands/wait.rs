@@ -31,7 +31,7 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     let directory = workspace.hub().directory().await?;
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
     let after = match &args.since {
-        Some(id) => seq_of(workspace, workspace.find(id).await?).await?,
+        Some(id) => seq_of(workspace, workspace.find_for(&owner, id).await?).await?,
         None => 0,
     };
     let is_own = context.reads_own(&owner, &directory)?;

@@ -1,5 +1,7 @@
 //! Between JSON as children write it and the types of `rmcp`.
 
+use std::collections::BTreeMap;
+
 use door_suites::RpcError;
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -7,7 +9,7 @@ use rmcp::model::{
     SubscriptionFilter,
 };
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 /// Reads what a child said.
@@ -81,6 +83,32 @@ pub(super) fn call_result(raw: &RawValue) -> Result<CallToolResponse, ErrorData>
     })
 }
 
+/// Whether a result says that the tool failed.
+pub(super) fn is_error(raw: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Outcome {
+        #[serde(default)]
+        is_error: bool,
+    }
+    serde_json::from_str::<Outcome>(raw.get()).is_ok_and(|outcome| outcome.is_error)
+}
+
+/// A result with one more text at its end; everything else stays as it was written. What has no content stays.
+pub(super) fn with_text(raw: Box<RawValue>, text: &str) -> Box<RawValue> {
+    let added = || -> serde_json::Result<Option<Box<RawValue>>> {
+        let mut result: BTreeMap<String, Box<RawValue>> = serde_json::from_str(raw.get())?;
+        let Some(content) = result.get("content") else { return Ok(None) };
+        let mut content: Vec<&RawValue> = serde_json::from_str(content.get())?;
+        let block = to_raw_value(&json!({ "type": "text", "text": text }))?;
+        content.push(&block);
+        let content = to_raw_value(&content)?;
+        result.insert("content".to_owned(), content);
+        to_raw_value(&result).map(Some)
+    };
+    added().ok().flatten().unwrap_or(raw)
+}
+
 /// A notification of a child, for the client.
 pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<ServerNotification> {
     let params: Option<Value> = params.and_then(|params| serde_json::from_str(params.get()).ok());
@@ -118,3 +146,7 @@ pub(super) fn accepted(
     }
     ours
 }
+
+#[cfg(test)]
+#[path = "convert_tests.rs"]
+mod tests;

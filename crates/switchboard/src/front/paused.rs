@@ -14,6 +14,7 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::AgentId;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,8 @@ impl Drop for Going {
 /// A call that waits for an answer, and since when.
 struct Waiting {
     tool: String,
+    /// Whose call it is. Nobody else comes back to it, whatever they know.
+    agent: Option<AgentId>,
     going: Going,
     answer: oneshot::Sender<Value>,
     since: Instant,
@@ -70,11 +73,20 @@ pub(super) struct Paused {
 
 impl Paused {
     /// The paused call that a client comes back to, with its answer; `None` where none of ours waits.
-    pub(super) fn resume(&self, request: &CallToolRequestParams) -> Result<Option<Going>, ErrorData> {
+    pub(super) fn resume(
+        &self,
+        request: &CallToolRequestParams,
+        agent: Option<&AgentId>,
+    ) -> Result<Option<Going>, ErrorData> {
         let Some(state) = &request.request_state else { return Ok(None) };
         let mut calls = self.calls.lock();
-        if calls.get(state).is_none_or(|waiting| waiting.tool != request.name) {
-            return Ok(None);
+        match calls.get(state) {
+            Some(waiting) if waiting.agent.as_ref() != agent => {
+                let message = "requestState belongs to another agent's call; call the tool again without it";
+                return Err(ErrorData::invalid_params(message, None));
+            }
+            Some(waiting) if waiting.tool == request.name => {}
+            _ => return Ok(None),
         }
         let answer = request.input_responses.as_ref().and_then(|answers| answers.get(KEY));
         let Some(answer) = answer else {
@@ -91,6 +103,7 @@ impl Paused {
     pub(super) async fn go_on(
         &self,
         tool: &str,
+        agent: Option<AgentId>,
         mut going: Going,
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
@@ -103,7 +116,7 @@ impl Paused {
             Some(asked) = going.asked.recv() => asked,
             () = cancelled.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
         };
-        let state = self.keep(tool, going, asked.answer)?;
+        let state = self.keep(tool, agent, going, asked.answer)?;
         let needed = json!({
             "resultType": "input_required",
             "inputRequests": { KEY: asked.request },
@@ -114,7 +127,13 @@ impl Paused {
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))
     }
 
-    fn keep(&self, tool: &str, going: Going, answer: oneshot::Sender<Value>) -> Result<String, ErrorData> {
+    fn keep(
+        &self,
+        tool: &str,
+        agent: Option<AgentId>,
+        going: Going,
+        answer: oneshot::Sender<Value>,
+    ) -> Result<String, ErrorData> {
         let state = switchboard_mcp::random_id()
             .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let mut calls = self.calls.lock();
@@ -125,7 +144,7 @@ impl Paused {
         {
             calls.remove(&oldest);
         }
-        let waiting = Waiting { tool: tool.to_owned(), going, answer, since: Instant::now() };
+        let waiting = Waiting { tool: tool.to_owned(), agent, going, answer, since: Instant::now() };
         calls.insert(state.clone(), waiting);
         Ok(state)
     }

@@ -1,8 +1,10 @@
 //! MCP from outside: the built binary, real pipes and sockets, and the clients that others have written.
 
 mod bad_calls;
+mod beside;
 mod conformance;
 mod crowd;
+mod gone;
 mod identity;
 mod listing;
 mod paging;

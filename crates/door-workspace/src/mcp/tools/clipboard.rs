@@ -18,6 +18,9 @@ use crate::workspace::blocking;
 
 pub(super) const HANDOFF_CLIPBOARD: &str = "Copy a file of the workspace to the person's clipboard.";
 
+/// What no agent is to have copied: whoever can paste it can speak for everybody.
+const SECRET: &str = ".switchboard/auth_token";
+
 /// More than anybody pastes.
 const LIMIT: u64 = 1 << 20;
 
@@ -71,6 +74,9 @@ pub(super) async fn handoff_clipboard(desk: &Desk<'_>, given: HandoffClipboard) 
 fn read(workspace: &Dir, path: &str) -> Result<Vec<u8>, String> {
     let root = workspace.path().canonicalize().map_err(|error| error.to_string())?;
     let inside = locate(&root, path.trim()).map_err(str::to_owned)?;
+    if inside == SECRET {
+        return Err("it is the key to this server".to_owned());
+    }
     let mut names: Vec<&str> = inside.split('/').collect();
     let file = names.pop().unwrap_or_default();
     let mut folder = workspace.clone();
@@ -96,7 +102,8 @@ async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, P
         if let Some(mut stdin) = child.take_stdin() {
             stdin.write_all(bytes).await?;
         }
-        child.wait().await
+        // Where a screen has no clipboard of its own, the program stays behind and holds what was copied.
+        child.wait_and_leave().await
     };
     match tokio::time::timeout(PATIENCE, fed).await {
         Ok(Ok(status)) => Ok(status.success()),
@@ -107,3 +114,7 @@ async fn copy(program: &str, arguments: &[&str], bytes: &[u8]) -> Result<bool, P
         }
     }
 }
+
+#[cfg(test)]
+#[path = "clipboard_tests.rs"]
+mod tests;

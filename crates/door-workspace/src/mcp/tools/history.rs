@@ -25,7 +25,7 @@ pub(super) struct GetReceipt {
 
 pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
     let me = desk.me()?;
-    let id = desk.workspace.find(&given.id).await?;
+    let id = desk.workspace.find_for(me, &given.id).await?;
     let unknown = || {
         Problem::new(format!("You neither sent nor received a message {}", given.id.escape_debug()))
             .next("Use the id that send_message returned.")
@@ -44,10 +44,18 @@ pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
             format!("{}: {}{note}", delivery.agent, delivery.state)
         })
         .collect();
-    Ok(Answer::new(
-        format!("{native} to {}\n{}", stored.message.to, lines.join("\n")),
-        json!({ "id": native, "to": stored.message.to.to_string(), "deliveries": deliveries(&receipt.deliveries) }),
-    ))
+    let mut text = format!("{native} to {}\n{}", stored.message.to, lines.join("\n"));
+    let mut data = json!({
+        "id": native,
+        "to": stored.message.to.to_string(),
+        "deliveries": deliveries(&receipt.deliveries),
+    });
+    if let Some(result) = desk.workspace.execute_result(&stored.message).await? {
+        text.push_str("\nat the terminal: ");
+        text.push_str(&result.note());
+        data["terminal"] = json!({ "status": result.status(), "reason": result.reason() });
+    }
+    Ok(Answer::new(text, data))
 }
 
 /// Whether a message is any of an agent's business: it wrote it, or was to get it.

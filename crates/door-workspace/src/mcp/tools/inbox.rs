@@ -10,6 +10,7 @@ use switchboard_hub::{Mail, MailboxQuery, Part, Showing};
 use super::Desk;
 use crate::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
 use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::registration::is_title;
 
 pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
      message. Long payloads are cut unless verbose.";
@@ -93,7 +94,7 @@ pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
     let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
     let filter = given.filter.unwrap_or(Filter::All);
     let limit = given.limit.unwrap_or(20).clamp(1, MOST);
-    let since = since(desk, &given).await?;
+    let since = since(desk, &me, &given).await?;
     let (mut mail, more) = take(desk, &me, part, since, limit, filter).await?;
     let hold = workspace.hold_unseen(&me, &mail, Showing::Asked).await?;
     // What somebody else is showing to the same reader at this moment is left to them.
@@ -108,7 +109,7 @@ pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
     Ok(listing.answer(&me, part, cursor))
 }
 
-async fn since(desk: &Desk<'_>, given: &CheckInbox) -> Result<Since, Problem> {
+async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, Problem> {
     let mut since = Since::default();
     if let Some(cursor) = &given.cursor {
         since.seq = cursor.parse().map_err(|_| {
@@ -120,7 +121,10 @@ async fn since(desk: &Desk<'_>, given: &CheckInbox) -> Result<Since, Problem> {
         if let Ok(time) = text.parse::<Timestamp>() {
             since.time = Some(time);
         } else {
-            let id = desk.workspace.find(text).await?;
+            let id = desk.workspace.find_for(me, text).await.map_err(|error| {
+                Problem::from(error)
+                    .next("since is a time such as 2026-01-31T12:00:00Z, or the id of a message.")
+            })?;
             let seq = desk.workspace.hub().message(id).await?.map_or(0, |stored| stored.seq);
             since.seq = since.seq.max(seq);
         }
@@ -181,10 +185,10 @@ impl Listing {
             let most = if verbose { room } else { PREVIEW.min(room) };
             let shown =
                 show_mail(desk.workspace, me, one, Extent { from: 0, most, everything: verbose }).await?;
-            if !listing.shown.is_empty() && (shown.text.len() > room || (verbose && !shown.whole)) {
+            if !listing.shown.is_empty() && (shown.size > room || (verbose && !shown.whole)) {
                 break;
             }
-            room = room.saturating_sub(shown.text.len());
+            room = room.saturating_sub(shown.size);
             listing.last = Some(one.stored.seq);
             if shown.whole {
                 listing.seen.push(one.stored.message.id);
@@ -220,7 +224,7 @@ impl Listing {
 /// One message of the caller's, from a place in its payload on.
 async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome {
     let workspace = desk.workspace;
-    let id = workspace.find(id).await?;
+    let id = workspace.find_for(me, id).await?;
     let (stored, delivery) = own(desk, me, id).await?;
     let mail = Mail { stored, delivery };
     let extent = Extent { from: offset, most: RESULT, everything: true };
@@ -294,8 +298,13 @@ pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
         return Err(Problem::new("The argument 'ids' is empty").next("Give the ids that check_inbox showed."));
     }
     let status = given.status.unwrap_or(Status::Completed).as_str();
-    let note = match given.summary.as_deref().map(str::trim).filter(|summary| !summary.is_empty()) {
-        Some(summary) => format!("{status}: {summary}"),
+    // Models write more than one line where one is asked for. It stays one in everybody's receipts.
+    let summary = given.summary.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let note = match summary.filter(|summary| !summary.is_empty()) {
+        Some(summary) => {
+            is_title("summary", &summary)?;
+            format!("{status}: {summary}")
+        }
         None => status.to_owned(),
     };
     let mut lines = Vec::new();
@@ -322,7 +331,7 @@ pub(super) async fn ack_message(desk: &Desk<'_>, given: AckMessage) -> Outcome {
 }
 
 async fn acknowledge(desk: &Desk<'_>, me: &AgentId, text: &str, note: &str) -> Result<String, Problem> {
-    let id = desk.workspace.find(text).await?;
+    let id = desk.workspace.find_for(me, text).await?;
     own(desk, me, id).await?;
     let changed = desk.workspace.acknowledge(me, id, Some(note.to_owned())).await?;
     Ok(match changed {

@@ -74,6 +74,12 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let kind = given.action.kind()?;
+    if given.expires_in_minutes == Some(0) {
+        return Err(Problem::new(
+            "The argument 'expiresInMinutes' is 0, so that nobody could read the message",
+        )
+        .next("Leave it out, or give it at least 1."));
+    }
     let metadata = given.metadata.unwrap_or_default();
     let allow_unregistered = given.allow_unregistered.unwrap_or(false);
     let to = match &given.recipient {
@@ -81,13 +87,15 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
         Some(text) => desk.now.recipient(text)?,
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
     };
-    let in_reply_to = parent(workspace, given.reply_to.as_deref()).await?;
+    let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
     let mut letter = Letter::new(from.clone(), to.clone(), kind, given.payload);
+    let mut persona_problem = None;
     if let Address::Agent(agent) = &to
         && agent.realm.is_none()
     {
         let persona = workspace.persona_in(desk.now, agent, &metadata).await?;
         letter.metadata = metadata;
+        persona_problem = persona.problem;
         if let Some(text) = persona.text {
             letter = letter.with_persona(text);
         }
@@ -102,11 +110,16 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     letter.allow_unregistered = allow_unregistered;
     letter.key = given.idempotency_key;
     let accepted = workspace.send(letter).await?;
-    sent(workspace, &to, &accepted)
+    sent(workspace, &to, &accepted, persona_problem)
 }
 
 /// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
-fn sent(workspace: &Workspace, to: &Address, accepted: &Accepted) -> Outcome {
+fn sent(
+    workspace: &Workspace,
+    to: &Address,
+    accepted: &Accepted,
+    persona_problem: Option<String>,
+) -> Outcome {
     let id = native(accepted.id);
     if let Some(stop) = &accepted.stopped {
         return Err(Problem::new(format!("{id} is kept but not delivered: {stop}"))
@@ -118,17 +131,26 @@ fn sent(workspace: &Workspace, to: &Address, accepted: &Accepted) -> Outcome {
         _ => format!("{reached} agents of {to}"),
     };
     let how = if accepted.duplicate { "was accepted before" } else { "accepted" };
-    let text = match accepted.deliveries.iter().find(|delivery| delivery.state == DeliveryState::Refused) {
+    let mut text = match accepted.deliveries.iter().find(|delivery| delivery.state == DeliveryState::Refused)
+    {
         Some(refused) => {
             let why = refused.note.as_deref().unwrap_or("refused");
             format!("{id} {how}, but {} does not get it: {why}", refused.agent)
         }
         None => format!("{id} {how} for {whom}."),
     };
-    Ok(Answer::new(
-        text,
-        json!({ "id": id, "to": to.to_string(), "duplicate": accepted.duplicate, "deliveries": deliveries(&accepted.deliveries) }),
-    ))
+    let mut data = json!({
+        "id": id,
+        "to": to.to_string(),
+        "duplicate": accepted.duplicate,
+        "deliveries": deliveries(&accepted.deliveries),
+    });
+    if let Some(problem) = persona_problem {
+        text.push_str(" It goes without a persona: ");
+        text.push_str(&problem);
+        data["personaProblem"] = problem.into();
+    }
+    Ok(Answer::new(text, data))
 }
 
 /// Whether the recipient is there, as far as anybody knows.
@@ -140,9 +162,13 @@ fn attendance(workspace: &Workspace, agent: &AgentId) -> &'static str {
     }
 }
 
-async fn parent(workspace: &Workspace, id: Option<&str>) -> Result<Option<MessageId>, WorkspaceError> {
+async fn parent(
+    workspace: &Workspace,
+    me: &AgentId,
+    id: Option<&str>,
+) -> Result<Option<MessageId>, WorkspaceError> {
     match id {
-        Some(id) => workspace.find(id).await.map(Some),
+        Some(id) => workspace.find_for(me, id).await.map(Some),
         None => Ok(None),
     }
 }
@@ -175,10 +201,11 @@ pub(super) async fn send_team_message(
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
+    let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
     let mut letter = TeamLetter::new(Name::parse(team)?, from, given.action.kind()?, given.payload);
     letter.role_filter = given.role_filter;
     letter.metadata = given.metadata.unwrap_or_default();
-    letter.in_reply_to = parent(workspace, given.reply_to.as_deref()).await?;
+    letter.in_reply_to = in_reply_to;
     letter.key = key;
     let sent = workspace.send_team_message(letter).await?;
     let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(copy).unzip();

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, Awareness, Name};
 
 use super::Desk;
+use crate::error::WorkspaceError;
 use crate::mcp::answer::{Answer, Outcome, Problem};
 use crate::registration::{ChatRegistration, TerminalRegistration};
 use crate::state;
@@ -46,14 +47,14 @@ pub(super) struct RegisterChatAgent {
 pub(super) async fn register_chat_agent(desk: &Desk<'_>, given: RegisterChatAgent) -> Outcome {
     let agent = canonical(desk, &given.name).await?;
     let team = given.team.as_deref().map(Name::parse).transpose()?;
-    desk.session.bind(&agent, desk.caller, desk.workspace.hub())?;
+    let is_new = desk.session.bind(&agent, desk.caller, desk.workspace.hub())?;
     let interface = given.interface.or_else(|| client(desk)).unwrap_or_else(|| "unknown".to_owned());
     let mut registration = ChatRegistration::new(agent.name.clone(), interface);
     registration.capabilities = given.capabilities.unwrap_or_default();
     registration.role = given.role;
     registration.friendly_name = given.friendly_name;
     registration.team = team;
-    let record = desk.workspace.register_chat_agent(registration).await?;
+    let record = kept(desk, &agent, is_new, desk.workspace.register_chat_agent(registration).await)?;
     desk.workspace.hub().announce(record.id.clone(), "active", None);
     Ok(registered(&record))
 }
@@ -84,7 +85,7 @@ pub(super) struct RegisterTerminal {
 pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) -> Outcome {
     let agent = canonical(desk, &given.name).await?;
     let team = given.team.as_deref().map(Name::parse).transpose()?;
-    match desk.agent {
+    let is_new = match desk.agent {
         // A program may register the terminals that it opened, but not change what others registered.
         Some(me) if *me != agent => {
             if desk.workspace.hub().directory().await?.agent(&agent).is_some() || agent.is_human() {
@@ -93,9 +94,10 @@ pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) 
                 ))
                 .next("Choose another name for the terminal."));
             }
+            false
         }
         _ => desk.session.bind(&agent, desk.caller, desk.workspace.hub())?,
-    }
+    };
     let mut registration = TerminalRegistration::new(agent.name.clone(), given.pid, given.purpose);
     registration.role = given.role;
     registration.friendly_name = given.friendly_name;
@@ -104,8 +106,21 @@ pub(super) async fn register_terminal(desk: &Desk<'_>, given: RegisterTerminal) 
     registration.team = team;
     registration.external = given.external.unwrap_or(false);
     registration.pane = given.pane;
-    let record = desk.workspace.register_terminal(registration).await?;
+    let record = kept(desk, &agent, is_new, desk.workspace.register_terminal(registration).await)?;
     Ok(registered(&record))
+}
+
+/// What came of a registration. One that failed makes nobody of the session.
+fn kept<T>(
+    desk: &Desk<'_>,
+    agent: &AgentId,
+    is_new: bool,
+    done: Result<T, WorkspaceError>,
+) -> Result<T, Problem> {
+    if is_new && done.is_err() {
+        desk.session.unbind(agent);
+    }
+    Ok(done?)
 }
 
 fn registered(record: &switchboard_core::AgentRecord) -> Answer {
@@ -164,14 +179,14 @@ pub(super) async fn set_agent_status(desk: &Desk<'_>, given: SetAgentStatus) -> 
         // By the protocol, an agent may announce itself by its first status.
         (None, Some(name)) if ANNOUNCING.contains(&status) => {
             let agent = canonical(desk, name).await?;
-            desk.session.bind(&agent, desk.caller, workspace.hub())?;
+            let is_new = desk.session.bind(&agent, desk.caller, workspace.hub())?;
             if workspace.hub().directory().await?.agent(&agent).is_none() {
                 let mut registration = ChatRegistration::new(
                     agent.name.clone(),
                     client(desk).unwrap_or_else(|| "unknown".to_owned()),
                 );
                 registration.capabilities = vec!["chat".to_owned()];
-                workspace.register_chat_agent(registration).await?;
+                kept(desk, &agent, is_new, workspace.register_chat_agent(registration).await)?;
             }
             agent
         }
@@ -204,7 +219,8 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     for agent in directory.agents() {
         let record = state::record(&known, &agent.id.name);
         let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
-        let text = |key: &str| record.and_then(|record| state::text(record, key));
+        // Any program may have written it, and every model reads it.
+        let text = |key: &str| record.and_then(|record| state::text(record, key)).map(one_line);
         let presence = hub.presence(&agent.id);
         let awareness = match presence.awareness {
             Awareness::Awake => "awake",
@@ -219,7 +235,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         let listed = |things: &Vec<String>| (!things.is_empty()).then(|| things.join(", "));
         let mut line = format!("{} ({kind})", agent.id);
         for (label, value) in [
-            ("role", agent.role.clone()),
+            ("role", agent.role.clone().map(one_line)),
             ("team", agent.team.as_ref().map(Name::to_string)),
             ("status", status.clone()),
             ("workflow", text("activeWorkflow")),
@@ -234,7 +250,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         lines.push(line);
         let details = json!({
             "type": kind,
-            "role": agent.role,
+            "role": agent.role.clone().map(one_line),
             "purpose": text("purpose"),
             "interface": text("interface"),
             "status": status,
@@ -264,7 +280,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         teams.insert(
             team.id.to_string(),
             json!({
-                "name": team.title,
+                "name": one_line(team.title.clone()),
                 "isComposite": team.composite,
                 "capabilities": capabilities.cloned().unwrap_or_else(|| json!([])),
                 "memberCount": members.len(),
@@ -274,6 +290,19 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     }
     let text = if agents.is_empty() { "No agents registered.".to_owned() } else { lines.join("\n") };
     Ok(Answer::new(text, json!({ "agents": agents, "teams": teams })))
+}
+
+/// A text of others, on one line and no longer than a title.
+fn one_line(text: String) -> String {
+    const LONGEST: usize = 200;
+    if text.len() <= LONGEST && !text.chars().any(char::is_control) {
+        return text;
+    }
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match plain.floor_char_boundary(LONGEST) {
+        end if end < plain.len() => format!("{}…", &plain[..end]),
+        _ => plain,
+    }
 }
 
 fn without_nulls(mut value: Value) -> Value {

@@ -40,6 +40,7 @@ pub(super) async fn run_in_terminal(desk: &Desk<'_>, given: RunInTerminal) -> Ou
                 json!({ "id": run.native_id, "status": "queued", "reason": reason }),
             ));
         }
+        TerminalOutcome::Unattended { reason } => ("will not be typed", reason),
         TerminalOutcome::Failed { reason } => ("failed", reason),
         TerminalOutcome::Refused { reason } => ("was refused", reason),
     };

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 use switchboard_core::AgentId;
 use switchboard_hub::{Hold, Mail, Part, Showing};
+use tokio_util::sync::CancellationToken;
 
 use super::Desk;
 use super::inbox::Listing;
@@ -49,23 +50,35 @@ pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> 
             .min(LONGEST),
     };
     desk.workspace.sweep_mailbox(&me).await?;
-    let arrival = arrival(desk, &me);
+    let unheard = switchboard_mcp::unheard(desk.context);
     let signs = signs_of_life(desk, limit);
     let arrived = tokio::select! {
-        arrived = arrival => Some(arrived?),
-        () = tokio::time::sleep(limit) => None,
+        biased;
+        () = unheard.cancelled() => None,
         () = desk.context.ct.cancelled() => None,
+        arrived = arrival(desk, &me) => Some(arrived?),
+        () = tokio::time::sleep(limit) => None,
         () = signs => None,
     };
-    let Some((mail, hold)) = arrived else {
-        let text =
-            format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs());
-        return Ok(Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": true })));
-    };
+    let Some((mail, hold)) = arrived else { return Ok(nothing(&me, limit, &unheard)) };
     let listing = Listing::of(desk, &me, &mail, true).await?;
+    // What nobody is shown stays new, for the next call.
+    if unheard.is_cancelled() {
+        return Ok(nothing(&me, limit, &unheard));
+    }
     desk.workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
     desk.workspace.note_alive(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
+}
+
+fn nothing(me: &AgentId, limit: Duration, unheard: &CancellationToken) -> Answer {
+    let timed_out = !unheard.is_cancelled();
+    let text = if timed_out {
+        format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs())
+    } else {
+        "The connection was closed during the call. Call again to go on waiting.".to_owned()
+    };
+    Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": timed_out }))
 }
 
 async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<Mail>, Hold), Problem> {

@@ -11,6 +11,7 @@ use switchboard_hub::{CLAIM_LEASE, RESERVATION_LEASE, Reserve, TaskClaim, WorkTr
 
 use super::Desk;
 use crate::mcp::answer::{Answer, Outcome, Problem};
+use crate::registration::is_title;
 
 pub(super) const CLAIM_TASK: &str = "Take a task on so that no other agent does. One agent gets it, for a time; you get a \
      fence number.";
@@ -40,6 +41,7 @@ pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
     let task = TaskName::parse(&given.task)?;
     let lease = minutes(given.minutes, CLAIM_LEASE);
     let me = desk.me()?.clone();
+    given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
     let hub = desk.workspace.hub();
     let claim = match given.everywhere {
         Some(true) => hub.claim_everywhere(task, me, lease, given.note).await?,
@@ -115,6 +117,7 @@ pub(super) async fn reserve_files(desk: &Desk<'_>, given: ReserveFiles) -> Outco
             Problem::new("The argument 'paths' is empty").next("Name the files that you will change.")
         );
     }
+    given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
     let hub = desk.workspace.hub();
     let (tree, patterns) = {
         let inner = desk.workspace.tree().root().path();

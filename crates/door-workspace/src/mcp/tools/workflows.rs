@@ -32,6 +32,10 @@ pub(super) struct StartWorkflow {
 
 pub(super) async fn start_workflow(desk: &Desk<'_>, given: StartWorkflow) -> Outcome {
     desk.me()?;
+    if given.force == Some(true) && given.suspend == Some(true) {
+        return Err(Problem::new("'force' ends the active workflow and 'suspend' lets it wait")
+            .next("Give one of them."));
+    }
     let started = desk
         .workspace
         .start_workflow(workflow::StartWorkflow {
@@ -76,9 +80,47 @@ pub(super) async fn get_workflow_state(desk: &Desk<'_>, _: GetWorkflowState) -> 
     if text.len() > STATE {
         // The workflows are what was asked for; the rest is in the roster.
         state = json!({ "session": state["session"], "summary": state["summary"], "shortened": true });
+        for most in [LONG, SHORT] {
+            text = serde_json::to_string(&state).unwrap_or_default();
+            if text.len() <= STATE {
+                break;
+            }
+            shorten(&mut state, most);
+        }
         text = serde_json::to_string(&state).unwrap_or_default();
+        if text.len() > STATE {
+            state = json!({ "summary": { "session": state["summary"]["session"] }, "shortened": true });
+            text = serde_json::to_string(&state).unwrap_or_default();
+        }
     }
     Ok(Answer::new(text, state))
+}
+
+/// How much of a text, and how many entries of a list, are left where the state is too large; and where it still is.
+const LONG: (usize, usize) = (1000, 20);
+const SHORT: (usize, usize) = (100, 5);
+
+/// Cuts long texts, and the older part of long lists.
+fn shorten(value: &mut Value, most: (usize, usize)) {
+    let (bytes, entries) = most;
+    match value {
+        Value::String(text) if text.len() > bytes => {
+            text.truncate(text.floor_char_boundary(bytes));
+            text.push('…');
+        }
+        Value::Array(list) => {
+            list.drain(..list.len().saturating_sub(entries));
+            for entry in list {
+                shorten(entry, most);
+            }
+        }
+        Value::Object(fields) => {
+            for field in fields.values_mut() {
+                shorten(field, most);
+            }
+        }
+        _ => {}
+    }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

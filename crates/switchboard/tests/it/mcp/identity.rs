@@ -221,3 +221,44 @@ fn mcp_identity_that_was_configured_cannot_be_registered_by_others() {
         (!said.failed).then_some(())
     });
 }
+
+#[test]
+fn mcp_identity_an_id_is_meant_in_the_own_mailbox() {
+    let sandbox = Sandbox::with_agents(BINARY, &["carol", "q", "q2"]);
+    let served = Served::start(&sandbox);
+    for mailbox in ["q", "q2"] {
+        sandbox.drop_file("msg_5_zz", "carol", mailbox, &format!("for {mailbox}"));
+        sandbox.ok(["inbox", mailbox]);
+    }
+    // A word of the sender's own that looks like it is no id of anything.
+    let mut carol = Client::streamable(&served, Some("carol"));
+    let mut forged = task("q2", "under a word that looks like an id");
+    forged["idempotencyKey"] = "msg_5_zz".into();
+    carol.ok("send_message", forged);
+    let mut q = Client::streamable(&served, Some("q"));
+    let mut answer = task("carol", "an answer");
+    answer["replyTo"] = "msg_5_zz".into();
+    let answer = q.ok("send_message", answer);
+    let thread = sandbox.ok(["thread", answer["id"].as_str().unwrap()]);
+    assert!(thread.contains("for q") && !thread.contains("for q2"), "{thread}");
+    let shown = q.ok("check_inbox", json!({ "id": "msg_5_zz" }));
+    assert_eq!(payloads(&shown), ["for q"]);
+    q.ok("ack_message", json!({ "ids": ["msg_5_zz"] }));
+    sandbox.run_as("q2", ["ack", "msg_5_zz"]).ok();
+    let mut q2 = Client::streamable(&served, Some("q2"));
+    let left = q2.ok("check_inbox", json!({}));
+    assert_eq!(payloads(&left), ["under a word that looks like an id"]);
+}
+
+#[test]
+fn mcp_identity_a_registration_that_failed_makes_nobody_of_a_session() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let served = Served::start(&sandbox);
+    for (name, mut client) in each(&sandbox, &served) {
+        let long = "x".repeat(600);
+        client.refused("register_chat_agent", json!({ "name": "carl", "interface": long }));
+        let said = client.refused("send_message", task("codex", "as whom?"));
+        assert!(said.contains("speaks for no agent"), "{name}: {said}");
+        assert_eq!(said.contains("switchboard-agent"), name != "stdio", "{name}: {said}");
+    }
+}

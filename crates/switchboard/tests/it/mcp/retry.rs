@@ -93,3 +93,33 @@ fn mcp_retry_after_a_process_that_was_killed() {
     }
     retry_all(&sandbox, &mut stdio(&sandbox, Some("claude")), count);
 }
+
+#[test]
+fn mcp_an_empty_text_stands_for_nothing() {
+    let sandbox = workspace();
+    let mut claude = stdio(&sandbox, Some("claude"));
+    for text in ["first", "second"] {
+        let mut arguments = task("codex", text);
+        for key in ["idempotencyKey", "replyTo", "sender"] {
+            arguments[key] = "".into();
+        }
+        assert_eq!(claude.ok("send_message", arguments)["duplicate"], false, "{text}");
+    }
+    let mut codex = stdio(&sandbox, Some("codex"));
+    let mail = codex.ok("check_inbox", json!({ "since": "", "cursor": "", "agent": "", "id": "" }));
+    assert_eq!(super::payloads(&mail), ["first", "second"]);
+    assert_eq!(mail["messages"][1].get("replyTo"), None);
+}
+
+#[test]
+fn mcp_an_id_of_json_rpc_is_no_word_for_a_message() {
+    let sandbox = workspace();
+    let _served = Served::start(&sandbox);
+    // Answered by `serve`, to which calls are recognisable, should it end in the middle.
+    let mut claude = stdio(&sandbox, Some("claude"));
+    for _ in 0..2 {
+        let params = json!({ "name": "send_message", "arguments": task("codex", "the same text") });
+        claude.send(&json!({ "jsonrpc": "2.0", "id": 7777, "method": "tools/call", "params": params }));
+        assert_eq!(claude.said(7777).ok()["duplicate"], false);
+    }
+}

@@ -67,6 +67,21 @@ fn serving_replaces_what_a_killed_one_left() {
 }
 
 #[test]
+fn serving_that_was_killed_is_told_by_the_doctor() {
+    let sandbox = workspace();
+    let mut killed = Served::start(&sandbox);
+    let told = || sandbox.ok(["doctor"]);
+    assert!(!told().contains("server_info.json"), "it serves");
+    killed.running.kill();
+    let said = format!("server_info.json is of process {}, which serves no more", killed.running.id());
+    assert!(told().contains(&said), "{}", told());
+    assert!(server_info(&sandbox).is_some(), "it only looked");
+    let fixed = sandbox.ok(["doctor", "--fix"]);
+    assert!(fixed.contains(&format!("fixed server: {said}")), "{fixed}");
+    assert_eq!(server_info(&sandbox), None);
+}
+
+#[test]
 fn serving_twice_names_the_first_and_leaves_its_files_alone() {
     let sandbox = workspace();
     let mut served = Served::start(&sandbox);

@@ -1,0 +1,41 @@
+use switchboard_core::MessageId;
+
+use crate::test_workspace::{TestWorkspace, agent, letter, message};
+
+/// A workspace in which the mailboxes of two agents have a message of the same id each.
+async fn with_twins() -> (TestWorkspace, MessageId, MessageId) {
+    let workspace = TestWorkspace::new(&["ann", "q", "q2"]).await;
+    for mailbox in ["q", "q2"] {
+        workspace.put(mailbox, &message("msg_5_zz", "ann", mailbox, "a twin"));
+        workspace.workspace.sweep_mailbox(&agent(mailbox)).await.unwrap();
+    }
+    let id = async |name| workspace.workspace.find_for(&agent(name), "msg_5_zz").await.unwrap();
+    let (first, second) = (id("q").await, id("q2").await);
+    (workspace, first, second)
+}
+
+#[tokio::test]
+async fn an_id_means_the_message_in_the_own_mailbox() {
+    let (workspace, first, second) = with_twins().await;
+    assert_ne!(first, second);
+    for (name, id) in [("q", first), ("Q2", second)] {
+        let (stored, _) = workspace.workspace.hub().receipt(id).await.unwrap().unwrap();
+        assert!(stored.message.to.to_string().eq_ignore_ascii_case(name), "{stored:?}");
+    }
+    assert_eq!(workspace.workspace.find("msg_5_zz").await.unwrap(), second, "the newest");
+    assert_eq!(workspace.workspace.find_for(&agent("ann"), "msg_5_zz").await.unwrap(), second);
+}
+
+#[tokio::test]
+async fn a_senders_own_word_is_no_id() {
+    let workspace = TestWorkspace::new(&["ann", "q"]).await;
+    let mut forged = letter("ann", "q", "under a word that looks like an id");
+    forged.key = Some("msg_5_zz".to_owned());
+    workspace.workspace.send(forged).await.unwrap();
+    workspace.workspace.find("msg_5_zz").await.unwrap_err();
+    workspace.workspace.find_for(&agent("q"), "msg_5_zz").await.unwrap_err();
+    workspace.put("q", &message("msg_5_zz", "ann", "q", "of that name"));
+    workspace.workspace.sweep_mailbox(&agent("q")).await.unwrap();
+    let id = workspace.workspace.find("msg_5_zz").await.unwrap();
+    assert_eq!(workspace.workspace.hub().message(id).await.unwrap().unwrap().message.body, "of that name");
+}

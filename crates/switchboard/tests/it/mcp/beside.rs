@@ -1,0 +1,136 @@
+//! Tools of other servers beside ours: whose their calls are, and what holds for them as well.
+
+use serde_json::{Value, json};
+use test_support::http::Request;
+use test_support::mcp::Client;
+use test_support::{Sandbox, Served, files};
+
+use super::stdio;
+use crate::BINARY;
+
+/// A server that answers `here` at once, and `ask` once its own question was answered.
+const CHILD: &str = r#"
+while read -r line; do
+  id=$(printf '%s' "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
+  case "$line" in
+    *'"id":"e1"'*) echo '{"jsonrpc":"2.0","id":'"$asked"',"result":{"content":[{"type":"text","text":"thank you"}]}}' ;;
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}' ;;
+    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"tools":[{"name":"here","inputSchema":{"type":"object"}},{"name":"ask","inputSchema":{"type":"object"}}]}}' ;;
+    *'"ask"'*) asked=$id; echo '{"jsonrpc":"2.0","id":"e1","method":"elicitation/create","params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"who":{"type":"string"}}}}}' ;;
+    *'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'"$id"',"result":{"content":[{"type":"text","text":"yes"}]}}' ;;
+  esac
+done
+"#;
+
+fn with_child() -> Sandbox {
+    let sandbox = Sandbox::with_agents(BINARY, &["claude"]);
+    let file = sandbox.home().join("child.sh");
+    files::put(&file, CHILD);
+    sandbox.ok(["suite", "add", "child", "--", "sh", file.to_str().unwrap()]);
+    sandbox
+}
+
+fn here() -> Value {
+    json!({ "action": "call", "subtool": "here", "args": {} })
+}
+
+/// A call of the suite as 2026-07-28 has it; what came of it.
+fn stateless(served: &Served, agent: &str, more: Value) -> Value {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
+    let mut params = json!({ "name": "child_suite", "arguments": { "action": "call", "subtool": "ask", "args": {} }, "_meta": meta });
+    params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let response = served
+        .knows(Request::post("/mcp", &body), Some(agent))
+        .header("MCP-Protocol-Version", "2026-07-28")
+        .header("Mcp-Method", "tools/call")
+        .header("Mcp-Name", "child_suite")
+        .send(served.port)
+        .unwrap();
+    let text = if response.is_stream() {
+        response.events().find(|event| event.data.contains("jsonrpc")).unwrap().data
+    } else {
+        response.text().unwrap()
+    };
+    serde_json::from_str(&text).unwrap()
+}
+
+#[test]
+fn m21_a_paused_call_goes_on_for_its_own_agent_only() {
+    let sandbox = with_child();
+    let served = Served::start(&sandbox);
+    let paused = stateless(&served, "alice", json!({}));
+    let state = &paused["result"]["requestState"];
+    assert!(state.is_string(), "{paused}");
+    let answer = json!({ "input": { "action": "accept", "content": { "who": "me" } } });
+    let again = json!({ "requestState": state, "inputResponses": answer });
+    let refused = stateless(&served, "bob", again.clone());
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("another agent"), "{refused}");
+    let done = stateless(&served, "alice", again);
+    assert_eq!(done["result"]["content"][0]["text"], "thank you", "{done}");
+}
+
+#[test]
+fn unread_mail_rides_on_the_results_of_suites() {
+    let sandbox = with_child();
+    let served = Served::start(&sandbox);
+    for (name, client) in [("stdio", stdio(&sandbox, None)), ("http", Client::streamable(&served, None))] {
+        let mut client = client.registered(name);
+        let call = |client: &mut Client| {
+            let params = json!({ "name": "child_suite", "arguments": here() });
+            client.ask("tools/call", params).unwrap()["content"].clone()
+        };
+        assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }]), "{name}");
+        sandbox.send("claude", name, "look here");
+        let told = json!({ "type": "text", "text": "You have 1 unread message: call check_inbox." });
+        assert_eq!(call(&mut client), json!([{ "type": "text", "text": "yes" }, told]), "{name}");
+    }
+}
+
+#[test]
+fn what_is_listed_flat_is_passed_on_unchanged() {
+    let sandbox = with_child();
+    let config = json!({ "suites": { "child": { "expose": "flat" } } });
+    files::put(sandbox.path().join("switchboard.config.json"), config.to_string());
+    let mut client = stdio(&sandbox, None).registered("bob");
+    sandbox.send("claude", "bob", "look here");
+    let tool = client.tool_names().into_iter().find(|name| name.ends_with("here")).unwrap();
+    let result = client.ask("tools/call", json!({ "name": tool, "arguments": {} })).unwrap();
+    assert_eq!(result["content"], json!([{ "type": "text", "text": "yes" }]));
+}
+
+#[test]
+fn workflows_see_the_tools_of_suites() {
+    let sandbox = with_child();
+    let served = Served::start(&sandbox);
+    let phase = |more: Value| {
+        let mut phase = json!({ "id": "only", "instruction": "Do it." });
+        phase.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!([phase])
+    };
+    for (name, more, phases) in [
+        ("without", json!({ "prohibitedTools": ["child_suite"] }), phase(json!({}))),
+        ("with", json!({}), phase(json!({ "requiredTools": ["child_suite"] }))),
+    ] {
+        let mut workflow = json!({ "name": name, "persona": "You do it.", "phases": phases });
+        workflow.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        files::put(sandbox.file(&format!("workflows/{name}.json")), workflow.to_string());
+    }
+    for (name, client) in [("stdio", stdio(&sandbox, None)), ("http", Client::streamable(&served, None))] {
+        let mut client = client.registered(name);
+        client.ok("start_workflow", json!({ "name": "without", "targetAgent": name }));
+        let said = client.refused("child_suite", here());
+        assert!(said.contains("child_suite") && said.contains("without"), "{name}: {said}");
+        client.ok("stop_workflow", json!({ "targetAgent": name }));
+        client.ok("start_workflow", json!({ "name": "with", "targetAgent": name }));
+        let complete = json!({ "workflow": "with", "phase": 1, "targetAgent": name });
+        let said = client.refused("complete_workflow_phase", complete.clone());
+        assert!(said.contains("child_suite"), "{name}: {said}");
+        assert_eq!(client.call("child_suite", here()).text, "yes", "{name}");
+        client.ok("complete_workflow_phase", complete);
+    }
+}

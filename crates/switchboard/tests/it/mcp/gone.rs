@@ -1,0 +1,82 @@
+//! Requests whose client is gone or waits for long.
+
+use std::net::Shutdown;
+
+use serde_json::{Value, json};
+use test_support::Served;
+use test_support::http::Request;
+use test_support::mcp::{Client, REVISION};
+
+use super::payloads;
+use crate::workspace;
+
+/// A call of `wait_for_message` under an id of its own.
+fn wait(seconds: u32, meta: Value) -> Value {
+    let params = json!({ "name": "wait_for_message", "arguments": { "timeout": seconds }, "_meta": meta });
+    json!({ "jsonrpc": "2.0", "id": 900, "method": "tools/call", "params": params })
+}
+
+/// A call of `wait_for_message` as 2026-07-28 has it.
+fn stateless_wait(served: &Served, agent: &str) -> Request {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    served
+        .knows(Request::post("/mcp", &wait(600, meta)), Some(agent))
+        .header("MCP-Protocol-Version", "2026-07-28")
+        .header("Mcp-Method", "tools/call")
+        .header("Mcp-Name", "wait_for_message")
+}
+
+#[test]
+fn m13_a_wait_whose_client_is_gone_takes_no_mail() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let mut alice = Client::streamable(&served, None).registered("alice");
+    let in_session = |request: Request| {
+        let request = served.knows(request, None).header("MCP-Protocol-Version", REVISION);
+        request.header("Mcp-Session-Id", alice.session())
+    };
+    let response = in_session(Request::post("/mcp", &wait(600, json!({})))).send(served.port).unwrap();
+    let connection = response.connection().unwrap();
+    let first = response.events().next().unwrap();
+    connection.shutdown(Shutdown::Both).unwrap();
+    // It comes back for the answer. Once it has that, the server knows that it was gone.
+    let back = Request::new("GET", "/mcp").header("Accept", "text/event-stream");
+    let back = in_session(back).header("Last-Event-ID", &first.id).send(served.port).unwrap();
+    let answer = back.events().find(|event| event.data.contains("\"id\":900")).unwrap().data;
+    assert!(answer.contains("The connection was closed"), "{answer}");
+
+    let id = sandbox.send("claude", "alice", "for whoever listens");
+    let receipt = sandbox.json(["receipt", &id]);
+    assert_eq!(receipt[0]["deliveries"][0]["state"], "delivered", "{receipt:?}");
+    let mail = alice.ok("wait_for_message", json!({ "timeout": 60 }));
+    assert_eq!(payloads(&mail), ["for whoever listens"]);
+}
+
+#[test]
+fn m15_a_wait_without_a_session_has_its_headers_at_once() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    // The head of the answer is there before there is anything to answer.
+    let response = stateless_wait(&served, "codex").send(served.port).unwrap();
+    assert_eq!((response.status, response.is_stream()), (200, true));
+    sandbox.send("claude", "codex", "at last");
+    let answer = response.events().find(|event| event.data.contains("\"id\":900")).unwrap().data;
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(payloads(&answer["result"]["structuredContent"]), ["at last"]);
+}
+
+#[test]
+fn health_is_told_while_tools_are_busy() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let waits: Vec<_> =
+        (0..32).map(|_| stateless_wait(&served, "codex").send(served.port).unwrap()).collect();
+    let response = Request::new("GET", "/health").send(served.port).unwrap();
+    assert_eq!(response.status, 200);
+    let health: Value = serde_json::from_str(&response.text().unwrap()).unwrap();
+    assert_eq!(health["status"], "ok");
+    drop(waits);
+}
