@@ -14,7 +14,7 @@ use crate::error::ChannelError;
 use crate::intake::Known;
 use crate::names::{current_id, file_name, in_file_name, is_agent_id, is_deprecated};
 use crate::poster::Poster;
-use crate::translate::{native_id, sign, to_own_draft};
+use crate::translate::{native_id, placed, sign, to_own_draft};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
 
@@ -28,8 +28,11 @@ struct Inner {
     hub: Hub,
     tree: Tree,
     config: Config,
+    /// What tells the folder from every other, where hubs that are linked have to know.
+    folder: Option<String>,
     poster: Poster,
-    known: Mutex<HashMap<Name, Known>>,
+    /// By the spelling of the folder, of which there can be several.
+    known: Mutex<HashMap<String, Known>>,
     sweeping: tokio::sync::Mutex<()>,
     /// Files that were found to be altered and have been told of, by channel and id.
     told: Mutex<HashSet<(Name, String)>>,
@@ -114,12 +117,19 @@ impl Post {
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
-        let root = config.root.clone();
-        let tree = blocking(move || Tree::open(&root)).await?;
+        let (root, linked) = (config.root.clone(), config.linked);
+        let (tree, folder) = blocking(move || {
+            let tree = Tree::open(&root)?;
+            // Where nothing can be written, nothing is posted either.
+            let folder = linked.then(|| tree.identity().ok()).flatten();
+            Ok((tree, folder))
+        })
+        .await?;
         let inner = Inner {
             hub,
             tree,
             config,
+            folder,
             poster: Poster::default(),
             known: Mutex::default(),
             sweeping: tokio::sync::Mutex::default(),
@@ -143,11 +153,16 @@ impl Channels {
         &self.inner.config
     }
 
+    /// What tells the folder from every other, where this hub is linked with others.
+    pub(crate) fn folder(&self) -> Option<&str> {
+        self.inner.folder.as_deref()
+    }
+
     pub(crate) fn poster(&self) -> &Poster {
         &self.inner.poster
     }
 
-    pub(crate) fn known(&self) -> &Mutex<HashMap<Name, Known>> {
+    pub(crate) fn known(&self) -> &Mutex<HashMap<String, Known>> {
         &self.inner.known
     }
 
@@ -186,7 +201,8 @@ impl Channels {
         let mut message = post.into_message();
         let (id, now) = (self.hub().next_id(), self.hub().now());
         message.timestamp = iso(now);
-        let accepted = self.hub().submit(to_own_draft(message.clone(), &channel, id, parent)?).await?;
+        let draft = to_own_draft(message.clone(), &channel, id, parent)?;
+        let accepted = self.hub().submit(placed(draft, self.folder())).await?;
         sign(&mut message, id, Some(accepted.seq));
         let (this, place) = (self.clone(), channel.clone());
         let (message, path) = blocking(move || {

@@ -93,6 +93,11 @@ pub fn current_id(text: &str) -> &str {
     }
 }
 
+/// The deprecated id that an agent is still called by, where it has one.
+pub(crate) fn deprecated_id(agent: &str) -> Option<&'static str> {
+    ["claude-1", "codex-1", "gemini-1"].into_iter().find(|old| current_id(old).eq_ignore_ascii_case(agent))
+}
+
 /// Whether an id is one of the deprecated ones.
 pub(crate) fn is_deprecated(text: &str) -> bool {
     current_id(text) != text
