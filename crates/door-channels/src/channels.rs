@@ -12,8 +12,9 @@ use switchboard_hub::{Accepted, Hub};
 use crate::config::Config;
 use crate::error::ChannelError;
 use crate::intake::Known;
-use crate::names::{current_id, file_name, in_file_name, is_agent_id, is_deprecated};
+use crate::names::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
 use crate::poster::Poster;
+use crate::reading::message_ids;
 use crate::translate::{native_id, placed, sign, to_own_draft};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
@@ -198,6 +199,7 @@ impl Channels {
         // As the journal will spell it: the file has to be told for its own.
         post.from = self.hub().directory().await?.canonical(&post.from);
         let agent = in_file_name(&post.from);
+        self.go_on(&channel, &agent).await?;
         let mut message = post.into_message();
         let (id, now) = (self.hub().next_id(), self.hub().now());
         message.timestamp = iso(now);
@@ -214,6 +216,28 @@ impl Channels {
         .await?;
         self.named(&channel, id, &message.id).await?;
         Ok(Posted { message, path, accepted })
+    }
+
+    /// Has what an agent posts come after what it posted before, also where another process did that and the clock was set
+    /// back since. A clock that was not is enough by itself.
+    pub(crate) async fn go_on(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
+        if self.poster().has_posted(channel, agent) {
+            return Ok(());
+        }
+        let newest = self.hub().newest(1).await?.items.pop();
+        if newest.is_none_or(|newest| newest.accepted_at <= self.hub().now()) {
+            return Ok(());
+        }
+        let (this, channel, agent) = (self.clone(), channel.clone(), agent.to_owned());
+        blocking(move || {
+            let Some(dir) = this.tree().channel(&channel)? else { return Ok(()) };
+            let own = message_ids(&dir)?.into_iter().filter(|id| agent_of(id) == Some(agent.as_str()));
+            if let Some(last) = own.max() {
+                this.poster().go_on_after(&channel, &agent, &last);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Notes what a channel calls a message, so that answers find it and its file is not taken for a new one.

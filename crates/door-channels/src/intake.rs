@@ -14,7 +14,7 @@ use switchboard_hub::{Draft, HubError, Registration};
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::names::{file_name, is_deprecated, second_of};
+use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
     derived_id, hub_id, native_id, of_another_hub, placed, says_what, sender, to_draft, written_at,
@@ -219,6 +219,11 @@ impl Channels {
             }
             if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
                 tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
+            }
+            if let (Some(named), Ok(from)) = (agent_of(&file.id), sender(&message))
+                && !is_named_after(named, &from)
+            {
+                tracing::warn!(%channel, message = %file.id, %from, "the file is named after another agent than it is from");
             }
             let drafted_message = self.draft(channel, &file.id, message, &mut ids_here).await?;
             match drafted_message {

@@ -133,6 +133,7 @@ impl Watcher {
         let (this, place, now) =
             (self.channels.clone(), self.config.channel.clone(), self.channels.hub().now());
         let agent = in_file_name(&self.config.agent.clone().into());
+        self.channels.go_on(&place, &agent).await?;
         blocking(move || {
             let dir = this.tree().make_channel(&place)?;
             this.poster().name(&dir, &place, &agent, now, &mut reply)?;

@@ -313,8 +313,8 @@ async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure
         checks.extend(chained(workspace, health.messages).await?);
     }
     for (door, waiting) in &health.pending {
-        let check =
-            Check::new("outbox", Status::Warn, format!("{waiting} deliveries wait for the {door} door"));
+        let wait = if *waiting == 1 { "1 delivery waits" } else { &format!("{waiting} deliveries wait") };
+        let check = Check::new("outbox", Status::Warn, format!("{wait} for the {door} door"));
         checks.push(match door {
             Door::Workspace => {
                 check.hint("they are retried by the next `switchboard send` or `switchboard serve`")
