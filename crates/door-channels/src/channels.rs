@@ -12,9 +12,10 @@ use switchboard_hub::{Accepted, Hub};
 use crate::config::Config;
 use crate::error::ChannelError;
 use crate::intake::Known;
-use crate::names::{current_id, file_name, in_file_name, is_agent_id, is_deprecated};
+use crate::names::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
 use crate::poster::Poster;
-use crate::translate::{native_id, sign, to_own_draft};
+use crate::reading::message_ids;
+use crate::translate::{native_id, placed, sign, to_own_draft};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
 
@@ -28,8 +29,11 @@ struct Inner {
     hub: Hub,
     tree: Tree,
     config: Config,
+    /// What tells the folder from every other, where hubs that are linked have to know.
+    folder: Option<String>,
     poster: Poster,
-    known: Mutex<HashMap<Name, Known>>,
+    /// By the spelling of the folder, of which there can be several.
+    known: Mutex<HashMap<String, Known>>,
     sweeping: tokio::sync::Mutex<()>,
     /// Files that were found to be altered and have been told of, by channel and id.
     told: Mutex<HashSet<(Name, String)>>,
@@ -114,12 +118,19 @@ impl Post {
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
-        let root = config.root.clone();
-        let tree = blocking(move || Tree::open(&root)).await?;
+        let (root, linked) = (config.root.clone(), config.linked);
+        let (tree, folder) = blocking(move || {
+            let tree = Tree::open(&root)?;
+            // Where nothing can be written, nothing is posted either.
+            let folder = linked.then(|| tree.identity().ok()).flatten();
+            Ok((tree, folder))
+        })
+        .await?;
         let inner = Inner {
             hub,
             tree,
             config,
+            folder,
             poster: Poster::default(),
             known: Mutex::default(),
             sweeping: tokio::sync::Mutex::default(),
@@ -143,11 +154,16 @@ impl Channels {
         &self.inner.config
     }
 
+    /// What tells the folder from every other, where this hub is linked with others.
+    pub(crate) fn folder(&self) -> Option<&str> {
+        self.inner.folder.as_deref()
+    }
+
     pub(crate) fn poster(&self) -> &Poster {
         &self.inner.poster
     }
 
-    pub(crate) fn known(&self) -> &Mutex<HashMap<Name, Known>> {
+    pub(crate) fn known(&self) -> &Mutex<HashMap<String, Known>> {
         &self.inner.known
     }
 
@@ -183,10 +199,12 @@ impl Channels {
         // As the journal will spell it: the file has to be told for its own.
         post.from = self.hub().directory().await?.canonical(&post.from);
         let agent = in_file_name(&post.from);
+        self.go_on(&channel, &agent).await?;
         let mut message = post.into_message();
         let (id, now) = (self.hub().next_id(), self.hub().now());
         message.timestamp = iso(now);
-        let accepted = self.hub().submit(to_own_draft(message.clone(), &channel, id, parent)?).await?;
+        let draft = to_own_draft(message.clone(), &channel, id, parent)?;
+        let accepted = self.hub().submit(placed(draft, self.folder())).await?;
         sign(&mut message, id, Some(accepted.seq));
         let (this, place) = (self.clone(), channel.clone());
         let (message, path) = blocking(move || {
@@ -198,6 +216,28 @@ impl Channels {
         .await?;
         self.named(&channel, id, &message.id).await?;
         Ok(Posted { message, path, accepted })
+    }
+
+    /// Has what an agent posts come after what it posted before, also where another process did that and the clock was set
+    /// back since. A clock that was not is enough by itself.
+    pub(crate) async fn go_on(&self, channel: &Name, agent: &str) -> Result<(), ChannelError> {
+        if self.poster().has_posted(channel, agent) {
+            return Ok(());
+        }
+        let newest = self.hub().newest(1).await?.items.pop();
+        if newest.is_none_or(|newest| newest.accepted_at <= self.hub().now()) {
+            return Ok(());
+        }
+        let (this, channel, agent) = (self.clone(), channel.clone(), agent.to_owned());
+        blocking(move || {
+            let Some(dir) = this.tree().channel(&channel)? else { return Ok(()) };
+            let own = message_ids(&dir)?.into_iter().filter(|id| agent_of(id) == Some(agent.as_str()));
+            if let Some(last) = own.max() {
+                this.poster().go_on_after(&channel, &agent, &last);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Notes what a channel calls a message, so that answers find it and its file is not taken for a new one.

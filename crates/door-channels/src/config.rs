@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use switchboard_hub::guard::Guard;
 
 use crate::watch::WatcherConfig;
 
@@ -37,6 +38,10 @@ pub struct Config {
     pub history: SignedDuration,
     /// How often a watcher says that it is alive.
     pub heartbeat: Duration,
+    /// Whether the hub is linked with others, which may share the folder as well.
+    pub linked: bool,
+    /// What ends the watchers' programs where this process is killed.
+    pub guard: Option<Guard>,
     /// The watchers that run.
     pub watchers: Vec<WatcherConfig>,
 }
@@ -53,6 +58,8 @@ impl Config {
             settle: Duration::from_secs(1),
             history: SignedDuration::from_hours(24),
             heartbeat: Duration::from_secs(10),
+            linked: false,
+            guard: None,
             watchers: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use switchboard_hub::{Handoff, Outbound};
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::names::PER_SECOND;
-use crate::translate::{is_file_of, name_of, to_file};
+use crate::translate::{is_file_of, is_placed_in, name_of, to_file};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -64,6 +64,17 @@ impl Channels {
     pub(crate) async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
         if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
+        }
+        if self.folder().is_some_and(|folder| is_placed_in(message, folder)) && message.is_of_another_hub() {
+            // The hub that it comes from shares this folder, and writes the file itself.
+            self.sweep_channel(channel).await?;
+            if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+                return Ok(());
+            }
+            // A copy of a folder goes by the same word, and nobody writes into that.
+            if self.hub().now().duration_since(message.sent_at).abs() < POSTING {
+                return Err(ChannelError::Awaited { id: message.id });
+            }
         }
         let reply_to = match message.in_reply_to {
             Some(parent) => self.name_in(channel, parent).await?,

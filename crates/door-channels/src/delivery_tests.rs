@@ -3,7 +3,7 @@ use switchboard_core::{DeliveryState, Kind, NativeId};
 use switchboard_hub::{Accepted, Draft};
 
 use super::*;
-use crate::test_channels::{TestChannels, agent, name, soon};
+use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
 
 /// A message from another door.
 fn letter(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Option<MessageId>) -> Draft {
@@ -113,4 +113,75 @@ async fn a_post_whose_process_died_before_its_file_is_completed_once() {
     assert_eq!(test.channels.repair().await.unwrap(), 0);
     assert_eq!(test.texts().await, ["half"]);
     assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+}
+
+/// A second hub that shares the folder and is linked, where `bob` reads; and the first, where `codex` writes.
+async fn linked_twice(test: &TestChannels) -> (Channels, Channels) {
+    let here = test.another(|config| config.linked = true).await;
+    let there = test.elsewhere(|config| config.linked = true).await;
+    there.join(&agent("bob"), &name("general")).await.unwrap();
+    (here, there)
+}
+
+#[tokio::test]
+async fn a_message_that_a_link_brings_finds_its_file_in_the_folder_that_both_hubs_share() {
+    let test = TestChannels::new(&[]).await;
+    let (here, there) = linked_twice(&test).await;
+    let posted = here.post(crate::channels::Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
+    let stored = here.hub().message(posted.accepted.id).await.unwrap().unwrap();
+    let taken = there.hub().submit_passed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
+    let passed = there.hub().message(taken.id).await.unwrap().unwrap();
+    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
+    assert_eq!(test.texts().await, ["hi"]);
+    let named = there.hub().native_in(Door::Channels, "general", taken.id).await.unwrap();
+    assert_eq!(named, Some(posted.message.id));
+    for channels in [&here, &there] {
+        assert_eq!(channels.sweep().await.unwrap().taken, 0);
+        assert_eq!(channels.altered().await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_not_for_ever() {
+    let test = TestChannels::new(&[]).await;
+    let (here, there) = linked_twice(&test).await;
+    let mut message = crate::channels::Post::new(agent("codex"), name("general"), "hi").into_message();
+    message.timestamp = crate::wire::iso(here.hub().now());
+    let id = here.hub().next_id();
+    let draft = crate::translate::to_own_draft(message, &name("general"), id, None).unwrap();
+    here.hub().submit(crate::translate::placed(draft, here.folder())).await.unwrap();
+    let stored = here.hub().message(id).await.unwrap().unwrap();
+    there.hub().submit_passed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
+    let passed = there.hub().message(id).await.unwrap().unwrap();
+    let early = there.put(&passed.message, passed.seq, &name("general")).await;
+    assert!(matches!(early, Err(ChannelError::Awaited { .. })), "{early:?}");
+    // Its hub has died; or this folder is a copy of the one that it wrote into.
+    test.clock.advance(POSTING);
+    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
+    assert_eq!(test.texts().await, ["hi"]);
+    // The hub that it comes from tells it for its own, also when it repairs what was interrupted.
+    assert_eq!(here.sweep().await.unwrap().taken, 0);
+    test.clock.advance(POSTING);
+    here.repair().await.unwrap();
+    assert_eq!(test.texts().await, ["hi"]);
+}
+
+#[tokio::test]
+async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
+    let test = TestChannels::new(&["claude"]).await;
+    let (here, there) = linked_twice(&test).await;
+    let accepted = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await;
+    assert!(accepted.is_err(), "nobody reads it here");
+    here.join(&agent("codex"), &name("general")).await.unwrap();
+    let id = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await.unwrap().id;
+    let stored = here.hub().message(id).await.unwrap().unwrap();
+    there.hub().submit_passed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
+    let passed = there.hub().message(id).await.unwrap().unwrap();
+    there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
+    here.put(&stored.message, stored.seq, &name("general")).await.unwrap();
+    assert_eq!(test.texts().await, ["news"]);
+    for channels in [&here, &there] {
+        assert_eq!(channels.sweep().await.unwrap().taken, 0);
+        assert_eq!(channels.altered().await.unwrap(), []);
+    }
 }

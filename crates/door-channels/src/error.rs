@@ -63,6 +63,12 @@ pub enum ChannelError {
         /// What the channel begins with now.
         oldest: String,
     },
+    /// Another hub that shares the folder is about to write the file of a message.
+    #[error("the file of {id} has not come yet")]
+    Awaited {
+        /// The message.
+        id: switchboard_core::MessageId,
+    },
     /// A file is not what the protocol says.
     #[error(transparent)]
     Malformed(#[from] Malformed),

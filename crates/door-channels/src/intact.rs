@@ -4,7 +4,7 @@
 //! an edit or a removal can be told, and both versions are kept: what was accepted in the journal, and what
 //! somebody made of it in the folder. Nothing is put back, since what others do to files is theirs to undo.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use switchboard_core::{Directory, Door, MessageId, Name};
@@ -36,6 +36,15 @@ pub enum Altered {
         /// The message as it was accepted.
         id: MessageId,
     },
+    /// The whole channel is gone.
+    Channel {
+        /// The channel.
+        channel: Name,
+        /// How many messages were in it.
+        messages: usize,
+        /// The newest of them as it was accepted.
+        id: MessageId,
+    },
 }
 
 impl std::fmt::Display for Altered {
@@ -43,6 +52,12 @@ impl std::fmt::Display for Altered {
         match self {
             Self::Edited { file, .. } => write!(f, "{file} was edited after it was posted"),
             Self::Deleted { file, .. } => write!(f, "{file} was deleted after it was posted"),
+            Self::Channel { channel, messages, .. } => {
+                write!(
+                    f,
+                    "channels/{channel} was deleted, and {messages} of its messages are in no file any more"
+                )
+            }
         }
     }
 }
@@ -51,7 +66,7 @@ impl Altered {
     /// The message as it was accepted, which the journal has.
     pub fn id(&self) -> MessageId {
         match self {
-            Self::Edited { id, .. } | Self::Deleted { id, .. } => *id,
+            Self::Edited { id, .. } | Self::Deleted { id, .. } | Self::Channel { id, .. } => *id,
         }
     }
 }
@@ -60,11 +75,33 @@ impl Channels {
     /// Compares every message file of every channel with the journal. Changes nothing.
     pub async fn altered(&self) -> Result<Vec<Altered>, ChannelError> {
         let tree = self.tree().clone();
+        let mut channels: BTreeSet<Name> =
+            blocking(move || Ok(tree.channel_names()?)).await?.into_iter().collect();
+        let there = channels.clone();
+        // Of one whose folder is gone only the journal knows.
+        let known = self.hub().scopes(Door::Channels).await?;
+        channels.extend(known.iter().filter_map(|scope| Name::parse(scope).ok()));
         let mut altered = Vec::new();
-        for channel in blocking(move || Ok(tree.channel_names()?)).await? {
-            altered.extend(self.altered_in(&channel).await?);
+        for channel in channels {
+            let found = self.altered_in(&channel).await?;
+            if there.contains(&channel) {
+                altered.extend(found);
+            } else if let Some(id) = found.iter().map(Altered::id).max() {
+                altered.push(Altered::Channel { channel, messages: found.len(), id });
+            }
         }
         Ok(altered)
+    }
+
+    /// Channels that have several folders, whose names differ in letter case alone, each with the names.
+    pub async fn twins(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
+        let tree = self.tree().clone();
+        let names = blocking(move || Ok(tree.channel_names()?)).await?;
+        let mut by_name: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
+        for name in names {
+            by_name.entry(name.clone()).or_default().push(name);
+        }
+        Ok(by_name.into_values().filter(|spellings| spellings.len() > 1).collect())
     }
 
     async fn altered_in(&self, channel: &Name) -> Result<Vec<Altered>, ChannelError> {
@@ -187,12 +224,15 @@ impl Channels {
     async fn place_of_message(&self, channel: &Name, native: &str) -> Result<Option<Dir>, ChannelError> {
         let (tree, channel, name) = (self.tree().clone(), channel.clone(), file_name(native));
         blocking(move || {
-            let Some(dir) = tree.channel(&channel)? else { return Ok(None) };
-            if dir.stat(&name)?.is_some() {
-                return Ok(Some(dir));
+            for dir in tree.folders(&channel)? {
+                let months = archives(&dir)?;
+                let mut places = std::iter::once(dir).chain(months);
+                if let Some(place) = places.find(|place| place.stat(&name).is_ok_and(|found| found.is_some()))
+                {
+                    return Ok(Some(place));
+                }
             }
-            let months = archives(&dir)?;
-            Ok(months.into_iter().find(|month| month.stat(&name).is_ok_and(|found| found.is_some())))
+            Ok(None)
         })
         .await
     }
@@ -202,7 +242,7 @@ impl Channels {
         let (tree, channel) = (self.tree().clone(), channel.clone());
         blocking(move || {
             let mut places = HashMap::new();
-            if let Some(dir) = tree.channel(&channel)? {
+            for dir in tree.folders(&channel)? {
                 for folder in archives(&dir)?.into_iter().chain([dir]) {
                     places.extend(message_ids(&folder)?.into_iter().map(|id| (id, folder.clone())));
                 }

@@ -1,4 +1,5 @@
 use serde_json::Value;
+use switchboard_hub::Resident;
 
 use super::*;
 use crate::channels::Post;
@@ -82,4 +83,31 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
     edit(&test, &edited, |message| message["content"]["text"] = "one".into());
     test.channels.check_touched(&channels, vec![path]).await.unwrap();
     assert_eq!(told(), HashSet::from([deleted]));
+}
+
+#[tokio::test]
+async fn a_name_that_the_journal_has_in_full_is_no_edit() {
+    let test = TestChannels::new(&[]).await;
+    let far = Resident { name: name("qc-1"), role: None, team: None, channels: vec![] };
+    test.channels.hub().put_residents(name("office"), vec![far]).await.unwrap();
+    let posted = test.post("codex", "qc-1", "for another hub").await;
+    assert_eq!(test.stored(&posted.id).await.message.to.to_string(), "qc-1@office");
+    assert_eq!(test.channels.altered().await.unwrap(), []);
+    edit(&test, &posted.id, |message| message["to"] = "qc-2".into());
+    assert_eq!(test.channels.altered().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn c13_a_channel_that_was_removed_with_all_its_files_is_told_once() {
+    let test = TestChannels::new(&[]).await;
+    test.post("codex", "all", "one").await;
+    let newest = test.post("codex", "all", "two").await.id;
+    let id = test.stored(&newest).await.message.id;
+    std::fs::remove_dir_all(test.path("channels/general")).unwrap();
+    let told = test.channels.altered().await.unwrap();
+    assert_eq!(told, [Altered::Channel { channel: name("general"), messages: 2, id }]);
+    assert_eq!(
+        told[0].to_string(),
+        "channels/general was deleted, and 2 of its messages are in no file any more"
+    );
 }

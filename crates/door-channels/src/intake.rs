@@ -7,16 +7,18 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
-use switchboard_core::{AgentId, Door, MessageId, Name, Route};
+use switchboard_core::{Address, AgentId, Door, MessageId, Name, Route};
 use switchboard_hub::files::{Dir, FileStamp};
 use switchboard_hub::{Draft, HubError, Registration};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::names::{file_name, is_deprecated, second_of};
+use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
-use crate::translate::{derived_id, hub_id, is_file_of, native_id, sender, to_draft, written_at};
+use crate::translate::{
+    derived_id, hub_id, native_id, of_another_hub, placed, says_what, sender, to_draft, written_at,
+};
 use crate::tree::blocking;
 use crate::wire::{ChannelMessage, Malformed, When};
 
@@ -94,9 +96,9 @@ impl Channels {
 
     /// Looks at one channel, if it changed since it was last looked at.
     pub async fn sweep_channel(&self, channel: &Name) -> Result<Swept, ChannelError> {
-        if !self.known().lock().contains_key(channel) {
+        if !self.known().lock().contains_key(channel.as_str()) {
             let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
-            self.known().lock().entry(channel.clone()).or_insert(Known { ids, ..Known::default() });
+            self.known().lock().entry(channel.to_string()).or_insert(Known { ids, ..Known::default() });
         }
         // One at a time: what one look has taken up, another must not count as done.
         let _turn = self.sweeping().lock().await;
@@ -109,7 +111,7 @@ impl Channels {
             swept.settling += took.settling;
             self.tell_of_gone(channel, look.gone).await?;
             if !look.more {
-                if let Some(known) = self.known().lock().get_mut(channel) {
+                if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
                     // Only a look that left nothing open counts as complete.
                     let listed = known.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
                     known.looked = listed;
@@ -123,7 +125,8 @@ impl Channels {
     fn look(&self, channel: &Name, now: Timestamp) -> Result<Option<Look>, ChannelError> {
         let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
         let mut look = Look::default();
-        let has_pending = self.known().lock().get(channel).is_some_and(|known| !known.pending.is_empty());
+        let has_pending =
+            self.known().lock().get(channel.as_str()).is_some_and(|known| !known.pending.is_empty());
         if !has_pending {
             match self.list_new(channel, &dir, now)? {
                 Some(gone) => look.gone = gone,
@@ -132,7 +135,7 @@ impl Channels {
         }
         let batch: Vec<String> = {
             let mut known = self.known().lock();
-            let Some(known) = known.get_mut(channel) else { return Ok(None) };
+            let Some(known) = known.get_mut(channel.as_str()) else { return Ok(None) };
             let batch = known.pending.len().min(BATCH);
             let batch = known.pending.drain(..batch).collect();
             look.more = !known.pending.is_empty();
@@ -163,7 +166,7 @@ impl Channels {
         now: Timestamp,
     ) -> Result<Option<Vec<String>>, ChannelError> {
         let looked = Looked::at(dir, now, self.config())?;
-        let (problems, is_unchanged) = match self.known().lock().get(channel) {
+        let (problems, is_unchanged) = match self.known().lock().get(channel.as_str()) {
             Some(known) => (known.problems.clone(), looked.is_as_before(known.looked.as_ref())),
             None => return Ok(None),
         };
@@ -180,7 +183,7 @@ impl Channels {
         let is_new = |known: &Known, id: &String| {
             !known.ids.contains(id) && (mended.contains(id.as_str()) || !problems.contains_key(id))
         };
-        let mut new: Vec<String> = match self.known().lock().get(channel) {
+        let mut new: Vec<String> = match self.known().lock().get(channel.as_str()) {
             Some(known) => present.iter().filter(|id| is_new(known, id)).cloned().collect(),
             None => return Ok(None),
         };
@@ -188,7 +191,7 @@ impl Channels {
             sort_by_time(dir, &mut new, self.config().file_limit);
         }
         let mut known = self.known().lock();
-        let Some(known) = known.get_mut(channel) else { return Ok(None) };
+        let Some(known) = known.get_mut(channel.as_str()) else { return Ok(None) };
         known.pending = new.into();
         known.listed = Some(looked);
         let before = std::mem::replace(&mut known.present, present);
@@ -216,6 +219,11 @@ impl Channels {
             }
             if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
                 tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
+            }
+            if let (Some(named), Ok(from)) = (agent_of(&file.id), sender(&message))
+                && !is_named_after(named, &from)
+            {
+                tracing::warn!(%channel, message = %file.id, %from, "the file is named after another agent than it is from");
             }
             let drafted_message = self.draft(channel, &file.id, message, &mut ids_here).await?;
             match drafted_message {
@@ -269,29 +277,53 @@ impl Channels {
             },
             None => None,
         };
-        let id = derived_id(channel, native, at);
+        // One that another hub wrote is the same message there and here.
+        let elsewhere = match hub_id(&message) {
+            Some(id) if self.hub().message(id).await?.is_none() => Some(id),
+            _ => None,
+        };
+        let id = elsewhere.unwrap_or_else(|| derived_id(channel, native, at));
         let other_id = Some(message.id.clone()).filter(|other| other != native);
         ids_here.insert(native.to_owned(), id);
         ids_here.extend(other_id.clone().map(|other| (other, id)));
         // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
         // the hub came, or before its database was lost.
         let is_history = self.hub().now().duration_since(at) > self.config().history;
-        let restored = is_history.then(Vec::new);
-        let drafted = to_draft(message, channel, native, reply_to);
-        Ok(drafted.map(|draft| (Draft { restored, ..draft }, other_id)))
+        let drafted = match to_draft(message, channel, native, reply_to) {
+            Ok(draft) => placed(draft, self.folder()),
+            Err(error) => return Ok(Err(error)),
+        };
+        let drafted = match elsewhere {
+            Some(id) if self.folder().is_some() => of_another_hub(drafted, id),
+            Some(id) => Draft { id, ..drafted },
+            None => drafted,
+        };
+        let is_delivered_there = elsewhere.is_some() && self.is_for_another_hub(&drafted.to).await?;
+        let restored = (is_history || is_delivered_there).then(Vec::new);
+        Ok(Ok((Draft { restored, ..drafted }, other_id)))
     }
 
-    /// Whether a file is one that a hub process wrote for a message of the journal. Its id is noted, which the
-    /// writer may have died before.
+    /// Whether an address is that of an agent of another hub.
+    async fn is_for_another_hub(&self, to: &Address) -> Result<bool, ChannelError> {
+        let Address::Agent(agent) = to else { return Ok(false) };
+        let directory = self.hub().directory().await?;
+        Ok(!agent.is_human() && directory.addressee(agent).is_some_and(|known| known.hub().is_some()))
+    }
+
+    /// Whether a file is that of a message of the journal: a hub process wrote it, or a link brought the message first.
+    /// Its id is noted, which the writer may have died before.
     async fn is_own(
         &self,
         channel: &Name,
         native: &str,
         file: &ChannelMessage,
     ) -> Result<bool, ChannelError> {
-        let Some(id) = hub_id(file) else { return Ok(false) };
+        // A file that no hub wrote goes by what its name says, for every hub that takes it in.
+        let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
+        let linked = self.folder().and_then(|_| derived());
+        let Some(id) = hub_id(file).or(linked) else { return Ok(false) };
         let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
-        if !is_file_of(file, &stored.message) {
+        if !says_what(file, &stored.message) {
             return Ok(false);
         }
         self.named(channel, id, native).await?;
@@ -323,14 +355,14 @@ impl Channels {
 
     /// Whether the journal has a message of this channel, as far as the last look at it tells.
     pub(crate) fn is_known(&self, channel: &Name, native: &str) -> bool {
-        self.known().lock().get(channel).is_some_and(|known| known.ids.contains(native))
+        self.known().lock().get(channel.as_str()).is_some_and(|known| known.ids.contains(native))
     }
 
     /// Notes that the journal has a message; says whether its file had a problem before.
     pub(crate) fn note_known(&self, channel: &Name, native: &str) -> bool {
         let mut known = self.known().lock();
         // A channel that was never looked at is read from the journal when it is.
-        known.get_mut(channel).is_some_and(|known| {
+        known.get_mut(channel.as_str()).is_some_and(|known| {
             known.ids.insert(native.to_owned());
             known.problems.remove(native).is_some()
         })
@@ -341,7 +373,7 @@ impl Channels {
         let place = format!("channels/{channel}/{}.json", file.id);
         tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
         let known = |known: &mut Known| known.problems.insert(file.id.clone(), file.stamp);
-        self.known().lock().get_mut(channel).map(known);
+        self.known().lock().get_mut(channel.as_str()).map(known);
         Ok(self.hub().note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
     }
 

@@ -1,4 +1,5 @@
 use switchboard_core::DeliveryState;
+use switchboard_hub::Resident;
 
 use super::*;
 use crate::channels::Post;
@@ -83,7 +84,7 @@ async fn answers_join_the_conversation_in_files_as_in_posts() {
 async fn a_post_is_one_message_however_often_its_file_is_looked_at() {
     let test = TestChannels::new(&["claude"]).await;
     let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
-    let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere().await);
+    let (another, elsewhere) = (test.another(|_| ()).await, test.elsewhere(|_| ()).await);
     assert_eq!(test.channels.sweep().await.unwrap().taken + another.sweep().await.unwrap().taken, 0);
     assert_eq!(elsewhere.sweep().await.unwrap().taken, 1, "for another hub it is new");
     assert_eq!(elsewhere.sweep().await.unwrap().taken, 0);
@@ -180,7 +181,7 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
             test.drop_file(&message);
         }
     }
-    test.channels.known().lock().insert(name("general"), Known::default());
+    test.channels.known().lock().insert("general".to_owned(), Known::default());
     let mut looks = 0;
     loop {
         let look = test.channels.look(&name("general"), now).unwrap().unwrap();
@@ -248,4 +249,56 @@ async fn a_mended_or_removed_file_is_no_problem_any_more() {
     std::fs::remove_file(path("msg-2")).unwrap();
     test.channels.sweep().await.unwrap();
     assert_eq!(test.channels.problems().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_file_of_another_hub_is_the_same_message_here_and_is_passed_on_by_nobody_else() {
+    let test = TestChannels::new(&[]).await;
+    let posted = test.channels.post(Post::new(agent("codex"), name("general"), "hi @bob")).await.unwrap();
+    let elsewhere = test.elsewhere(|config| config.linked = true).await;
+    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    let hub = elsewhere.hub();
+    let stored = hub.message(posted.accepted.id).await.unwrap().expect("it goes by the same id");
+    assert_eq!((stored.message.from.to_string(), stored.message.body.as_str()), ("codex".into(), "hi @bob"));
+    assert_eq!(hub.outgoing(0, 100).await.unwrap().messages, []);
+    // What nobody else has passed on goes out: a script wrote it.
+    test.drop_file(&file("msg-20260111-163316-qc-0001", "qc", "all", "by hand"));
+    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    assert_eq!(hub.outgoing(0, 100).await.unwrap().messages.len(), 1);
+    // Whoever is not linked has nobody to tell, and keeps the id all the same.
+    let alone = test.another(|_| ()).await;
+    assert_eq!(alone.sweep().await.unwrap().taken, 1, "only what came by hand is new there");
+}
+
+#[tokio::test]
+async fn a_file_of_another_hub_to_an_agent_of_a_third_is_delivered_by_the_hub_that_wrote_it() {
+    let test = TestChannels::new(&[]).await;
+    test.post("codex", "far-1", "for far away").await;
+    let elsewhere = test.elsewhere(|config| config.linked = true).await;
+    let far = Resident { name: name("far-1"), role: None, team: None, channels: vec![] };
+    elsewhere.hub().put_residents(name("attic"), vec![far]).await.unwrap();
+    assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
+    assert_eq!(elsewhere.hub().outgoing(0, 100).await.unwrap().messages, []);
+    assert_eq!(elsewhere.problems().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
+    let test = TestChannels::new(&[]).await;
+    for channel in ["General", "general", "GENERAL"] {
+        test.channels.post(Post::new(agent("codex"), name(channel), channel)).await.unwrap();
+    }
+    assert_eq!(test.channels.list().await.unwrap().len(), 1);
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
+    assert_eq!(test.texts().await, ["General", "general", "GENERAL"]);
+    assert_eq!(test.channels.altered().await.unwrap(), []);
+    assert_eq!(test.channels.twins().await.unwrap(), Vec::<Vec<Name>>::new());
+    // Another program makes a second folder: both are read, and nothing counts as gone.
+    let second = file("msg-20260111-163316-qc-0001", "qc", "all", "in the second");
+    write_carelessly(&test.path("channels/general/msg-20260111-163316-qc-0001.json"), second.to_string());
+    for taken in [1, 0] {
+        assert_eq!(test.channels.sweep().await.unwrap().taken, taken);
+    }
+    assert_eq!(test.channels.altered().await.unwrap(), []);
+    assert_eq!(test.channels.twins().await.unwrap(), [vec![name("General"), name("general")]]);
 }

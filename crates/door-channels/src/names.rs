@@ -40,6 +40,24 @@ pub(crate) fn second_of(id: &str) -> Option<Timestamp> {
     Some(second.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
+/// The agent in a message's id, as far as it has the form of the protocol.
+pub(crate) fn agent_of(id: &str) -> Option<&str> {
+    second_of(id)?;
+    let (agent, _) = id.get("msg-".len() + SECOND + 1..)?.rsplit_once('-')?;
+    Some(agent)
+}
+
+/// Whether the agent in a message's id is this one, be it of another hub or under its deprecated id.
+pub(crate) fn is_named_after(named: &str, agent: &AgentId) -> bool {
+    let is_name = |agent: &AgentId| in_file_name(agent).eq_ignore_ascii_case(current_id(named));
+    is_name(agent) || is_name(&AgentId::local(agent.name.clone()))
+}
+
+/// The number in a message's id, which tells the messages of one second apart.
+pub(crate) fn number_of(id: &str) -> Option<u32> {
+    u32::from_str_radix(id.rsplit_once('-')?.1, 16).ok()
+}
+
 /// The folder of the archive that a moment belongs to: `YYYY-MM`.
 pub(crate) fn month_of(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC).strftime("%Y-%m").to_string()
@@ -91,6 +109,11 @@ pub fn current_id(text: &str) -> &str {
         "gemini-1" => "gemini",
         other => other,
     }
+}
+
+/// The deprecated id that an agent is still called by, where it has one.
+pub(crate) fn deprecated_id(agent: &str) -> Option<&'static str> {
+    ["claude-1", "codex-1", "gemini-1"].into_iter().find(|old| current_id(old).eq_ignore_ascii_case(agent))
 }
 
 /// Whether an id is one of the deprecated ones.

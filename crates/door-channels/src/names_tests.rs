@@ -54,3 +54,20 @@ fn deprecated_ids_stand_for_the_current_ones() {
         assert_eq!(is_deprecated(old), old != new);
     }
 }
+
+#[test]
+fn a_file_is_named_after_its_agent_whatever_hub_that_is_of() {
+    assert_eq!(agent_of("msg-20260111-163315-qc-1-0a0b"), Some("qc-1"));
+    assert_eq!(number_of("msg-20260111-163315-qc-1-0a0b"), Some(0x0a0b));
+    assert_eq!(agent_of("msg-1"), None);
+    for (named, agent, expected) in [
+        ("codex", "codex", true),
+        ("Codex", "codex", true),
+        ("codex", "codex@lab", true),
+        ("codex-lab", "codex@lab", true),
+        ("claude-1", "claude", true),
+        ("codex", "supervisor", false),
+    ] {
+        assert_eq!(is_named_after(named, &agent.parse().unwrap()), expected, "{named} {agent}");
+    }
+}

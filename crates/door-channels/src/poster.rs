@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use switchboard_core::Name;
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 
-use crate::names::{MessageName, PER_SECOND, file_name};
+use crate::names::{MessageName, PER_SECOND, file_name, number_of, second_of};
 use crate::wire::{ChannelMessage, iso};
 
 /// The moment of the last post of each agent in each channel, by this process.
@@ -50,6 +50,19 @@ impl Stamp {
 }
 
 impl Poster {
+    /// Whether this process has posted for an agent in a channel, and so knows what its next message comes after.
+    pub(crate) fn has_posted(&self, channel: &Name, agent: &str) -> bool {
+        self.last.lock().contains_key(&(channel.clone(), agent.to_owned()))
+    }
+
+    /// Has the next message of an agent come after one that another process wrote, of which the name is known.
+    pub(crate) fn go_on_after(&self, channel: &Name, agent: &str, id: &str) {
+        let (Some(second), Some(number)) = (second_of(id), number_of(id)) else { return };
+        // When within the second is not in the name; the end of it comes after everything.
+        let at = second.saturating_add(SignedDuration::from_millis(999)).unwrap_or(second);
+        self.last.lock().entry((channel.clone(), agent.to_owned())).or_insert(Stamp { at, number });
+    }
+
     /// Writes a message under the next free name of its agent, and sets its id and time to it.
     ///
     /// The file and its name are on disk on return. Blocks.

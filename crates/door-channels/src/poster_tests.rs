@@ -102,3 +102,22 @@ fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
     assert_eq!(all.len(), 4 * EACH);
     assert_eq!(dir.names().unwrap().len(), 4 * EACH);
 }
+
+#[tokio::test]
+async fn c2_what_another_process_posts_after_the_clock_was_set_back_comes_after() {
+    let test = crate::test_channels::TestChannels::new(&[]).await;
+    let first = test.post("codex", "all", "first").await;
+    test.clock.advance(-SignedDuration::from_hours(1));
+    let another = test.another(|_| ()).await;
+    let post = crate::channels::Post::new("codex".parse().unwrap(), "general".parse().unwrap(), "second");
+    let second = another.post(post).await.unwrap().message;
+    assert!(
+        second.order() > first.order(),
+        "{} {} after {} {}",
+        second.id,
+        second.timestamp,
+        first.id,
+        first.timestamp
+    );
+    assert_eq!(test.texts().await, ["first", "second"]);
+}

@@ -3,6 +3,7 @@
 //! A file is a claim, and its time is that of somebody else's clock. What counts is the reader's clock, the
 //! time at which the file was changed, and, on the host of its writer, whether the writer still runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
+use crate::names::current_id;
 use crate::tree::{Tree, blocking};
 use crate::wire::{PresenceFile, iso};
 
@@ -53,7 +55,14 @@ impl Channels {
             let dir = tree.presence()?;
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
-            Ok(agents.filter_map(|agent| sighting(&dir, agent, now, after)).collect())
+            let mut seen: BTreeMap<Name, Sighting> = BTreeMap::new();
+            for one in agents.filter_map(|agent| sighting(&dir, agent, now, after)) {
+                // One agent may have a file under a deprecated id as well: the later sign of life counts.
+                if seen.get(&one.agent).is_none_or(|other| other.since < one.since) {
+                    seen.insert(one.agent.clone(), one);
+                }
+            }
+            Ok(seen.into_values().collect())
         })
         .await
     }
@@ -72,13 +81,13 @@ impl Channels {
     }
 }
 
-fn sighting(dir: &Dir, agent: &str, now: Timestamp, after: PresenceTimeouts) -> Option<Sighting> {
-    let agent = Name::parse(agent).ok()?;
+fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> Option<Sighting> {
+    let agent = Name::parse(current_id(stem)).ok()?;
     let refused = |reason: &str| {
         tracing::warn!(%agent, reason, "a heartbeat file is not believed");
         None
     };
-    let read = match dir.read(&format!("{agent}.json"), LIMIT) {
+    let read = match dir.read(&format!("{stem}.json"), LIMIT) {
         Ok(read) => read?,
         Err(error) => return refused(&describe(&error)),
     };
@@ -86,7 +95,7 @@ fn sighting(dir: &Dir, agent: &str, now: Timestamp, after: PresenceTimeouts) -> 
         Ok(file) => file,
         Err(error) => return refused(&error.to_string()),
     };
-    if Name::parse(crate::names::current_id(&file.agent_id)).ok().as_ref() != Some(&agent) {
+    if Name::parse(current_id(&file.agent_id)).ok().as_ref() != Some(&agent) {
         return refused("it speaks for another agent than its name says");
     }
     let changed = Timestamp::from_nanosecond(read.stamp.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -177,6 +186,12 @@ impl Pulse {
         self.write("AWAKE", now).await;
     }
 
+    /// Says what is the matter.
+    pub(crate) async fn say(&self, error: &str, now: Timestamp) {
+        self.now.lock().error = Some(error.to_owned());
+        self.write("AWAKE", now).await;
+    }
+
     /// Gives signs of life until `shutdown`, then says goodbye.
     pub(crate) async fn beat(
         &self,
@@ -192,8 +207,24 @@ impl Pulse {
                 _ = beats.tick() => self.write("AWAKE", hub.now()).await,
             }
         }
+        self.say_goodbye(hub).await;
+    }
+
+    async fn say_goodbye(&self, hub: &switchboard_hub::Hub) {
         self.now.lock().working = 0;
-        self.write(OFFLINE.to_uppercase().as_str(), hub.now()).await;
+        if !self.is_another_at_it().await {
+            self.write(OFFLINE.to_uppercase().as_str(), hub.now()).await;
+        }
+    }
+
+    /// Whether another watcher of the same agent gave the last sign of life, and is still there to give the next.
+    async fn is_another_at_it(&self) -> bool {
+        let (tree, name) = (self.tree.clone(), format!("{}.json", self.agent));
+        let read = blocking(move || Ok(tree.presence()?.read(&name, LIMIT)?)).await;
+        let file = read.ok().flatten().and_then(|read| PresenceFile::parse(&read.bytes).ok());
+        let owner = file.filter(|file| !file.state.eq_ignore_ascii_case(OFFLINE)).and_then(|file| file.owner);
+        let owner = owner.and_then(|owner| owner.parse::<Owner>().ok());
+        owner.is_some_and(|owner| owner != Owner::this_process() && !owner.is_gone())
     }
 
     async fn write(&self, state: &str, now: Timestamp) {

@@ -77,3 +77,34 @@ async fn the_process_that_is_gone_is_offline_at_once() {
     write_carelessly(&test.path("signals/presence/codex.json"), beat.to_string());
     assert_eq!(test.channels.sightings().await.unwrap()[0].awareness, Awareness::Offline);
 }
+
+#[tokio::test]
+async fn a_heartbeat_under_a_deprecated_id_is_that_of_the_agent() {
+    let test = TestChannels::new(&[]).await;
+    let now = test.channels.hub().now();
+    let beat = |at: Timestamp, state: &str| {
+        json!({ "agent_id": "claude-1", "timestamp": iso(at), "state": state }).to_string()
+    };
+    write_carelessly(&test.path("signals/presence/claude-1.json"), beat(now, "AWAKE"));
+    let early = now - SignedDuration::from_mins(1);
+    write_carelessly(&test.path("signals/presence/claude.json"), beat(early, "OFFLINE"));
+    let seen = test.channels.sightings().await.unwrap();
+    assert_eq!(seen.iter().map(|seen| seen.agent.as_str()).collect::<Vec<_>>(), ["claude"]);
+    assert_eq!(seen[0].awareness, Awareness::Awake);
+}
+
+#[tokio::test]
+async fn a_watcher_that_stops_says_goodbye_unless_another_goes_on() {
+    let test = TestChannels::new(&[]).await;
+    let pulse = Pulse::new(test.channels.tree().clone(), name("codex"), "general".into());
+    let beat = |owner: &str| {
+        let now = iso(test.channels.hub().now());
+        json!({ "agent_id": "codex", "timestamp": now, "state": "AWAKE", "owner": owner }).to_string()
+    };
+    let gone = format!("{}/4194999/1", Owner::this_process().host());
+    for (owner, expected) in [("another-machine/7/1", Awareness::Awake), (&gone, Awareness::Offline)] {
+        write_carelessly(&test.path("signals/presence/codex.json"), beat(owner));
+        pulse.say_goodbye(test.channels.hub()).await;
+        assert_eq!(test.channels.sightings().await.unwrap()[0].awareness, expected, "{owner}");
+    }
+}

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Delivery, Door, MessageId, Name};
+use switchboard_core::{AgentId, Delivery, Door, Message, MessageId, Name, NativeId, Route};
 use switchboard_hub::clock::Clock;
-use switchboard_hub::{Hub, HubConfig, Outbound, Registration, Stored};
+use switchboard_hub::{Draft, Hub, HubConfig, Outbound, Passed, Registration, Stored};
 use tempfile::TempDir;
 
 use crate::channels::{Channels, Post};
@@ -71,8 +71,8 @@ impl TestChannels {
     }
 
     /// The same folder as another hub has it, say on another machine.
-    pub(crate) async fn elsewhere(&self) -> Channels {
-        open(&self.folder.path().join("elsewhere"), self.folder.path(), &self.clock, |_| ()).await
+    pub(crate) async fn elsewhere(&self, configure: impl FnOnce(&mut Config)) -> Channels {
+        open(&self.folder.path().join("elsewhere"), self.folder.path(), &self.clock, configure).await
     }
 
     pub(crate) fn path(&self, below: &str) -> PathBuf {
@@ -118,6 +118,31 @@ pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> 
     let named = channels.hub().by_native(Some(Door::Channels), native).await.unwrap();
     let (_, id) = named.first()?;
     channels.hub().message(*id).await.unwrap()
+}
+
+/// A message as a link brings it from the hub `lab` to another.
+pub(crate) fn as_from_lab(message: Message) -> Passed {
+    let lab = name("lab");
+    let draft = Draft {
+        id: message.id,
+        from: AgentId { name: message.from.name, realm: Some(lab.clone()) },
+        to: message.to,
+        kind: message.kind,
+        body: message.body,
+        in_reply_to: message.in_reply_to,
+        sent_at: message.sent_at,
+        expires_at: None,
+        metadata: message.metadata,
+        native: NativeId { door: Door::Nats, scope: "lab".into(), id: message.id.to_string() },
+        key: None,
+        native_is_id: true,
+        verified: message.origin.verified,
+        route: Some(Route::Hub { hub: lab }),
+        signed: None,
+        allow_unregistered: false,
+        restored: None,
+    };
+    Passed { draft, thread: message.thread, via: message.via }
 }
 
 async fn open(hub: &Path, folder: &Path, clock: &Clock, configure: impl FnOnce(&mut Config)) -> Channels {

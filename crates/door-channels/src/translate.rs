@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_core::{
-    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, Route,
+    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, PASSED_ON, Route,
 };
 use switchboard_hub::Draft;
 
@@ -19,6 +19,8 @@ mod key {
     pub(super) const CONTENT: &str = "channels.content";
     pub(super) const EXTRA: &str = "channels.extra";
     pub(super) const REPLY_TO: &str = "channels.in_reply_to";
+    /// The folder that the file is in, for hubs that share it.
+    pub(super) const FOLDER: &str = "channels.folder";
     /// In a message file: what the hub that wrote it knows of it.
     pub(super) const OURS: &str = "switchboard";
 }
@@ -88,7 +90,7 @@ pub(crate) fn to_draft(
     let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
     let mut metadata = message.metadata.unwrap_or_default();
     // Keys of ours come from us alone.
-    metadata.retain(|key, _| !key.starts_with(key::PREFIX));
+    metadata.retain(|key, _| !key.starts_with(key::PREFIX) && key != PASSED_ON);
     metadata.remove("in_reply_to");
     metadata.remove(key::OURS);
     let Content { text, code, artifacts, extra } = message.content;
@@ -136,6 +138,25 @@ pub(crate) fn to_own_draft(
     Ok(Draft { id, native, native_is_id: true, verified: true, ..draft })
 }
 
+/// A draft that says which folder its file is in, or will be, to linked hubs that share the folder.
+pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
+    if let Some(folder) = folder {
+        draft.metadata.insert(key::FOLDER.to_owned(), folder.into());
+    }
+    draft
+}
+
+/// A draft of a file that another hub wrote: under the id that it has there, and never to be passed on.
+pub(crate) fn of_another_hub(mut draft: Draft, id: MessageId) -> Draft {
+    draft.metadata.insert(PASSED_ON.to_owned(), true.into());
+    Draft { id, ..draft }
+}
+
+/// Whether the file of a message is in this folder, or will be, by the word of the hub that accepted it.
+pub(crate) fn is_placed_in(message: &Message, folder: &str) -> bool {
+    message.metadata.get(key::FOLDER).and_then(Value::as_str) == Some(folder)
+}
+
 /// Writes into a message which message of the hub it is, and its place in the journal where that is known.
 pub(crate) fn sign(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>) {
     let mut ours = json!({ "id": id.to_string() });
@@ -164,6 +185,8 @@ pub(crate) fn to_file(
     let mut take = |key: &str| metadata.remove(key);
     let (code, artifacts) = (take(key::CODE), take(key::ARTIFACTS));
     let (content, extra, unknown_parent) = (take(key::CONTENT), take(key::EXTRA), take(key::REPLY_TO));
+    take(key::FOLDER);
+    take(PASSED_ON);
     if let Some(parent) = reply_to.map(Value::String).or(unknown_parent) {
         metadata.insert("in_reply_to".into(), parent);
     }
@@ -180,7 +203,7 @@ pub(crate) fn to_file(
     let part = u32::try_from(i64::from(message.sent_at.subsec_nanosecond()) * 65_536 / 1_000_000_000);
     let name = MessageName {
         second: message.sent_at.as_second(),
-        agent: in_file_name(&message.from),
+        agent: in_file_name(&as_at_home(message)),
         number: part.unwrap_or(0).saturating_add(tries),
     };
     ChannelMessage {
@@ -205,6 +228,15 @@ pub(crate) fn to_file(
     }
 }
 
+/// Who wrote a message, as the hub calls them that it comes from: hubs that share a folder choose the same name for the
+/// file of one message.
+fn as_at_home(message: &Message) -> AgentId {
+    match (&message.origin.route, &message.from.realm) {
+        (Some(Route::Hub { hub }), Some(realm)) if hub == realm => AgentId::local(message.from.name.clone()),
+        _ => message.from.clone(),
+    }
+}
+
 /// The message of a hub that a file says it is.
 pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
     file.metadata.as_ref()?.get(key::OURS)?.get("id")?.as_str()?.parse().ok()
@@ -212,10 +244,19 @@ pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
 
 /// Whether a file says what a message says: a file that merely claims to be a message of ours is not.
 pub(crate) fn is_file_of(file: &ChannelMessage, message: &Message) -> bool {
-    hub_id(file) == Some(message.id)
-        && sender(file).as_ref() == Ok(&message.from)
+    hub_id(file) == Some(message.id) && says_what(file, message)
+}
+
+/// Whether sender, type and text are those of a message.
+pub(crate) fn says_what(file: &ChannelMessage, message: &Message) -> bool {
+    sender(file).is_ok_and(|from| is_namesake(&from, &message.from))
         && file.kind == message.kind.as_str()
         && file.content.text == message.body
+}
+
+/// Whether two names are one agent's, as two hubs have it: `codex` of this hub is `codex@lab` to the others.
+fn is_namesake(one: &AgentId, other: &AgentId) -> bool {
+    one.name == other.name && (one.realm == other.realm || one.realm.is_none() || other.realm.is_none())
 }
 
 /// Whether a file still says what was accepted as this message of a channel: sender, recipient, type and content.
@@ -228,12 +269,14 @@ pub(crate) fn says_the_same(
     directory: &Directory,
 ) -> bool {
     let accepted = to_file(message, 0, channel, None, 0);
-    let canonical = |agent: &AgentId| directory.canonical(agent);
-    let is_from = sender(file).is_ok_and(|from| canonical(&from) == canonical(&message.from));
+    // A file has the name that was written, and the journal may have the agent of another hub that goes by it.
+    let is_same =
+        |one: &AgentId, other: &AgentId| is_namesake(&directory.canonical(one), &directory.canonical(other));
+    let is_from = sender(file).is_ok_and(|from| is_same(&from, &message.from));
     // What came from elsewhere was for a group, or an agent, that the file need not be able to name.
     let is_to = message.origin.native.door != Door::Channels
         || match (recipient(file, channel), &message.to) {
-            (Ok(Address::Agent(to)), Address::Agent(accepted)) => canonical(&to) == canonical(accepted),
+            (Ok(Address::Agent(to)), Address::Agent(accepted)) => is_same(&to, accepted),
             (Ok(to), accepted) => to == *accepted,
             (Err(_), _) => false,
         };

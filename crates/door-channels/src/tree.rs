@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use switchboard_core::{Name, nearest};
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_hub::files::{Dir, Durability, FileError};
 
 use crate::error::ChannelError;
 use crate::names::is_month;
@@ -13,6 +13,9 @@ pub(crate) const CHANNELS: &str = "channels";
 
 /// Where old messages of a channel are, inside its folder.
 const ARCHIVE: &str = "archive";
+
+/// The file that tells a shared folder from every other.
+const IDENTITY: &str = "folder";
 
 /// The shared folder. Every path below it is made of validated names.
 #[derive(Debug, Clone)]
@@ -42,8 +45,19 @@ impl Tree {
     /// A channel's folder, where it exists.
     pub(crate) fn channel(&self, channel: &Name) -> Result<Option<Dir>, FileError> {
         match self.root.subdir(CHANNELS)? {
-            Some(channels) => channels.subdir(channel.as_str()),
+            Some(channels) => match channels.subdir(channel.as_str())? {
+                Some(there) => Ok(Some(there)),
+                None => Ok(folders_of(&channels, channel)?.into_iter().next()),
+            },
             None => Ok(None),
+        }
+    }
+
+    /// All folders of a channel: where the file system tells letter cases apart, other programs can have made several.
+    pub(crate) fn folders(&self, channel: &Name) -> Result<Vec<Dir>, FileError> {
+        match self.root.subdir(CHANNELS)? {
+            Some(channels) => folders_of(&channels, channel),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -57,9 +71,13 @@ impl Tree {
         Err(ChannelError::UnknownChannel { channel: channel.clone(), near })
     }
 
-    /// A channel's folder, made where it is missing: a channel begins with its first message.
+    /// A channel's folder, made where it is missing: a channel begins with its first message. One whose name differs in letter
+    /// case alone is the same channel.
     pub(crate) fn make_channel(&self, channel: &Name) -> Result<Dir, FileError> {
-        self.channels()?.make_subdir(channel.as_str())
+        match self.channel(channel)? {
+            Some(there) => Ok(there),
+            None => self.channels()?.make_subdir(channel.as_str()),
+        }
     }
 
     /// The channels there are, sorted. What cannot be the name of one is left out.
@@ -91,9 +109,26 @@ impl Tree {
         self.root.make_subdir("logs")
     }
 
+    /// What tells this folder from every other, for all who share it. The first who asks makes it.
+    pub(crate) fn identity(&self) -> Result<String, FileError> {
+        let signals = self.signals()?;
+        let new = format!("{:032x}", fastrand::u128(..));
+        if signals.stat(IDENTITY)?.is_none() {
+            signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
+        }
+        let found = signals.read(IDENTITY, 1 << 10)?;
+        Ok(found.map_or(new, |found| String::from_utf8_lossy(&found.bytes).into_owned()))
+    }
+
     fn signals(&self) -> Result<Dir, FileError> {
         self.root.make_subdir("signals")
     }
+}
+
+fn folders_of(channels: &Dir, channel: &Name) -> Result<Vec<Dir>, FileError> {
+    let names = channels.names()?.into_iter().filter(|name| name.eq_ignore_ascii_case(channel.as_str()));
+    // A plain file beside the channels is none.
+    Ok(names.filter_map(|name| channels.subdir(&name).ok().flatten()).collect())
 }
 
 /// The folder of a month in the archive of a channel, made where it is missing.

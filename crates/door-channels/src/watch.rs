@@ -11,20 +11,24 @@ mod call;
 mod claim;
 mod log;
 mod mention;
+mod posting;
 mod prompt;
 mod queue;
 mod watcher;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use switchboard_core::Name;
+use switchboard_hub::HUB_NAME;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
+use crate::error::ChannelError;
+use crate::names::current_id;
 use crate::presence::Pulse;
 
 pub use self::mention::is_mentioned;
@@ -141,7 +145,10 @@ impl Preset {
 
 impl WatcherConfig {
     /// A watcher that runs `command`, told on stdin, whose stdout is the answer.
+    ///
+    /// A deprecated agent id stands for the current one.
     pub fn new(agent: Name, channel: Name, command: Vec<String>) -> Self {
+        let agent = Name::parse(current_id(agent.as_str())).unwrap_or(agent);
         Self {
             agent,
             channel,
@@ -162,6 +169,27 @@ impl WatcherConfig {
         }
     }
 
+    /// The same, if it can work: what is wrong with it is told before anything waits for an answer.
+    pub fn checked(self) -> Result<Self, ChannelError> {
+        let refused = |field, problem: String| Err(ChannelError::Field { field, problem });
+        if self.agent.is_human() || self.agent.as_str().eq_ignore_ascii_case(HUB_NAME) {
+            return refused("agent", format!("is '{}', for whom no program answers", self.agent));
+        }
+        if self.timeout.is_zero() {
+            return refused("timeout", "is 0; a program needs a second at least".to_owned());
+        }
+        let is_name = |name: &&String| !name.is_empty() && !name.contains('=');
+        if let Some(bad) = self.env.iter().find(|name| !is_name(name)) {
+            return refused("env", format!("has '{}', which is no variable's name", bad.escape_debug()));
+        }
+        Ok(self)
+    }
+
+    /// The files it is told to read and that are not there.
+    pub fn missing_files(&self) -> impl Iterator<Item = &Path> {
+        [&self.role, &self.memory].into_iter().flatten().map(PathBuf::as_path).filter(|path| !path.is_file())
+    }
+
     /// The same with everything that a preset says; a command that was given stays.
     #[must_use]
     pub fn with_preset(mut self, preset: Preset) -> Self {
@@ -178,6 +206,9 @@ impl WatcherConfig {
 pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     let mut by_agent: BTreeMap<Name, Vec<WatcherConfig>> = BTreeMap::new();
     for watcher in &channels.config().watchers {
+        for missing in watcher.missing_files() {
+            tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
+        }
         by_agent.entry(watcher.agent.clone()).or_default().push(watcher.clone());
     }
     let mut tasks = JoinSet::new();

@@ -71,6 +71,12 @@ pub enum ConfigError {
     /// No server.
     #[error("'nats.url' is empty; name a server, such as nats://localhost:4222")]
     NoServer,
+    /// An address that is none of a NATS server.
+    #[error("'nats.url' has '{scheme}://', which no NATS server answers; use nats, tls, ws or wss")]
+    Scheme {
+        /// As given.
+        scheme: String,
+    },
     /// A prefix that cannot be part of a stream's name and of a subject.
     #[error("'nats.streamPrefix' is '{}'; use 1 to 32 letters, digits, '_' or '-'", .prefix.escape_debug())]
     Prefix {
@@ -124,6 +130,11 @@ impl Config {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-');
         if self.servers.is_empty() || self.servers.iter().any(|server| server.trim().is_empty()) {
             return Err(ConfigError::NoServer);
+        }
+        let scheme = |server: &String| Some(server.split_once("://")?.0.trim().to_ascii_lowercase());
+        let is_known = |scheme: &String| matches!(scheme.as_str(), "nats" | "tls" | "ws" | "wss");
+        if let Some(scheme) = self.servers.iter().filter_map(scheme).find(|scheme| !is_known(scheme)) {
+            return Err(ConfigError::Scheme { scheme });
         }
         if !(1..=32).contains(&self.prefix.len()) || !self.prefix.bytes().all(legal) {
             return Err(ConfigError::Prefix { prefix: self.prefix });

@@ -20,4 +20,6 @@ fn settings_that_cannot_be_used_are_named() {
     assert!(refused(Config::new(vec![])).contains("'nats.url' is empty"));
     assert!(refused(Config { prefix: "a.b".into(), ..config() }).contains("'nats.streamPrefix' is 'a.b'"));
     assert!(refused(Config { replicas: 7, ..config() }).contains("'nats.replicas' is 7"));
+    let web = Config::new(vec!["nats://a:4222".into(), "http://b:80".into()]);
+    assert!(refused(web).contains("'nats.url' has 'http://'"));
 }

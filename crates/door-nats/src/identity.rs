@@ -10,21 +10,37 @@ use crate::error::NatsError;
 /// The key under which a made-up name is kept.
 const KEY: &str = "hub";
 
+/// The key under which is kept what tells this hub from every other.
+const HOME: &str = "home";
+
 /// The name from the settings, or one that is made once: that of the machine with four digits, because a machine may
 /// have many hubs.
 pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
     if let Some(name) = &config.hub {
         return Ok(name.clone());
     }
-    let notes = hub.notes(Door::Nats, TOPIC).await?;
-    let kept = notes.into_iter().find(|(key, _)| key == KEY).and_then(|(_, name)| Name::parse(&name).ok());
-    if let Some(name) = kept {
+    if let Some(name) = kept(hub, KEY).await?.and_then(|name| Name::parse(&name).ok()) {
         return Ok(name);
     }
     let (_, random) = hub.next_id().parts();
     let name = made_up(&platform::host_name(), random);
     hub.note(Door::Nats, TOPIC, KEY.to_owned(), Some(name.to_string())).await?;
     Ok(name)
+}
+
+/// What tells this hub from every other, also from one of the same name: made once and kept.
+pub(crate) async fn home(hub: &Hub) -> Result<String, NatsError> {
+    if let Some(home) = kept(hub, HOME).await? {
+        return Ok(home);
+    }
+    let home = hub.next_id().to_string();
+    hub.note(Door::Nats, TOPIC, HOME.to_owned(), Some(home.clone())).await?;
+    Ok(home)
+}
+
+async fn kept(hub: &Hub, wanted: &str) -> Result<Option<String>, NatsError> {
+    let notes = hub.notes(Door::Nats, TOPIC).await?;
+    Ok(notes.into_iter().find(|(key, _)| key == wanted).map(|(_, value)| value))
 }
 
 fn made_up(machine: &str, random: u128) -> Name {

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Entry, Operation};
+use async_nats::jetstream::kv::{Entry, Operation, Store};
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{AgentId, Directory, Name, OFFLINE};
@@ -20,7 +20,9 @@ use crate::link::Link;
 use crate::roster::{residents, roster};
 use crate::status::{AgentStatus, HubStatus, beat};
 use crate::subject::token;
-use crate::wire::{Awake, AwakeAgent, MOST_AGENTS, Malformed, Roster, VERSION, is_known, readable, to_bytes};
+use crate::wire::{
+    Awake, AwakeAgent, Malformed, Roster, VERSION, fitting, is_known, readable, shortened, to_bytes,
+};
 
 /// How often to look whether there is something to tell, and who has fallen silent.
 const LOOK: Duration = Duration::from_secs(1);
@@ -29,8 +31,10 @@ const LOOK: Duration = Duration::from_secs(1);
 const BEATS: u32 = 4;
 
 /// Tells the others who lives here and who is awake, until something fails.
-pub(crate) async fn tell(link: &Link, run: &str) -> Result<Infallible, NatsError> {
+pub(crate) async fn tell(link: &Link, run: &Run) -> Result<Infallible, NatsError> {
     let key = token(&link.me);
+    let max_payload = link.client.server_info().max_payload;
+    let mut revision = 0;
     let mut seen: Option<Arc<Directory>> = None;
     let (mut told_roster, mut told_awake): (Vec<u8>, Vec<AwakeAgent>) = (Vec::new(), Vec::new());
     let mut beat_due = Instant::now();
@@ -40,10 +44,9 @@ pub(crate) async fn tell(link: &Link, run: &str) -> Result<Infallible, NatsError
         look.tick().await;
         let directory = link.hub.directory().await?;
         if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &directory)) {
-            let bytes = to_bytes(&roster(&link.me, &directory));
+            let bytes = to_bytes(&roster(&link.me, &directory, max_payload));
             if bytes != told_roster {
-                let put = link.roster.put(&key, bytes.clone().into()).await;
-                put.map_err(NatsError::server("keep who lives here"))?;
+                revision = put(&link.roster, &key, bytes.clone(), "keep who lives here").await?;
                 told_roster = bytes;
             }
             seen = Some(directory.clone());
@@ -51,13 +54,37 @@ pub(crate) async fn tell(link: &Link, run: &str) -> Result<Infallible, NatsError
         let awake = awake(link, &directory);
         if beat_due <= Instant::now() || is_other(&awake, &told_awake) {
             beat_due = Instant::now() + link.config.presence_ttl / BEATS;
-            let value = |agent: &AwakeAgent| serde_json::to_value(agent).unwrap_or_default();
-            let agents = awake.iter().map(value).collect();
-            let entry = Awake { v: VERSION, hub: link.me.clone(), run: run.to_owned(), agents };
-            let put = link.presence.put(&key, to_bytes(&entry).into()).await;
-            put.map_err(NatsError::server("keep who is awake"))?;
+            let agents = fitting(&awake, max_payload);
+            let (hub, home) = (link.me.clone(), Some(run.home.clone()));
+            let entry = Awake { v: VERSION, hub, run: run.id.clone(), home, agents };
+            put(&link.presence, &key, to_bytes(&entry), "keep who is awake").await?;
             told_awake = awake;
+            // Another hub of this name may have told of its own before it made room.
+            let entry =
+                link.roster.entry(key.as_str()).await.map_err(NatsError::server("tell who lives here"))?;
+            if entry.is_none_or(|entry| entry.revision != revision) {
+                revision = put(&link.roster, &key, told_roster.clone(), "keep who lives here").await?;
+            }
         }
+    }
+}
+
+async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> Result<u64, NatsError> {
+    store.put(key, bytes.into()).await.map_err(NatsError::server(action))
+}
+
+/// Refuses to go by a name under which another hub is awake. To be asked before anything is read or told under it: who
+/// reads in another's name takes its messages away.
+///
+/// What an earlier run of this hub left is none of another's; what another one left that was killed runs out.
+pub(crate) async fn check_name(link: &Link, run: &Run) -> Result<(), NatsError> {
+    let entry =
+        link.presence.entry(token(&link.me)).await.map_err(NatsError::server("tell of other hubs"))?;
+    let entry = entry.filter(|entry| entry.operation == Operation::Put);
+    let awake = entry.and_then(|entry| serde_json::from_slice::<Awake>(&entry.value).ok());
+    match awake.and_then(|awake| awake.home) {
+        Some(home) if home != run.home => Err(NatsError::NameTaken { hub: link.me.clone() }),
+        _ => Ok(()),
     }
 }
 
@@ -76,18 +103,26 @@ fn awake(link: &Link, directory: &Directory) -> Vec<AwakeAgent> {
         let silent = now.duration_since(presence.since?).as_millis();
         Some(AwakeAgent {
             name: id.name.clone(),
-            status: presence.status?,
-            message: presence.message,
+            status: shortened(&presence.status?),
+            message: presence.message.as_deref().map(shortened),
             silent_ms: u64::try_from(silent).unwrap_or(0),
         })
     };
-    own.filter_map(|agent| sign(&agent.id)).take(MOST_AGENTS).collect()
+    own.filter_map(|agent| sign(&agent.id)).collect()
 }
 
 /// Whether somebody does something else than was told. That they still do is told with the next beat.
 fn is_other(one: &[AwakeAgent], other: &[AwakeAgent]) -> bool {
     let what = |agent: &AwakeAgent| (agent.name.clone(), agent.status.clone(), agent.message.clone());
     !one.iter().map(what).eq(other.iter().map(what))
+}
+
+/// What tells this run of this hub from all others.
+pub(crate) struct Run {
+    /// Names this run, in the order of their beginnings.
+    pub(crate) id: String,
+    /// Names this hub, whatever it is called.
+    pub(crate) home: String,
 }
 
 /// What was heard of another hub.
@@ -98,7 +133,7 @@ struct Heard {
 }
 
 /// Hears of the other hubs, until something fails.
-pub(crate) async fn hear(link: &Link, run: &str) -> Result<Infallible, NatsError> {
+pub(crate) async fn hear(link: &Link, run: &Run) -> Result<Infallible, NatsError> {
     let action = "tell of other hubs";
     let mut rosters = link.roster.watch_with_history(">").await.map_err(NatsError::server(action))?;
     let mut presences = link.presence.watch_with_history(">").await.map_err(NatsError::server(action))?;
@@ -115,7 +150,7 @@ pub(crate) async fn hear(link: &Link, run: &str) -> Result<Infallible, NatsError
             }
             entry = presences.next() => {
                 let entry = entry.ok_or(NatsError::Lost)?.map_err(NatsError::server(action))?;
-                if let Err(error) = hear_presence(link, run, &entry, &mut heard)? {
+                if let Err(error) = hear_presence(link, &run.id, &entry, &mut heard)? {
                     tracing::warn!(key = entry.key, reason = %error, "what a hub tells of who is awake was skipped");
                 }
             }

@@ -3,10 +3,10 @@
 use switchboard_core::{Directory, Name, Route};
 use switchboard_hub::Resident;
 
-use crate::wire::{MOST_AGENTS, Roster, RosterAgent, VERSION, readable};
+use crate::wire::{Roster, RosterAgent, VERSION, fitting, readable, shortened};
 
-/// The agents of this hub, and its person.
-pub(crate) fn roster(me: &Name, directory: &Directory) -> Roster {
+/// The agents of this hub, and its person, as many as a server takes at once.
+pub(crate) fn roster(me: &Name, directory: &Directory, max_payload: usize) -> Roster {
     let person = RosterAgent { name: Name::human(), role: None, team: None, channels: vec![] };
     let own = directory.agents().filter(|agent| agent.id.realm.is_none()).map(|agent| {
         let channel = |route: &Route| match route {
@@ -15,17 +15,17 @@ pub(crate) fn roster(me: &Name, directory: &Directory) -> Roster {
         };
         RosterAgent {
             name: agent.id.name.clone(),
-            role: agent.role.clone(),
+            role: agent.role.as_deref().map(shortened),
             team: agent.team.clone(),
             channels: agent.routes.iter().filter_map(channel).collect(),
         }
     });
     let all: Vec<_> = std::iter::once(person).chain(own).collect();
-    if all.len() > MOST_AGENTS {
-        tracing::warn!(agents = all.len(), "other hubs are told of the first {MOST_AGENTS} agents only");
+    let agents = fitting(&all, max_payload);
+    if agents.len() < all.len() {
+        tracing::warn!(agents = all.len(), "other hubs are told of the first {} agents only", agents.len());
     }
-    let value = |agent: &RosterAgent| serde_json::to_value(agent).unwrap_or_default();
-    Roster { v: VERSION, hub: me.clone(), agents: all.iter().take(MOST_AGENTS).map(value).collect() }
+    Roster { v: VERSION, hub: me.clone(), agents }
 }
 
 /// The agents of another hub, as it tells of them.
@@ -63,7 +63,7 @@ mod tests {
                 registered_at: Timestamp::UNIX_EPOCH,
             });
         }
-        let told = residents(roster(&name("lab"), &directory));
+        let told = residents(roster(&name("lab"), &directory, 1 << 20));
         let person = Resident { name: Name::human(), role: None, team: None, channels: vec![] };
         let codex = Resident {
             name: name("codex"),
@@ -72,5 +72,25 @@ mod tests {
             channels: vec![name("general")],
         };
         assert_eq!(told, [person, codex]);
+    }
+
+    #[test]
+    fn however_much_there_is_to_tell_a_server_takes_it() {
+        const LIMIT: usize = 64 << 10;
+        let mut directory = Directory::default();
+        for number in 0..1000 {
+            directory.put_agent(AgentRecord {
+                id: format!("agent-{number:04}").parse().unwrap(),
+                role: Some("ü".repeat(120_000)),
+                team: None,
+                routes: vec![],
+                registered_at: Timestamp::UNIX_EPOCH,
+            });
+        }
+        let roster = roster(&Name::parse("lab").unwrap(), &directory, LIMIT);
+        assert!(crate::wire::to_bytes(&roster).len() <= LIMIT);
+        let told = residents(roster);
+        assert!(told.len() > 100, "{}", told.len());
+        assert_eq!(told[1].role.as_ref().map(|role| role.chars().count()), Some(200));
     }
 }

@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::connection::connect;
 use crate::cursor::Cursor;
 use crate::error::{NatsError, describe};
-use crate::identity::identity;
+use crate::identity::{home, identity};
 use crate::link::Link;
 use crate::status::Board;
 use crate::{claims, delivery, intake, presence, words};
@@ -42,7 +42,7 @@ pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Resul
     // What is written from now on is for the others, also while no server has been reached yet.
     Cursor::load(&hub).await?;
     let board = Board::new(&hub, me.clone(), config.shown());
-    let run = hub.next_id().to_string();
+    let run = presence::Run { id: hub.next_id().to_string(), home: home(&hub).await? };
     let runner = Runner { config: Arc::new(config), hub, me, board, run, link: Mutex::default() };
     let work = async {
         tokio::select! {
@@ -68,8 +68,7 @@ struct Runner {
     hub: Hub,
     me: Name,
     board: Board,
-    /// Names this run, in the order of their beginnings.
-    run: String,
+    run: presence::Run,
     /// The current session, for a last word.
     link: Mutex<Option<Link>>,
 }
@@ -111,6 +110,7 @@ impl Runner {
         let opening =
             Link::open(self.config.clone(), self.hub.clone(), self.me.clone(), self.board.clone(), client);
         let link = opening.await?;
+        presence::check_name(&link, &self.run).await?;
         let (direct, groups) = (link.direct().await?, link.groups().await?);
         *self.link.lock() = Some(link.clone());
         self.board.linked(self.hub.now());

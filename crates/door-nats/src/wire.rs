@@ -13,8 +13,12 @@ use switchboard_core::{Address, AgentId, Door, Hop, Kind, MessageId, Name};
 /// The version of all of this.
 pub(crate) const VERSION: u32 = 1;
 
-/// Most agents that a hub tells of: a thousand take 150 kB, and a server takes a megabyte at once.
+/// Most agents that a hub tells of, and fewer where they would not fit into what a server takes at once: a thousand take
+/// 150 kB, and a server takes a megabyte.
 pub(crate) const MOST_AGENTS: usize = 4096;
+
+/// Longest role, status or sentence that other hubs are told, in characters. They are shown in lists.
+const LONGEST: usize = 200;
 
 /// What stands in every message of the stream.
 #[derive(Debug, Deserialize)]
@@ -145,6 +149,9 @@ pub(crate) struct Awake {
     pub(crate) hub: Name,
     /// Made anew at every start, so that two hubs of one name notice each other.
     pub(crate) run: String,
+    /// Made once and kept, so that a hub tells what is left of an earlier run of its own from another hub of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) home: Option<String>,
     pub(crate) agents: Vec<Value>,
 }
 
@@ -188,6 +195,27 @@ impl Parcel {
             Self::Words(words) => &words.hub,
         }
     }
+}
+
+/// A text as other hubs are told it.
+pub(crate) fn shortened(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+/// As many of a list, as values, as fit into what a server takes at once, beside the little around them.
+pub(crate) fn fitting<T: Serialize>(list: impl IntoIterator<Item = T>, max_payload: usize) -> Vec<Value> {
+    /// The name of the hub and the run, and what JSON and NATS put around it all.
+    const AROUND: usize = 4 << 10;
+    let mut left = max_payload.saturating_sub(AROUND);
+    let value = |one: T| serde_json::to_value(one).unwrap_or_default();
+    let fits = |value: &Value| match left.checked_sub(value.to_string().len() + 1) {
+        Some(less) => {
+            left = less;
+            true
+        }
+        None => false,
+    };
+    list.into_iter().take(MOST_AGENTS).map(value).take_while(fits).collect()
 }
 
 /// Refuses another version.

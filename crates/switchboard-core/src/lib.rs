@@ -35,7 +35,7 @@ pub use directory::{AgentRecord, Directory, TeamRecord};
 pub use kind::{Kind, KindError};
 pub use limits::{LoopLimits, Recent, Stop, check_loops};
 pub use links::{LinkError, Links};
-pub use message::{Door, Hop, Message, NativeId, Origin};
+pub use message::{Door, Hop, Message, NativeId, Origin, PASSED_ON};
 pub use message_id::{IdClock, MessageId, MessageIdError};
 pub use name::{HUMAN, Name, NameError};
 pub use nearest::nearest;

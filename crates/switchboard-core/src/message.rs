@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 
 use crate::{Address, AddressError, AgentId, Kind, MessageId, Name, Route};
 
+/// The key in a message's metadata that says that another hub has brought it to the others already, although it did not
+/// come in by a link: it lay in a folder that hubs share.
+pub const PASSED_ON: &str = "switchboard.passed_on";
+
 /// An immutable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -38,6 +42,13 @@ pub struct Message {
     pub via: Vec<Hop>,
     /// The exact bytes that were signed, where the content is signed.
     pub signed: Option<Vec<u8>>,
+}
+
+impl Message {
+    /// Whether another hub accepted it first. That one brings it to all others, so it goes to no further hub from here.
+    pub fn is_of_another_hub(&self) -> bool {
+        matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(PASSED_ON)
+    }
 }
 
 /// Where a message came in.

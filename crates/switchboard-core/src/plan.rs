@@ -105,7 +105,7 @@ pub fn consider(
     let considered = |recipient: Recipient| {
         let routes = routes_of(&recipient.agent, directory, came_by).into_iter();
         let judged = routes.map(|route| {
-            let fit = fit(&route, came_by, written_to.as_ref());
+            let fit = fit(&route, message, written_to.as_ref());
             (route, fit)
         });
         Considered { routes: judged.collect(), recipient }
@@ -134,17 +134,16 @@ fn is_in_its_channel(message: &Message) -> bool {
 }
 
 /// What speaks for a route, or against it.
-fn fit(route: &Route, came_by: Option<&Route>, written_to: Option<&Route>) -> Fit {
+fn fit(route: &Route, message: &Message, written_to: Option<&Route>) -> Fit {
     // A file in a mailbox or a channel lies before its reader; any other way in is not a way to a reader.
     let is_place = matches!(route, Route::Mailbox { .. } | Route::Channel { .. });
-    let is_hub = |route: &Route| matches!(route, Route::Hub { .. });
-    if came_by == Some(route) {
+    if message.origin.route.as_ref() == Some(route) {
         return if is_place { Fit::InPlace } else { Fit::CameBy };
     }
     if written_to == Some(route) {
         return Fit::WrittenTo;
     }
-    if came_by.is_some_and(is_hub) && is_hub(route) {
+    if matches!(route, Route::Hub { .. }) && message.is_of_another_hub() {
         return Fit::FurtherHub;
     }
     Fit::Open(route.preference())

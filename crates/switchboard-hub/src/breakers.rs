@@ -124,18 +124,37 @@ fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Op
         if decided.is_some() {
             continue;
         }
-        let pair_replies = pair_replies(tx, &message.from, &planned.agent)?;
-        let recent = Recent { pair_replies, thread_replies };
-        if let Err(stop) = check_loops(message, &planned.agent, recent, tx.config.loops) {
+        let count = |since| pair_replies(tx, &message.from, &planned.agent, since);
+        let check = |pair_replies| {
+            let recent = Recent { pair_replies, thread_replies };
+            check_loops(message, &planned.agent, recent, tx.config.loops)
+        };
+        let stop = match check(count(0)?) {
+            // A person's word starts anew. It is looked for only where that makes a difference.
+            Err(Stop::Pair { .. }) => check(count(persons_word(tx, message)?)?),
+            checked => checked,
+        };
+        if let Err(stop) = stop {
             return Ok(Some(stop));
         }
     }
     Ok(None)
 }
 
-fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId) -> Result<u32, HubError> {
+/// The last message of the person in a conversation, or that began it; 0 where there is none.
+fn persons_word(tx: &Work<'_>, message: &Message) -> Result<i64, HubError> {
+    Ok(tx
+        .db
+        .prepare_cached(
+            "SELECT coalesce(max(seq), 0) FROM (SELECT seq, sender, verified FROM messages WHERE id = ?1 UNION ALL \
+             SELECT seq, sender, verified FROM messages WHERE thread = ?1 AND thread <> id) WHERE sender = ?2 AND verified",
+        )?
+        .query_row(params![message.thread.as_bytes(), AgentId::human().to_string()], |row| row.get(0))?)
+}
+
+fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId, after: i64) -> Result<u32, HubError> {
     let since = tx.now.saturating_sub(LoopLimits::PAIR_WINDOW).unwrap_or(tx.now);
-    let resumed = resumed(tx, &pair_subject(one, other))?;
+    let resumed = resumed(tx, &pair_subject(one, other))?.max(after);
     let (one, other) = (names_of(tx, one), names_of(tx, other));
     // What lies ahead was written before the clock was set back.
     Ok(tx

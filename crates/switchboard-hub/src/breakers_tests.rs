@@ -181,3 +181,18 @@ async fn x9_a_sender_who_had_no_answer_is_told_by_a_message() {
     assert_eq!(told.len(), 3, "{told:?}");
     assert!(told[2].0 == "a" && told[2].1.contains("Your message to b was stopped"), "{told:?}");
 }
+
+#[tokio::test]
+async fn c6_a_persons_word_lets_a_pair_go_on() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut last = hub.send("a", "b", "question").await;
+    for _ in 0..10 {
+        last = hub.send("a", "b", "question").await;
+        assert_eq!(hub.reply("b", "a", last.id).await.stopped, None);
+    }
+    let stopped = hub.reply("b", "a", last.id).await.stopped;
+    assert!(matches!(stopped, Some(Stop::Pair { count: 11, limit: 10, .. })), "{stopped:?}");
+    let person = Draft { verified: true, ..hub.draft("human", "b", "ask a") };
+    let asked = hub.hub.submit(person).await.expect("accepted");
+    assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
+}

@@ -165,3 +165,41 @@ async fn what_a_hub_says_moves_a_delivery_on_and_never_back() {
     assert!(hub.hub.judged(vec![verdict]).await.expect("noted").is_empty());
     assert_eq!(hub.state(late.id).await, Expired);
 }
+
+#[tokio::test]
+async fn what_the_hub_says_to_an_agent_of_another_goes_out_and_is_told_for_a_notice_there() {
+    let hub = linked().await;
+    let answer = hub.hub.submit_passed(vec![passed(&hub, "qc-1@office", "claude")]).await.remove(0);
+    let about = hub.stored(answer.expect("taken").id).await.message;
+    let to = agent_id("qc-1@office");
+    let write = move |tx: &mut Work<'_>| {
+        crate::notice::write(tx, &about, to, "not seen".into(), serde_json::Map::new())
+    };
+    let id = hub.hub.write(write).await.expect("written");
+    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let out: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
+    assert_eq!(out, [id], "the notice, and not what it is about");
+
+    let notice = hub.stored(id).await.message;
+    assert!(crate::is_notice(&notice));
+    let mut there = notice.clone();
+    there.from = agent_id("switchboard@lab");
+    there.origin.route = Some(Route::Hub { hub: name("lab") });
+    assert!(crate::is_notice(&there));
+    // Somebody behind a swarm, or an agent that another hub brings, may be called so as well.
+    there.origin.route = Some(Route::Hub { hub: name("office") });
+    assert!(!crate::is_notice(&there));
+    there.origin.route = Some(Route::Peer { agent: agent_id("switchboard@lab") });
+    assert!(!crate::is_notice(&there));
+}
+
+#[tokio::test]
+async fn what_another_hub_has_passed_on_already_does_not_go_out_again() {
+    let hub = linked().await;
+    let mut draft = hub.draft("claude", "all", "from a folder that hubs share");
+    draft.metadata.insert(switchboard_core::PASSED_ON.into(), true.into());
+    let accepted = hub.hub.submit(draft).await.expect("taken");
+    let agents: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
+    assert_eq!(agents, ["codex", "human"], "not those of another hub");
+    assert_eq!(hub.hub.outgoing(0, 100).await.expect("read").messages, []);
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Door, Kind, Message, MessageId, NativeId, Origin, plan};
+use switchboard_core::{AgentId, Door, Kind, Message, MessageId, NativeId, Origin, Route, plan};
 
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
@@ -12,10 +12,15 @@ use crate::store::rows;
 use crate::store::writer::Work;
 use crate::submit;
 
-/// Whether a message is the hub's own word. Nobody answers that by itself: it may be that somebody answers too much.
+/// Whether a message is the hub's own word, or that of another hub. Nobody answers that by itself: it may be that somebody answers too much.
 pub fn is_notice(message: &Message) -> bool {
-    let from = &message.from;
-    from.realm.is_none() && from.name.as_str().eq_ignore_ascii_case(HUB_NAME) && message.origin.verified
+    let (from, origin) = (&message.from, &message.origin);
+    let is_of_a_hub = match (&from.realm, &origin.route) {
+        (None, _) => true,
+        (Some(realm), Some(Route::Hub { hub })) => realm == hub,
+        (Some(_), _) => false,
+    };
+    is_of_a_hub && from.name.as_str().eq_ignore_ascii_case(HUB_NAME) && origin.verified
 }
 
 /// Writes a message of the hub's own into the conversation of another; its id.

@@ -169,6 +169,14 @@ pub(crate) fn natives(db: &Connection, door: Door, scope: &str) -> Result<HashSe
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
+/// The scopes that a protocol has used ids in. Goes through all of its ids.
+pub(crate) fn scopes(db: &Connection, door: Door) -> Result<Vec<String>, HubError> {
+    let mut statement =
+        db.prepare_cached("SELECT DISTINCT scope FROM native_ids WHERE door = ?1 AND scope <> ''")?;
+    let rows = statement.query_map([door.as_str()], |row| row.get(0))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 /// The messages that a door took in without a native id of their own and that have none in any scope of its
 /// protocol since: their file or the like was never made. Accepted before `before`, oldest first.
 pub(crate) fn unnamed(db: &Connection, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {

@@ -32,6 +32,9 @@ const NAME: &str = "switchboard.config.json";
 /// The name of the user's own, in `~/.config/switchboard/`.
 const USER_NAME: &str = "config.json";
 
+/// The same as people are told of it.
+const USER_PATH: &str = "~/.config/switchboard/config.json";
+
 /// Larger than any configuration a person writes.
 const LIMIT: u64 = 1 << 20;
 
@@ -70,7 +73,7 @@ impl Settings {
 
     /// The settings of the channels, which are in `folder` unless they are somewhere else.
     pub(crate) fn channels(&self, folder: &Path) -> door_channels::Config {
-        self.channels.config(folder)
+        door_channels::Config { linked: self.nats.is_some(), ..self.channels.config(folder) }
     }
 
     /// The settings of the swarms; nothing where they are switched off.
@@ -100,6 +103,7 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
         _ => None,
     }
     .unwrap_or_else(|| Value::Object(Map::new()));
+    let user = value.clone();
     if let Some(mut ours) = read(workspace, NAME)? {
         for path in file::take_what_only_the_user_may_set(&mut ours) {
             tracing::warn!("{NAME}: '{path}' counts only in your own ~/.config/switchboard/{USER_NAME}");
@@ -108,8 +112,14 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     }
     let suites = door_suites::Config::from_file(&value).map_err(|error| bad(NAME, &error.to_string()))?;
     let file: ConfigFile = serde_json::from_value(value).map_err(|error| bad(NAME, &error.to_string()))?;
-    let settings = resolve(file).map_err(|problem| bad(NAME, &problem))?;
+    let settings = resolve(file).map_err(|problem| bad(whose(user, &problem), &problem))?;
     Ok(Settings { suites, ..settings })
+}
+
+/// The file to correct: the user's own, where it has the problem without the workspace's.
+fn whose(user: Value, problem: &str) -> &'static str {
+    let alone = serde_json::from_value(user).ok().and_then(|file| resolve(file).err());
+    if alone.as_deref() == Some(problem) { USER_PATH } else { NAME }
 }
 
 fn bad(name: &str, problem: &str) -> Failure {

@@ -237,6 +237,7 @@ pub(crate) async fn run_channels(
     shutdown: CancellationToken,
 ) -> Result<JoinHandle<()>, Failure> {
     let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
+    let config = door_channels::Config { guard: guard(), ..config };
     Ok(tokio::spawn(async move {
         if let Err(error) = door_channels::run(config, hub, outbound, shutdown).await {
             tracing::warn!(error = %error, "the door to the channels closed");

@@ -122,6 +122,7 @@ impl From<ChannelError> for Failure {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
             ChannelError::File(_) => Self::new("file", Exit::Failed, message),
+            ChannelError::Awaited { .. } => Self::temporary("awaited", message),
             ChannelError::Closed => Self::temporary("closed", message),
         }
     }

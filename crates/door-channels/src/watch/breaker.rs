@@ -46,6 +46,11 @@ impl Breaker {
         self.rests_until = None;
     }
 
+    /// Notes that the person said something: who answers whom is counted anew.
+    pub(super) fn person_spoke(&mut self) {
+        self.answers.clear();
+    }
+
     /// Whether this agent may be answered once more within a minute; if so, that is noted.
     ///
     /// The hub counts replies between two agents, but not those to a whole channel.

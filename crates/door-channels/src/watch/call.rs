@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::Name;
+use switchboard_hub::guard::{Guard, GuardError};
 use switchboard_hub::process::{Spawn, SpawnError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
@@ -32,6 +33,10 @@ pub(super) enum Failed {
     Exit { status: std::process::ExitStatus, complaints: String },
     #[error("the program printed more than {limit} bytes and was ended")]
     TooMuch { limit: usize },
+    #[error("the answer has {size} bytes and the limit is {limit}")]
+    TooLong { size: usize, limit: usize },
+    #[error("nobody would end the program if this process were killed")]
+    NoGuard(#[from] GuardError),
     #[error("the output is not UTF-8 text (first bad byte at {at})")]
     NotUtf8 { at: usize },
     #[error("the program says: {reason}")]
@@ -51,8 +56,14 @@ fn said(complaints: &str) -> String {
 
 /// Runs the program to its end and returns what it printed.
 ///
-/// It gets a process group of its own, which ends with it: a program that hangs leaves nothing behind.
-pub(super) async fn call(watcher: &WatcherConfig, agent: &Name, prompt: &str) -> Result<Vec<u8>, Failed> {
+/// It gets a process group of its own, which ends with it: a program that hangs leaves nothing behind. The guard sees to that
+/// where this process is killed.
+pub(super) async fn call(
+    watcher: &WatcherConfig,
+    agent: &Name,
+    prompt: &str,
+    guard: Option<&Guard>,
+) -> Result<Vec<u8>, Failed> {
     let (program, args) = watcher.command.split_first().ok_or(Failed::NoProgram)?;
     let mut spawn = Spawn::new(program).args(args);
     if watcher.prompt_by == PromptBy::Argument {
@@ -68,7 +79,12 @@ pub(super) async fn call(watcher: &WatcherConfig, agent: &Name, prompt: &str) ->
     }
     let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
     spawn = spawn.env_allow(&names).env("SWITCHBOARD_AGENT_NAME", agent.as_str());
-    let mut child = spawn.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    if let Some(guard) = guard {
+        spawn = guard.mark(spawn)?;
+    }
+    let child = spawn.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // In this order, so that the child is gone before the guard lets go of it.
+    let (_watched, mut child) = (guard.map(|guard| Watched::new(guard, child.pid())), child);
     let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
     let work = async {
         let tell = async {
@@ -99,6 +115,25 @@ pub(super) async fn call(watcher: &WatcherConfig, agent: &Name, prompt: &str) ->
     tokio::time::timeout(watcher.timeout, work)
         .await
         .unwrap_or(Err(Failed::TimedOut { after: watcher.timeout }))
+}
+
+/// A program under guard, for as long as it may run.
+struct Watched<'g> {
+    guard: &'g Guard,
+    pid: u32,
+}
+
+impl<'g> Watched<'g> {
+    fn new(guard: &'g Guard, pid: u32) -> Self {
+        guard.watch(pid);
+        Self { guard, pid }
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.guard.forget(self.pid);
+    }
 }
 
 async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, Failed> {

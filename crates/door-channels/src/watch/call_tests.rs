@@ -7,7 +7,7 @@ fn shell(script: &str) -> WatcherConfig {
 }
 
 async fn run(watcher: &WatcherConfig, prompt: &str) -> Result<String, String> {
-    let output = call(watcher, &watcher.agent, prompt).await;
+    let output = call(watcher, &watcher.agent, prompt, None).await;
     output.map(|bytes| String::from_utf8(bytes).unwrap()).map_err(|failed| failed.to_string())
 }
 

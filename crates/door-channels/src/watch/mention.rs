@@ -1,10 +1,16 @@
 //! What is for an agent ("Detection Logic"), with exact tokens.
 
+use crate::names::deprecated_id;
+
 /// Whether a text mentions an agent as `@agent`, in any letter case, as names of agents are compared.
 ///
 /// Only the whole id counts: `@qc-1` is not `@qc-10`. What stands in code or in quoted lines was said by
-/// somebody else or to nobody, and an address of e-mail mentions nobody.
+/// somebody else or to nobody, and an address of e-mail mentions nobody. An agent goes by its deprecated id as well.
 pub fn is_mentioned(text: &str, agent: &str) -> bool {
+    mentions(text, agent) || deprecated_id(agent).is_some_and(|old| mentions(text, old))
+}
+
+fn mentions(text: &str, agent: &str) -> bool {
     let mut fence = None;
     text.lines().any(|line| {
         let start = line.trim_start();
@@ -28,6 +34,11 @@ pub fn is_mentioned(text: &str, agent: &str) -> bool {
 
 /// Whether a text begins with an agent's id, as a word of its own: the protocol's third rule.
 pub(crate) fn begins_with(text: &str, agent: &str) -> bool {
+    let begins = |agent: &str| begins_with_id(text, agent);
+    begins(agent) || deprecated_id(agent).is_some_and(begins)
+}
+
+fn begins_with_id(text: &str, agent: &str) -> bool {
     let text = text.trim_start();
     let Some((start, rest)) = text.split_at_checked(agent.len()) else { return false };
     start.eq_ignore_ascii_case(agent) && ends_token(rest)

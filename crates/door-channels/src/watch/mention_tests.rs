@@ -1,6 +1,13 @@
 use super::*;
 
 #[test]
+fn an_agent_goes_by_its_deprecated_id_as_well() {
+    assert!(is_mentioned("ask @claude-1 about it", "claude") && is_mentioned("@Codex-1", "codex"));
+    assert!(!is_mentioned("@claude-10", "claude") && !is_mentioned("@qc-1", "qc"));
+    assert!(begins_with("gemini-1, please", "gemini"));
+}
+
+#[test]
 fn c5_only_the_whole_id_is_a_mention() {
     let table = [
         ("@claude please look", true),
@@ -44,7 +51,7 @@ fn a_text_begins_with_an_id_as_a_word() {
         ("Codex: please", true),
         ("  codex", true),
         ("codexes", false),
-        ("codex-1 please", false),
+        ("codex-2 please", false),
         ("dear codex", false),
         ("", false),
     ] {

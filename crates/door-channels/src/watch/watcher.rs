@@ -1,26 +1,25 @@
 //! The work of one watcher ("Response Flow").
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde_json::{Map, json};
-use switchboard_core::{AgentId, Door, MessageId};
-use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_core::{AgentId, Door, Message, MessageId};
+use switchboard_hub::files::Dir;
 use switchboard_hub::{HubError, Showing, Stored};
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
 use super::call::{Failed, call};
 use super::claim::{self, Claim, Taken};
+use super::posting::INCIDENT;
 use super::prompt::Prompt;
 use super::{WatcherConfig, answer, log};
-use crate::channels::{Channels, Post};
+use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
-use crate::names::{file_name, in_file_name};
 use crate::presence::Pulse;
-use crate::translate::{hub_id, sign, to_file, to_own_draft};
+use crate::translate::to_file;
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -44,6 +43,8 @@ pub(super) struct Watcher {
 #[derive(Default)]
 pub(super) struct Memory {
     breaker: Breaker,
+    /// Those that wait because their sender was answered too often.
+    held_up: HashSet<MessageId>,
     /// How often each message was tried.
     attempts: HashMap<MessageId, u32>,
     /// Whether what came while the watcher was down has been gone through.
@@ -57,7 +58,7 @@ pub(super) struct Memory {
 }
 
 /// What became of a message.
-enum Fate {
+pub(super) enum Fate {
     /// The agent is done with it.
     Done,
     /// It is still to be answered.
@@ -116,6 +117,9 @@ impl Watcher {
         found.sort_by_key(|stored| stored.seq);
         let mut waiting = Vec::new();
         for stored in found {
+            if is_of_the_person(&stored.message) {
+                memory.breaker.person_spoke();
+            }
             match self.verdict(&stored).await? {
                 None => waiting.push(stored),
                 Some(reason) => self.acknowledge(stored.message.id, reason).await?,
@@ -150,7 +154,7 @@ impl Watcher {
         Ok(pause)
     }
 
-    async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
+    pub(super) async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
         let agent = AgentId::from(self.config.agent.clone());
         match self.channels.hub().acknowledge(agent, id, Some(note.to_owned())).await {
             // It was mentioned in somebody else's mail.
@@ -188,11 +192,17 @@ impl Watcher {
             return self.finish(stored, claim, None, "answered").await;
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
-        let from_person = stored.message.from.is_human() && stored.message.origin.verified;
-        if !from_person && !memory.breaker.may_answer(&stored.message.from, limit, now) {
-            self.log(&format!("{id} from {} is one too many within a minute", stored.message.from)).await;
-            return self.finish(stored, claim, None, "left unanswered: too many within a minute").await;
+        // As the hub does: only what answers an agent can be part of a storm.
+        let is_in_a_chain = !stored.message.via.is_empty() && !is_of_the_person(&stored.message);
+        if is_in_a_chain && !memory.breaker.may_answer(&stored.message.from, limit, now) {
+            if memory.held_up.insert(id) {
+                let from = &stored.message.from;
+                self.log(&format!("{id} waits: {from} was answered {limit} times within a minute")).await;
+            }
+            blocking(move || Ok(claim.give_back()?)).await?;
+            return Ok(Fate::Later);
         }
+        memory.held_up.remove(&id);
         self.pulse.begin(now).await;
         self.log(&format!("answering {} from {}", request.id, request.from)).await;
         // No hook and no tool of the same agent shows it meanwhile.
@@ -228,8 +238,17 @@ impl Watcher {
         let (id, reason) = (stored.message.id, describe(failed));
         self.log(&format!("no answer to {}: {reason}", request.id)).await;
         tracing::warn!(agent = %self.config.agent, message = %request.id, %reason, "no answer");
-        if memory.breaker.failed(self.channels.hub().now()) {
-            self.log("too many failures; the program is left alone for a while").await;
+        let now = self.channels.hub().now();
+        memory.breaker.failed(now);
+        let rest = memory.breaker.rest(now).and_then(|rest| now.checked_add(rest).ok()).map(|until| {
+            format!(
+                "after too many failures the program is left alone until {} UTC, and messages wait",
+                until.strftime("%H:%M")
+            )
+        });
+        if let Some(rest) = &rest {
+            self.log(rest).await;
+            self.pulse.say(&format!("{rest}: {reason}"), now).await;
         }
         let attempts = memory.attempts.entry(id).or_default();
         *attempts += 1;
@@ -242,97 +261,12 @@ impl Watcher {
         if self.config.silent {
             return self.finish(stored, claim, None, &note).await;
         }
-        let text = format!("{} could not answer: {reason}", self.config.agent);
-        let reply = self.reply(stored, request, "incident", text).await?;
+        let mut text = format!("{} could not answer: {reason}", self.config.agent);
+        if let Some(rest) = rest {
+            text = format!("{text}\n\n{rest}.");
+        }
+        let reply = self.reply(stored, request, INCIDENT, text).await?;
         self.finish(stored, claim, Some(reply), &note).await
-    }
-
-    /// Posts the answer and marks the message as done, in that order.
-    async fn finish(
-        &self,
-        stored: &Stored,
-        claim: Claim,
-        reply: Option<ChannelMessage>,
-        note: &str,
-    ) -> Result<Fate, ChannelError> {
-        let config = &self.config;
-        let claim = match reply {
-            None => claim,
-            Some(reply) => {
-                let Some((claim, reply)) = self.write_down(claim, reply).await? else {
-                    self.log("somebody else has taken the message over").await;
-                    return Ok(Fate::Later);
-                };
-                let id = hub_id(&reply).unwrap_or_else(|| self.channels.hub().next_id());
-                let draft = to_own_draft(reply.clone(), &config.channel, id, Some(stored.message.id))?;
-                let accepted = self.channels.hub().submit(draft).await?;
-                let Some((claim, reply)) = self.put_up(claim, reply).await? else {
-                    return Ok(Fate::Later);
-                };
-                let native = reply.id.clone();
-                self.channels.named(&config.channel, id, &native).await?;
-                if let Some(stop) = accepted.stopped {
-                    self.log(&format!("{native} goes no further: {stop}")).await;
-                }
-                claim
-            }
-        };
-        self.acknowledge(stored.message.id, note).await?;
-        blocking(move || Ok(claim.done()?)).await?;
-        Ok(Fate::Done)
-    }
-
-    /// Gives the answer an id and a name and writes it into the claim; nothing where the claim was lost.
-    async fn write_down(
-        &self,
-        mut claim: Claim,
-        mut reply: ChannelMessage,
-    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
-        if !reply.id.is_empty() {
-            return Ok(Some((claim, reply)));
-        }
-        if hub_id(&reply).is_none() {
-            sign(&mut reply, self.channels.hub().next_id(), None);
-        }
-        let (this, place, now) =
-            (self.channels.clone(), self.config.channel.clone(), self.channels.hub().now());
-        let agent = in_file_name(&self.config.agent.clone().into());
-        blocking(move || {
-            let dir = this.tree().make_channel(&place)?;
-            this.poster().name(&dir, &place, &agent, now, &mut reply)?;
-            Ok(claim.answer(reply.clone())?.then_some((claim, reply)))
-        })
-        .await
-    }
-
-    /// Puts the answer into the channel under the name that the claim has for it, or under another where
-    /// somebody has taken that.
-    async fn put_up(
-        &self,
-        mut claim: Claim,
-        mut reply: ChannelMessage,
-    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
-        loop {
-            let (this, place) = (self.channels.clone(), self.config.channel.clone());
-            let (name, bytes) = (file_name(&reply.id), reply.to_bytes());
-            let is_there = blocking(move || {
-                let dir = this.tree().make_channel(&place)?;
-                if dir.create_new(&name, &bytes, Durability::Synced)? == Created::Created {
-                    return Ok(true);
-                }
-                let limit = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-                // The same was posted before its poster died.
-                Ok(dir.read(&name, limit).ok().flatten().is_some_and(|there| there.bytes == bytes))
-            });
-            if is_there.await? {
-                return Ok(Some((claim, reply)));
-            }
-            reply.id.clear();
-            match self.write_down(claim, reply).await? {
-                Some(again) => (claim, reply) = again,
-                None => return Ok(None),
-            }
-        }
     }
 
     /// Has the program answer.
@@ -354,8 +288,11 @@ impl Watcher {
             trust: stored.message.trust(),
             mark: &format!("{:016x}", fastrand::u64(..)),
         };
-        let output = call(config, &config.agent, &prompt.text()).await?;
-        answer::extract(config.format, &output)
+        let guard = self.channels.config().guard.as_ref();
+        let output = call(config, &config.agent, &prompt.text(), guard).await?;
+        let answer = answer::extract(config.format, &output)?;
+        let limit = self.channels.hub().config().body_limit;
+        if answer.len() > limit { Err(Failed::TooLong { size: answer.len(), limit }) } else { Ok(answer) }
     }
 
     /// The content of a file that the user named. One that cannot be read is logged and left out.
@@ -399,36 +336,14 @@ impl Watcher {
         Ok(id.map(|id| ChannelMessage { id, ..file }))
     }
 
-    /// The answer as a message of the channel, but for its id and time.
-    ///
-    /// It is for everyone in the channel, which wakes nobody; only an asker that does not read the channel is
-    /// named, so that the answer finds its way to wherever it reads.
-    async fn reply(
-        &self,
-        stored: &Stored,
-        request: &ChannelMessage,
-        kind: &str,
-        text: String,
-    ) -> Result<ChannelMessage, ChannelError> {
-        let (channel, asker) = (&self.config.channel, &stored.message.from);
-        let directory = self.channels.hub().directory().await?;
-        let reads_along = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
-        let to = if reads_along { "all".to_owned() } else { asker.to_string() };
-        let metadata: Map<_, _> =
-            BTreeMap::from([("mode".to_owned(), json!("watcher"))]).into_iter().collect();
-        let post = Post {
-            to,
-            kind: kind.to_owned(),
-            in_reply_to: Some(request.id.clone()),
-            metadata,
-            ..Post::new(directory.canonical(&self.config.agent.clone().into()), channel.clone(), text)
-        };
-        Ok(post.into_message())
-    }
-
-    async fn log(&self, line: &str) {
+    pub(super) async fn log(&self, line: &str) {
         log::write(self.channels.tree(), &self.config.agent, self.channels.hub().now(), line).await;
     }
+}
+
+/// Whether the person wrote a message, as far as the hub knows.
+fn is_of_the_person(message: &Message) -> bool {
+    message.from.is_human() && message.origin.verified
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 use super::*;
+use crate::channels::Post;
 use crate::config::Config;
 use crate::run::run_channels;
-use crate::test_channels::{TestChannels, agent, name, soon, stored, write_carelessly};
+use crate::test_channels::{TestChannels, agent, file, name, soon, stored, write_carelessly};
+use crate::translate::sign;
 
 /// A watcher of `codex` in `general` whose program is a shell script; each run adds a line to `runs`.
 fn watcher(test: &TestChannels, script: &str) -> WatcherConfig {
@@ -296,4 +298,126 @@ async fn c6_agents_that_mention_each_other_are_stopped() {
     work.end().await;
     assert!((3..=12).contains(&before), "{before} answers before it was stopped");
     assert_eq!(runs(&test), before);
+}
+
+#[tokio::test]
+async fn c9_an_answer_that_is_too_long_or_no_text_is_told_to_the_sender() {
+    for (script, reason) in [
+        ("head -c 2000000 /dev/zero | tr '\\0' x", "the answer has 2000000 bytes and the limit is 1048576"),
+        ("printf 'a\\377b'", "the output is not UTF-8 text (first bad byte at 1)"),
+    ] {
+        let test = TestChannels::new(&[]).await;
+        let work = start(&test, vec![watcher(&test, script)]).await;
+        let asked = test.post("human", "codex", "what is it?").await;
+        let reply = answer_to(&test, &asked.id).await;
+        assert_eq!(reply.kind, "incident");
+        assert_eq!(reply.content.text, format!("codex could not answer: {reason}"));
+        assert_eq!(done_with(&work, &asked.id).await, format!("no answer: {reason}"));
+        work.end().await;
+        assert_eq!(runs(&test), 1);
+    }
+}
+
+#[tokio::test]
+async fn c9_whoever_cannot_be_reached_is_answered_in_the_channel() {
+    let test = TestChannels::new(&[]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    test.drop_file(&file("msg-20260111-163316-x-0001", "x@nowhere", "codex", "what is it?"));
+    let reply = answer_to(&test, "msg-20260111-163316-x-0001").await;
+    assert_eq!((reply.kind.as_str(), reply.to.as_str(), reply.content.text.as_str()), ("chat", "all", "42"));
+    assert_eq!(done_with(&work, "msg-20260111-163316-x-0001").await, "answered");
+    work.end().await;
+    assert_eq!(runs(&test), 1);
+}
+
+#[tokio::test]
+async fn an_answer_has_its_place_in_the_journal_in_its_file() {
+    let test = TestChannels::new(&[]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let asked = test.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&test, &asked.id).await;
+    done_with(&work, &asked.id).await;
+    let seq = stored(&work.channels, &reply.id).await.unwrap().seq;
+    assert_eq!(reply.metadata.unwrap()["switchboard"]["seq"], seq);
+    work.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_may_ask_as_often_as_it_likes() {
+    let test = TestChannels::new(&[]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let mut ids = Vec::new();
+    for number in 0..12 {
+        ids.push(test.post("qc-1", "codex", &format!("{number}")).await.id);
+    }
+    for id in &ids {
+        assert_eq!(done_with(&work, id).await, "answered");
+    }
+    work.end().await;
+    assert_eq!(runs(&test), ids.len());
+}
+
+#[tokio::test]
+async fn a_reply_too_many_within_a_minute_waits_and_a_person_lets_it_go_on() {
+    let test = TestChannels::new(&[]).await;
+    let work = start(&test, vec![watcher(&test, "echo 42")]).await;
+    let limit = test.channels.hub().config().loops.pair_per_minute;
+    let reply = async |number: u32| {
+        // Each answers somebody else's message: no chain grows, and no two write to each other.
+        let first = test.post("qc-1", "all", &format!("{number}")).await;
+        let reply =
+            Post { in_reply_to: Some(first.id), ..Post::new(agent("qc-2"), name("general"), "@codex well?") };
+        test.channels.post(reply).await.unwrap().message.id
+    };
+    let mut last = String::new();
+    for number in 0..=limit {
+        last = reply(number).await;
+    }
+    let log = async || {
+        loop {
+            let log = std::fs::read_to_string(test.path("logs/codex-watcher.log")).unwrap_or_default();
+            if log.contains("waits: qc-2 was answered 10 times within a minute") {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(log()).await;
+    assert_eq!(runs(&test), usize::try_from(limit).unwrap());
+    test.post("human", "all", "go on").await;
+    assert_eq!(done_with(&work, &last).await, "answered");
+    work.end().await;
+}
+
+#[tokio::test]
+async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_told() {
+    let test = TestChannels::new(&[]).await;
+    let work = start(&test, vec![watcher(&test, "echo it broke >&2; exit 1")]).await;
+    let mut asked = Vec::new();
+    for number in 0..3 {
+        asked.push(test.post("human", "codex", &format!("{number}")).await.id);
+    }
+    let reply = answer_to(&test, &asked[2]).await;
+    assert!(reply.content.text.contains("left alone until"), "{}", reply.content.text);
+    done_with(&work, &asked[2]).await;
+    let seen = test.channels.sightings().await.unwrap().remove(0);
+    let error = seen.error.unwrap();
+    assert!(error.contains("left alone until") && error.contains("it broke"), "{error}");
+    work.end().await;
+}
+
+#[test]
+fn a_watcher_that_cannot_work_is_refused() {
+    let of = |agent: &str| WatcherConfig::new(name(agent), name("general"), vec!["true".into()]);
+    assert_eq!(of("claude-1").agent, name("claude"));
+    let refused = |watcher: WatcherConfig| watcher.checked().unwrap_err().to_string();
+    assert_eq!(refused(of("human")), "'agent' is 'human', for whom no program answers");
+    assert_eq!(refused(of("Switchboard")), "'agent' is 'Switchboard', for whom no program answers");
+    let hasty = WatcherConfig { timeout: Duration::ZERO, ..of("codex") };
+    assert_eq!(refused(hasty), "'timeout' is 0; a program needs a second at least");
+    let odd = WatcherConfig { env: vec!["=x".into()], ..of("codex") };
+    assert_eq!(refused(odd), "'env' has '=x', which is no variable's name");
+    let typo = WatcherConfig { role: Some("/nowhere/role.md".into()), ..of("codex") };
+    assert_eq!(typo.missing_files().collect::<Vec<_>>(), [Path::new("/nowhere/role.md")]);
+    assert!(of("codex").checked().is_ok());
 }

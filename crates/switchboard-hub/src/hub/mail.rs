@@ -41,6 +41,11 @@ impl Hub {
         self.read(move |db| reads::natives(db, door, &scope)).await
     }
 
+    /// The scopes that a protocol has used ids in.
+    pub async fn scopes(&self, door: Door) -> Result<Vec<String>, HubError> {
+        self.read(move |db| reads::scopes(db, door)).await
+    }
+
     /// What a message is called within a scope of a protocol it came in or went out by.
     pub async fn native_in(
         &self,

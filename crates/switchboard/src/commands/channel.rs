@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use door_channels::Reading;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
+use switchboard_core::Name;
 use switchboard_hub::clock::ago;
 
 use crate::context::Context;
@@ -45,6 +46,15 @@ pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> 
         Verb::Tail(args) => tail::run(args, context).await,
         Verb::Archive(args) => archive::run(args, context).await,
     }
+}
+
+/// The channel of this name.
+pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
+    Name::parse(text).map_err(|error| {
+        let failure = Failure::from(error);
+        let message = format!("--channel: {}", failure.message);
+        Failure { message, ..failure }
+    })
 }
 
 /// Prints messages as they are in their files, or as text; says on stderr what was left out.

@@ -243,7 +243,7 @@ fn servers(settings: &config::Settings, places: &Places) -> Vec<Check> {
 /// The shared folder of the channels: nothing is said where there are none.
 async fn channels(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let config = channel_config(settings, workspace);
-    let root = config.root.clone();
+    let (root, watchers) = (config.root.clone(), config.watchers.clone());
     let channels = match Channels::open(config, workspace.hub().clone()).await {
         Ok(channels) => channels,
         Err(error @ ChannelError::Root { .. }) => {
@@ -266,6 +266,23 @@ async fn channels(settings: &config::Settings, workspace: &Workspace) -> Result<
             Check::new("channels", Status::Fail, altered.to_string())
                 .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
         );
+    }
+    for spellings in channels.twins().await? {
+        let names: Vec<_> = spellings.iter().map(|name| format!("channels/{name}")).collect();
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} are one channel", names.join(" and "))).hint(
+                "move the files of one into the other while nobody writes, and remove the empty folder",
+            ),
+        );
+    }
+    for watcher in &watchers {
+        for missing in watcher.missing_files() {
+            let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
+            checks.push(
+                Check::new("channels", Status::Warn, problem)
+                    .hint("correct channels.watchers in your settings; its prompts go without it"),
+            );
+        }
     }
     let list = channels.list().await?;
     if checks.is_empty() && !list.is_empty() {
@@ -325,8 +342,8 @@ async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure
         checks.extend(chained(workspace, health.messages).await?);
     }
     for (door, waiting) in &health.pending {
-        let check =
-            Check::new("outbox", Status::Warn, format!("{waiting} deliveries wait for the {door} door"));
+        let wait = if *waiting == 1 { "1 delivery waits" } else { &format!("{waiting} deliveries wait") };
+        let check = Check::new("outbox", Status::Warn, format!("{wait} for the {door} door"));
         checks.push(match door {
             Door::Workspace => {
                 check.hint("they are retried by the next `switchboard send` or `switchboard serve`")

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use door_channels::{Preset, PromptBy, WatcherConfig};
+use door_channels::{Preset, PromptBy, WatcherConfig, current_id};
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Name;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::channel::channel_named;
 use crate::commands::mcp::stop_at_signals;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::{Exit, Failure};
@@ -87,7 +88,11 @@ enum Known {
 }
 
 pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
-    let watcher = watcher(args)?;
+    let watcher = watcher(args)?.checked()?;
+    if let Some(missing) = watcher.missing_files().next() {
+        let message = format!("there is no file {}", missing.display());
+        return Err(Failure::new("no_file", Exit::NotFound, message).hint("check --role and --memory"));
+    }
     let settings = context.settings()?;
     let open = context.open_running().await?;
     let shutdown = CancellationToken::new();
@@ -111,7 +116,10 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
 }
 
 fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
-    let (agent, channel) = (Name::parse(&args.agent)?, Name::parse(&args.channel)?);
+    let (agent, channel) = (Name::parse(&args.agent)?, channel_named(&args.channel)?);
+    if current_id(agent.as_str()) != agent.as_str() {
+        tracing::warn!("the agent id '{agent}' is deprecated; watching as '{}'", current_id(agent.as_str()));
+    }
     let mut watcher = WatcherConfig::new(agent, channel, args.command);
     watcher.env = args.env;
     if let Some(known) = args.preset {

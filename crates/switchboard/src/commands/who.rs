@@ -96,7 +96,10 @@ impl<'d> Row<'d> {
             pid: None,
             error: None,
         };
-        let Some(seen) = sighting else { return row };
+        let Some(seen) = sighting else {
+            row.channel = record.filter(|record| record.hub().is_some()).and_then(channels_of);
+            return row;
+        };
         if row.since.is_none_or(|since| since <= seen.since) || row.awareness != Awareness::Awake {
             (row.awareness, row.doing) = (seen.awareness, seen.substate.map(|word| word.to_lowercase()));
             row.since = Some(seen.since);
@@ -120,6 +123,16 @@ impl<'d> Row<'d> {
             or_dash(self.pid.map(|pid| pid.to_string())),
         ]
     }
+}
+
+/// The channels that an agent of another hub reads there.
+fn channels_of(record: &AgentRecord) -> Option<String> {
+    let channel = |route: &Route| match route {
+        Route::Channel { channel } => Some(channel.to_string()),
+        _ => None,
+    };
+    let channels: Vec<String> = record.routes.iter().filter_map(channel).collect();
+    (!channels.is_empty()).then(|| channels.join(","))
 }
 
 async fn print_json(context: &Context, workspace: &Workspace, row: &Row<'_>) -> Result<(), Failure> {

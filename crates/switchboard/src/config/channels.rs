@@ -87,5 +87,5 @@ fn watcher(place: usize, section: WatcherSection) -> Result<WatcherConfig, Strin
     let hours = section.max_age_hours.map(|hours| SignedDuration::from_hours(i64::from(hours)));
     watcher.max_age = hours.unwrap_or(watcher.max_age);
     watcher.backlog = section.backlog.unwrap_or(watcher.backlog);
-    Ok(watcher)
+    watcher.checked().map_err(|error| format!("'channels.watchers[{place}]': {error}"))
 }

@@ -13,14 +13,14 @@ use serde_json::Value;
 use test_support::{Sandbox, poll};
 
 /// A program that answers, as a watcher's command: it notes each run and prints the answer.
-struct Program {
+pub(crate) struct Program {
     path: std::path::PathBuf,
     runs: std::path::PathBuf,
 }
 
 impl Program {
     /// A shell script; what it is asked lies in `prompt` beside it.
-    fn new(sandbox: &Sandbox, name: &str, script: &str) -> Self {
+    pub(crate) fn new(sandbox: &Sandbox, name: &str, script: &str) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let path = sandbox.path().join(name);
         let runs = sandbox.path().join(format!("{name}.runs"));
@@ -30,11 +30,11 @@ impl Program {
         Self { path, runs }
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.path.to_str().unwrap()
     }
 
-    fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         std::fs::read_to_string(&self.runs).map_or(0, |runs| runs.lines().count())
     }
 }

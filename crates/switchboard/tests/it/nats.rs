@@ -3,10 +3,12 @@
 mod auth;
 mod basics;
 mod broken;
+mod channels;
 mod claims;
 mod cluster;
 pub(crate) mod hub;
 mod links;
+mod names;
 mod receipts;
 
 use test_support::nats::{NatsServer, Release};

@@ -3,8 +3,8 @@
 use clap::Args;
 use jiff::SignedDuration;
 use serde_json::json;
-use switchboard_core::Name;
 
+use super::channel_named;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -16,7 +16,12 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct Archive {
     /// The channel
-    channel: String,
+    #[arg(required_unless_present = "named")]
+    channel: Option<String>,
+
+    /// The same, as the other verbs take it
+    #[arg(long = "channel", value_name = "NAME", conflicts_with = "channel")]
+    named: Option<String>,
 
     /// How old a message has to be, in days
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=36_500))]
@@ -24,7 +29,7 @@ pub(crate) struct Archive {
 }
 
 pub(super) async fn run(args: Archive, context: Context) -> Result<(), Failure> {
-    let channel = Name::parse(&args.channel)?;
+    let channel = channel_named(args.channel.or(args.named).as_deref().unwrap_or_default())?;
     let workspace = context.open().await?;
     let channels = context.channels(&workspace).await?;
     let age = SignedDuration::from_hours(i64::from(args.older_than) * 24);

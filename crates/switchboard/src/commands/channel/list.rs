@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::json;
 use switchboard_hub::clock::ago;
 
+use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::show;
@@ -44,9 +45,9 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
             archived => format!(", {archived} archived"),
         };
         context.printer.line(format_args!(
-            "{}  {} messages{archived}{last}; {}",
+            "{}  {}{archived}{last}; {}",
             summary.channel,
-            summary.messages,
+            count(summary.messages, "message"),
             if readers.is_empty() { "nobody reads it".to_owned() } else { readers.join(", ") }
         ));
     }

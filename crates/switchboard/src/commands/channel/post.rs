@@ -6,8 +6,9 @@ use std::time::Duration;
 use clap::Args;
 use door_channels::{Channels, Posted};
 use serde_json::json;
-use switchboard_core::{AgentId, Name};
+use switchboard_core::{AgentId, Door, Name};
 
+use super::channel_named;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
@@ -60,7 +61,7 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
         Some(name) => name.parse()?,
         None => context.identity()?,
     };
-    let channel = Name::parse(&args.channel)?;
+    let channel = channel_named(&args.channel)?;
     let open = context.open_door().await?;
     let channels = context.channels(&open.workspace).await?;
     if args.each_line {
@@ -117,6 +118,13 @@ async fn post(
         }));
     } else {
         context.printer.line(show::plain(&message.id));
+        let deliveries = settled.ok().and_then(Result::ok).map_or(accepted.deliveries, |it| it.deliveries);
+        // Everyone finds it in the channel; one agent elsewhere has to be waited for.
+        if let [one] = deliveries.as_slice()
+            && one.route.door() == Door::Nats
+        {
+            context.printer.note(format_args!("{}: {}", one.agent, one.state));
+        }
     }
     match accepted.stopped {
         Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())

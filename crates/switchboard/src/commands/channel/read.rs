@@ -1,9 +1,8 @@
 //! `switchboard channel read`
 
 use clap::Args;
-use switchboard_core::Name;
 
-use super::print;
+use super::{channel_named, print};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -28,7 +27,7 @@ pub(crate) struct Read {
 }
 
 pub(super) async fn run(args: Read, context: Context) -> Result<(), Failure> {
-    let channel = Name::parse(&args.channel)?;
+    let channel = channel_named(&args.channel)?;
     let workspace = context.open().await?;
     let channels = context.channels(&workspace).await?;
     let reading = match &args.since {

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use door_channels::{ChannelError, Reading};
-use switchboard_core::Name;
 
-use super::print;
+use super::{channel_named, print};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -21,12 +20,17 @@ pub(crate) struct Tail {
 }
 
 pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
-    let channel = Name::parse(&args.channel)?;
+    let channel = channel_named(&args.channel)?;
     let workspace = context.open().await?;
     let channels = context.channels(&workspace).await?;
     // All that is there now counts as shown, also what is not.
     let seen = match channels.read(&channel, None).await {
-        Err(ChannelError::UnknownChannel { .. }) => Reading::default(),
+        Err(ChannelError::UnknownChannel { near, .. }) if near.is_empty() => {
+            context
+                .printer
+                .note(format_args!("There is no channel {channel} yet; waiting for its first message."));
+            Reading::default()
+        }
         read => read?,
     };
     let mut follower = channels.follow(&channel, &seen).await?;

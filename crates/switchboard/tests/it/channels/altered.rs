@@ -59,3 +59,30 @@ fn doctor_names_files_that_could_not_be_taken_in() {
     );
     drop(serve);
 }
+
+#[test]
+fn c13_a_channel_that_was_removed_is_told_by_doctor() {
+    let sandbox = workspace();
+    post(&sandbox, "codex", "all", "one");
+    post(&sandbox, "codex", "all", "two");
+    std::fs::remove_dir_all(sandbox.file("channels/general")).unwrap();
+    let gone = "channels/general was deleted, and 2 of its messages are in no file any more".to_owned();
+    assert_eq!(doctor(&sandbox), [("fail".to_owned(), gone)]);
+}
+
+#[test]
+fn doctor_tells_of_a_channel_with_two_folders_and_of_a_watcher_without_its_files() {
+    let sandbox = workspace();
+    post(&sandbox, "codex", "all", "one");
+    std::fs::create_dir(sandbox.file("channels/General")).unwrap();
+    let watcher = serde_json::json!({ "agent": "qc-1", "channel": "general", "command": ["true"], "role": "/nowhere/role.md" });
+    sandbox.configure_user(&serde_json::json!({ "channels": { "watchers": [watcher] } }).to_string());
+    let warn = |text: &str| ("warn".to_owned(), text.to_owned());
+    assert_eq!(
+        doctor(&sandbox),
+        [
+            warn("channels/General and channels/general are one channel"),
+            warn("the watcher of qc-1 has no file /nowhere/role.md"),
+        ]
+    );
+}

@@ -50,6 +50,10 @@ fn a_bad_setting_is_named() {
             "codex, claude, gemini",
         ),
         (r#"{"channels":{"watchers":[{"agent":"a","channel":"b","comand":["x"]}]}}"#, "comand"),
+        (
+            r#"{"channels":{"watchers":[{"agent":"human","channel":"b","command":["x"]}]}}"#,
+            "~/.config/switchboard/config.json: 'channels.watchers[0]': 'agent' is 'human'",
+        ),
     ] {
         sandbox.configure_user(settings);
         let ran = sandbox.run(["channel", "list"]);

@@ -100,6 +100,15 @@ fn what_cannot_be_is_an_error_that_says_what_can() {
     hint: make it with `switchboard team create "none"`
     "#);
     assert_eq!(sandbox.run(["channel", "post", "--channel", "../x", "--text", "x"]).code, Some(2));
+    let ran = sandbox.run(["channel", "read", "--channel", "a/b"]);
+    assert!(ran.stderr.contains("--channel: "), "{}", ran.stderr);
+    assert_snapshot!(sandbox.show(["channel", "tail", "--channel", "genral"]), @"
+    exit 5
+    --- stderr
+    error: there is no channel 'genral'
+    hint: did you mean 'general'?
+    ");
+    assert!(!sandbox.file("channels/genral").exists());
     assert_eq!(messages(&sandbox).len(), 1, "nothing of that was written");
 }
 

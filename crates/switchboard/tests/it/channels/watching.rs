@@ -35,11 +35,15 @@ fn the_person_asks_by_any_door_and_has_the_answer_in_the_mailbox() {
 #[test]
 fn c8_crash_of_a_watcher_in_the_middle_of_an_answer() {
     let sandbox = workspace();
-    let program = Program::new(&sandbox, "program", "[ -e go ] || exec sleep 600\necho 42");
+    let program = Program::new(&sandbox, "program", "echo $$ > pid\n[ -e go ] || exec sleep 600\necho 42");
     let mut first = watch(&sandbox, &program);
     let asked = post(&sandbox, "human", "qc-1", "what is it?");
-    poll::until("the program to run", || (program.runs() == 1).then_some(()));
+    let pid = poll::until("the program to run", || {
+        std::fs::read_to_string(sandbox.path().join("pid")).ok()?.trim().parse::<u32>().ok()
+    });
     first.kill();
+    // Its program goes with it, and does not go on beside the next one.
+    poll::until("the program to be ended", || (!is_running(pid)).then_some(()));
     files::put(sandbox.path().join("go"), "");
     // Somebody else posts meanwhile, which is not lost either.
     let missed = post(&sandbox, "human", "all", "@qc-1 and this?");
@@ -133,4 +137,49 @@ fn without_a_program_it_says_what_is_missing() {
     error: nothing is said about what answers
     hint: give a program after `--`, or --preset codex, claude or gemini
     ");
+}
+
+/// Whether a process runs; one that has ended and is not waited for does not.
+fn is_running(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_waits_for_an_answer() {
+    let sandbox = workspace();
+    let watch =
+        |args: &[&str]| sandbox.show([&["watch", "--channel", "general"], args, &["--", "true"]].concat());
+    assert_snapshot!(watch(&["--agent", "qc-1", "--role", "nosuch.md"]), @"
+    exit 5
+    --- stderr
+    error: there is no file nosuch.md
+    hint: check --role and --memory
+    ");
+    assert_snapshot!(watch(&["--agent", "human"]), @"
+    exit 2
+    --- stderr
+    error: 'agent' is 'human', for whom no program answers
+    ");
+    assert_snapshot!(watch(&["--agent", "qc-1", "--timeout", "0"]), @"
+    exit 2
+    --- stderr
+    error: 'timeout' is 0; a program needs a second at least
+    ");
+    assert_snapshot!(watch(&["--agent", "qc-1", "--env", "=x"]), @"
+    exit 2
+    --- stderr
+    error: 'env' has '=x', which is no variable's name
+    ");
+}
+
+#[test]
+fn a_deprecated_id_watches_as_the_agent_that_it_stands_for() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "echo 42");
+    let watch = sandbox.start(["watch", "--agent", "claude-1", "--channel", "general", "--", program.path()]);
+    assert_eq!(watch.line(), "claude watches #general. Stop with Ctrl-C.");
+    let asked = post(&sandbox, "human", "all", "@claude-1 what is it?");
+    assert_eq!(answer_to(&sandbox, &asked)["from"], "claude");
+    assert_eq!(sandbox.json(["who", "claude"])[0]["presence"], "awake");
 }

@@ -24,10 +24,22 @@ pub(crate) struct Linked {
 impl Linked {
     /// A hub that serves, with these agents.
     pub(crate) fn start(name: &'static str, url: &str, agents: &[&str], more: Value) -> Self {
+        Self::start_with(name, url, agents, more, json!({}))
+    }
+
+    /// The same with further sections of the settings.
+    pub(crate) fn start_with(
+        name: &'static str,
+        url: &str,
+        agents: &[&str],
+        more: Value,
+        mut settings: Value,
+    ) -> Self {
         let sandbox = Sandbox::with_agents(BINARY, agents);
         let mut nats = json!({ "url": url, "hub": name, "presenceSeconds": 4 });
         nats.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
-        sandbox.configure_user(&json!({ "nats": nats }).to_string());
+        settings["nats"] = nats;
+        sandbox.configure_user(&settings.to_string());
         let serve = Some(sandbox.serve());
         Self { name, sandbox, serve }
     }

@@ -1,0 +1,203 @@
+//! How an answer gets into the channel: written down, journaled, put up, in that order.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, json};
+use switchboard_core::MessageId;
+use switchboard_hub::files::{Created, Durability};
+use switchboard_hub::{HubError, Stored};
+
+use super::claim::Claim;
+use super::watcher::{Fate, Watcher};
+use crate::channels::Post;
+use crate::error::{ChannelError, describe};
+use crate::names::{file_name, in_file_name};
+use crate::translate::{hub_id, placed, sign, to_own_draft};
+use crate::tree::blocking;
+use crate::wire::ChannelMessage;
+
+/// The type of a message that says what went wrong.
+pub(super) const INCIDENT: &str = "incident";
+
+impl Watcher {
+    /// Posts the answer and marks the message as done, in that order.
+    pub(super) async fn finish(
+        &self,
+        stored: &Stored,
+        claim: Claim,
+        reply: Option<ChannelMessage>,
+        note: &str,
+    ) -> Result<Fate, ChannelError> {
+        let claim = match reply {
+            None => claim,
+            Some(reply) => match self.post(stored, claim, reply).await? {
+                Some(claim) => claim,
+                None => return Ok(Fate::Later),
+            },
+        };
+        self.acknowledge(stored.message.id, note).await?;
+        blocking(move || Ok(claim.done()?)).await?;
+        Ok(Fate::Done)
+    }
+
+    /// Posts the answer, or what takes its place where the hub does not take it; nothing where the claim was lost.
+    async fn post(
+        &self,
+        stored: &Stored,
+        mut claim: Claim,
+        mut reply: ChannelMessage,
+    ) -> Result<Option<Claim>, ChannelError> {
+        let channel = &self.config.channel;
+        let (id, seq) = loop {
+            let Some(written) = self.write_down(claim, reply).await? else {
+                self.log("somebody else has taken the message over").await;
+                return Ok(None);
+            };
+            (claim, reply) = written;
+            let id = hub_id(&reply).unwrap_or_else(|| self.channels.hub().next_id());
+            match self.submit(&reply, id, stored.message.id).await {
+                Ok(seq) => break (id, seq),
+                Err(ChannelError::Hub(
+                    refused @ (HubError::Unresolved(_)
+                    | HubError::BodyTooLarge { .. }
+                    | HubError::MetadataTooLarge { .. }),
+                )) => {
+                    self.log(&format!("{} cannot be posted: {}", reply.id, describe(&refused))).await;
+                    match self.instead_of(reply, &refused) {
+                        Some(other) => reply = other,
+                        None => return Ok(Some(claim)),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        // The same at every try, so that whoever takes over finds the very file.
+        sign(&mut reply, id, Some(seq));
+        let Some((claim, reply)) = self.put_up(claim, reply).await? else { return Ok(None) };
+        self.channels.named(channel, id, &reply.id).await?;
+        Ok(Some(claim))
+    }
+
+    /// Journals the answer; its place there.
+    async fn submit(
+        &self,
+        reply: &ChannelMessage,
+        id: MessageId,
+        parent: MessageId,
+    ) -> Result<i64, ChannelError> {
+        let hub = self.channels.hub();
+        let draft = to_own_draft(reply.clone(), &self.config.channel, id, Some(parent))?;
+        match hub.submit(placed(draft, self.channels.folder())).await {
+            Ok(accepted) => {
+                if let Some(stop) = accepted.stopped {
+                    self.log(&format!("{} goes no further: {stop}", reply.id)).await;
+                }
+                Ok(accepted.seq)
+            }
+            // Journaled by an earlier run, under other settings.
+            Err(HubError::Conflict { native_id, first }) if first == id => match hub.message(id).await? {
+                Some(stored) => Ok(stored.seq),
+                None => Err(HubError::Conflict { native_id, first }.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What is posted where the hub does not take an answer, so that nobody waits for it: the same for everyone in the
+    /// channel where whoever asked cannot be reached, and otherwise why there is none.
+    fn instead_of(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
+        let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
+        let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };
+        if !is_unreachable {
+            if other.kind == INCIDENT || self.config.silent {
+                return None;
+            }
+            INCIDENT.clone_into(&mut other.kind);
+            other.content.text = format!("{} could not answer: {}", self.config.agent, describe(refused));
+        }
+        Some(other)
+    }
+
+    /// Gives the answer an id and a name and writes it into the claim; nothing where the claim was lost.
+    async fn write_down(
+        &self,
+        mut claim: Claim,
+        mut reply: ChannelMessage,
+    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+        if !reply.id.is_empty() {
+            return Ok(Some((claim, reply)));
+        }
+        if hub_id(&reply).is_none() {
+            sign(&mut reply, self.channels.hub().next_id(), None);
+        }
+        let (this, place, now) =
+            (self.channels.clone(), self.config.channel.clone(), self.channels.hub().now());
+        let agent = in_file_name(&self.config.agent.clone().into());
+        self.channels.go_on(&place, &agent).await?;
+        blocking(move || {
+            let dir = this.tree().make_channel(&place)?;
+            this.poster().name(&dir, &place, &agent, now, &mut reply)?;
+            Ok(claim.answer(reply.clone())?.then_some((claim, reply)))
+        })
+        .await
+    }
+
+    /// Puts the answer into the channel under the name that the claim has for it, or under another where
+    /// somebody has taken that.
+    async fn put_up(
+        &self,
+        mut claim: Claim,
+        mut reply: ChannelMessage,
+    ) -> Result<Option<(Claim, ChannelMessage)>, ChannelError> {
+        loop {
+            let (this, place) = (self.channels.clone(), self.config.channel.clone());
+            let ours = reply.clone();
+            let is_there = blocking(move || {
+                let (dir, name) = (this.tree().make_channel(&place)?, file_name(&ours.id));
+                if dir.create_new(&name, &ours.to_bytes(), Durability::Synced)? == Created::Created {
+                    return Ok(true);
+                }
+                let there = dir.read(&name, this.config().file_limit).ok().flatten();
+                let there = there.and_then(|there| ChannelMessage::parse(&there.bytes).ok());
+                // The same was posted before its poster died.
+                Ok(there
+                    .is_some_and(|there| hub_id(&there) == hub_id(&ours) && there.content == ours.content))
+            });
+            if is_there.await? {
+                return Ok(Some((claim, reply)));
+            }
+            reply.id.clear();
+            match self.write_down(claim, reply).await? {
+                Some(again) => (claim, reply) = again,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The answer as a message of the channel, but for its id and time.
+    ///
+    /// It is for everyone in the channel, which wakes nobody; only an asker that does not read the channel is
+    /// named, so that the answer finds its way to wherever it reads.
+    pub(super) async fn reply(
+        &self,
+        stored: &Stored,
+        request: &ChannelMessage,
+        kind: &str,
+        text: String,
+    ) -> Result<ChannelMessage, ChannelError> {
+        let (channel, asker) = (&self.config.channel, &stored.message.from);
+        let directory = self.channels.hub().directory().await?;
+        let reads_along = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
+        let to = if reads_along { "all".to_owned() } else { asker.to_string() };
+        let metadata: Map<_, _> =
+            BTreeMap::from([("mode".to_owned(), json!("watcher"))]).into_iter().collect();
+        let post = Post {
+            to,
+            kind: kind.to_owned(),
+            in_reply_to: Some(request.id.clone()),
+            metadata,
+            ..Post::new(directory.canonical(&self.config.agent.clone().into()), channel.clone(), text)
+        };
+        Ok(post.into_message())
+    }
+}

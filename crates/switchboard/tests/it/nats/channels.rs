@@ -1,0 +1,132 @@
+//! Channels and watchers between linked hubs, with a folder each and with one for both.
+
+use serde_json::{Value, json};
+use test_support::nats::Release;
+use test_support::poll;
+
+use super::hub::Linked;
+use super::server;
+use crate::channels::Program;
+
+fn post(hub: &Linked, agent: &str, text: &str) {
+    hub.sandbox.ok(["channel", "post", "--agent", agent, "--channel", "general", "--text", text]);
+}
+
+fn posts(hub: &Linked) -> Vec<Value> {
+    hub.sandbox.json(["channel", "read", "--channel", "general", "--all"])
+}
+
+fn wait_for_post(hub: &Linked, text: &str) -> Value {
+    poll::until(&format!("'{text}' in the channel at {}; {}", hub.name, hub.errors()), || {
+        posts(hub).into_iter().find(|post| post["content"]["text"] == text)
+    })
+}
+
+#[test]
+fn a_mention_in_another_hub_is_answered_by_a_watcher_there() {
+    let test = "a_mention_in_another_hub_is_answered_by_a_watcher_there";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &[], json!({}));
+    let program = Program::new(&office.sandbox, "program", "echo 42");
+    let watch =
+        office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
+    watch.line();
+    post(&lab, "codex", "I am here");
+    for (hub, agent) in [(&lab, "qc-1@office"), (&office, "codex@lab")] {
+        hub.wait_for(agent);
+        poll::until(&format!("{} to hear where {agent} reads", hub.name), || {
+            (hub.sandbox.json(["who", agent])[0]["channel"] == "general").then_some(())
+        });
+    }
+    post(&lab, "codex", "@qc-1 what is it?");
+    let answer = wait_for_post(&lab, "42");
+    assert_eq!(answer["from"], "qc-1@office");
+    assert_eq!(program.runs(), 1);
+}
+
+/// Each of two linked hubs sees what the other writes twice: as a file, and by the link.
+#[test]
+fn a_folder_that_linked_hubs_share_has_each_post_once() {
+    let test = "a_folder_that_linked_hubs_share_has_each_post_once";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let shared = || json!({ "channels": { "root": folder.path() } });
+    let lab = Linked::start_with("lab", &server.url(), &["claude"], json!({}), shared());
+    let office = Linked::start_with("office", &server.url(), &["qc-1"], json!({}), shared());
+    lab.wait_for("qc-1@office");
+    office.wait_for("claude@lab");
+    let program = Program::new(&office.sandbox, "program", "echo 42");
+    let watch =
+        office.sandbox.start(["watch", "--agent", "bob", "--channel", "general", "--", program.path()]);
+    watch.line();
+    post(&lab, "ann", "hello");
+    post(&office, "cat", "hi there");
+    lab.send("claude", &["#general", "news"]);
+    post(&lab, "ann", "@bob what is it?");
+    wait_for_post(&office, "42");
+    // What is written to groups comes in the order in which it was written, so all else has come before this.
+    for (from, agent, to, reader) in [(&lab, "claude", &office, "qc-1"), (&office, "qc-1", &lab, "claude")] {
+        from.send(agent, &["all", "that is all"]);
+        to.wait_for_mail(reader, "that is all");
+    }
+    let text = |post: &Value| post["content"]["text"].as_str().unwrap().to_owned();
+    let mut texts: Vec<String> = posts(&lab).iter().map(text).collect();
+    // That lies in the channel as well, for those who have no mailbox.
+    texts.retain(|text| text != "that is all");
+    texts.sort();
+    assert_eq!(texts, ["42", "@bob what is it?", "hello", "hi there", "news"]);
+    assert_eq!(program.runs(), 1);
+    for hub in [&lab, &office] {
+        for text in &texts {
+            let journal = hub.sandbox.json(["tail", "-n", "100"]);
+            let times = journal.iter().filter(|message| message["body"] == text.as_str()).count();
+            assert_eq!(times, 1, "'{text}' at {}", hub.name);
+        }
+        let doctor = hub.sandbox.run(["doctor"]);
+        assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
+    }
+}
+
+#[test]
+fn what_a_hub_has_to_say_reaches_the_sender_in_another() {
+    let test = "what_a_hub_has_to_say_reaches_the_sender_in_another";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let impatient = json!({ "hub": { "unseenSeconds": 1 } });
+    let office = Linked::start_with("office", &server.url(), &["qc-1"], json!({}), impatient);
+    lab.wait_for("qc-1@office");
+    office.wait_for("codex@lab");
+    let sent = lab.send("codex", &["qc-1", "please look"]);
+    let notice = poll::until("the notice", || {
+        let mail = lab.sandbox.json(["inbox", "codex"]);
+        mail.into_iter().find(|message| message["from"] == "switchboard@office")
+    });
+    assert!(notice["body"].as_str().unwrap().starts_with("Not seen yet after 1 s"), "{notice}");
+    assert_eq!(notice["in_reply_to"], sent["id"]);
+}
+
+#[test]
+fn a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit() {
+    let test = "a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit";
+    let Some(mut server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let _office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    lab.wait_for("qc-1@office");
+    server.kill();
+    let ran = lab.sandbox.run([
+        "channel",
+        "post",
+        "--agent",
+        "codex",
+        "--channel",
+        "general",
+        "--to",
+        "qc-1",
+        "--text",
+        "look",
+    ]);
+    assert!(ran.stderr.contains("qc-1@office: queued"), "{ran:?}");
+    let doctor = lab.sandbox.run(["doctor"]);
+    assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
+}

@@ -1,0 +1,48 @@
+//! What hubs are called, and how much they tell of their agents.
+
+use serde_json::json;
+use test_support::nats::Release;
+use test_support::poll;
+
+use super::hub::Linked;
+use super::server;
+
+#[test]
+fn a_second_hub_of_one_name_stays_out_until_the_first_has_gone() {
+    let test = "a_second_hub_of_one_name_stays_out_until_the_first_has_gone";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let mut first = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    office.wait_for("codex@lab");
+    let second = Linked::start("lab", &server.url(), &["other"], json!({}));
+    let complaint = "another hub is called 'lab' as well; give each its own nats.hub";
+    poll::until(complaint, || second.errors().contains(complaint).then_some(()));
+    // The first has its agents and its mail as before.
+    let sent = office.send("qc-1", &["codex@lab", "still there?"]);
+    first.wait_for_mail("codex", "still there?");
+    office.wait_for_state(sent["native_id"].as_str().unwrap(), "codex@lab", "delivered");
+    let known: Vec<_> = office.sandbox.json(["agents"]).iter().map(|agent| agent["name"].clone()).collect();
+    assert!(!known.contains(&json!("other@lab")), "{known:?}");
+    // Killed and started again, it is no other hub.
+    first.kill_and_restart();
+    office.send("qc-1", &["codex@lab", "and now?"]);
+    first.wait_for_mail("codex", "and now?");
+    assert!(first.serve.take().unwrap().terminate().success());
+    office.wait_for("other@lab");
+}
+
+#[test]
+fn agents_with_much_to_say_about_themselves_do_not_end_the_link() {
+    let test = "agents_with_much_to_say_about_themselves_do_not_end_the_link";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    lab.wait_for("qc-1@office");
+    let role = "x".repeat(120_000);
+    for number in 0..10 {
+        lab.sandbox.ok(["agents", "register", &format!("long-{number}"), "--role", &role]);
+    }
+    office.wait_for("long-9@lab");
+    lab.send("codex", &["qc-1", "all is well"]);
+    office.wait_for_mail("qc-1", "all is well");
+}
