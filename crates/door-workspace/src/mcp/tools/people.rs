@@ -205,8 +205,9 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         let record = state::record(&known, &agent.id.name);
         let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
         let text = |key: &str| record.and_then(|record| state::text(record, key));
-        let presence = hub.presence(&agent.id);
-        let awareness = match presence.awareness {
+        // Who asks is awake, also where nobody has noted it yet.
+        let awareness = match hub.presence(&agent.id).awareness {
+            _ if me == Some(&agent.id) => "awake",
             Awareness::Awake => "awake",
             Awareness::Stale => "stale",
             Awareness::Offline => "offline",

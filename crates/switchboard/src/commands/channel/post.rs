@@ -9,7 +9,7 @@ use serde_json::json;
 use switchboard_core::{AgentId, Name};
 
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::show;
 
 /// How long to wait for mailboxes that the message is also for; longer only when the disk hangs.
@@ -119,8 +119,7 @@ async fn post(
         context.printer.line(show::plain(&message.id));
     }
     match accepted.stopped {
-        Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is in the channel, but wakes nobody; `switchboard resume` lets it go on")),
+        Some(stop) => Err(Failure::stopped(&stop, "the message is in the channel, but wakes nobody")),
         None => Ok(()),
     }
 }
