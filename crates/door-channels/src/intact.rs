@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use switchboard_core::{Directory, Door, MessageId, Name};
-use switchboard_hub::Stored;
 use switchboard_hub::files::Dir;
+use switchboard_hub::{HubError, Stored};
 
 use crate::channels::Channels;
 use crate::error::ChannelError;
@@ -116,7 +116,7 @@ impl Channels {
         let places = self.places(channel).await?;
         let mut altered = Vec::new();
         for (id, natives) in names {
-            let Some(stored) = self.hub().message(id).await? else { continue };
+            let Some(stored) = self.readable(id).await? else { continue };
             let there: Vec<&String> = natives.iter().filter(|native| places.contains_key(*native)).collect();
             if there.is_empty() {
                 let first = natives.iter().min().map(|native| shown(channel, native));
@@ -209,8 +209,17 @@ impl Channels {
 
     async fn accepted(&self, channel: &Name, native: &str) -> Result<Option<Stored>, ChannelError> {
         match self.message_named(channel, native).await? {
-            Some(id) => Ok(self.hub().message(id).await?),
+            Some(id) => self.readable(id).await,
             None => Ok(None),
+        }
+    }
+
+    /// A message as it was accepted. One that is damaged in the journal cannot be compared with its file, and is told of
+    /// by whoever looks at the journal.
+    async fn readable(&self, id: MessageId) -> Result<Option<Stored>, ChannelError> {
+        match self.hub().message(id).await {
+            Err(HubError::DamagedMessage { .. }) => Ok(None),
+            found => Ok(found?),
         }
     }
 

@@ -94,7 +94,7 @@ impl Swarms {
         let Some(mut draft) = written.into_draft(swarm.swarm_id) else { return };
         draft.native.scope = scope(swarm.swarm_id, &sender, agent);
         draft.allow_unregistered = true;
-        if let Err(error) = self.hub().submit(draft).await {
+        if let Err(error) = self.hub().submit_as_hub(draft).await {
             tracing::warn!(error = %error, "news of a swarm could not be noted");
         }
     }

@@ -197,6 +197,8 @@ impl Node {
         self.tell_state(NodeState::Starting, None);
         self.worker = Some(Worker::start(Seat {
             launch: Arc::clone(&self.job.launch),
+            name: self.shared.name.clone(),
+            workspace: self.router.workspace().to_owned(),
             cwd: self.shared.cwd.clone(),
             log: Arc::clone(&self.shared.log),
             guard: self.router.guard().cloned(),

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_core::Name;
 use switchboard_hub::guard::Guard;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -149,6 +150,10 @@ pub(crate) enum Fate {
 #[derive(Debug, Clone)]
 pub(crate) struct Seat {
     pub(crate) launch: Arc<Launch>,
+    /// The agent that it is.
+    pub(crate) name: Name,
+    /// The folder of the workspace that it belongs to, wherever it works.
+    pub(crate) workspace: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) log: Arc<WorkerLog>,
     pub(crate) guard: Option<Guard>,

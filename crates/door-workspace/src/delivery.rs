@@ -10,7 +10,7 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::own_files::OwnFiles;
 use crate::receipts;
-use crate::translate::{replaces_earlier, to_file};
+use crate::translate::{drop_label, replaces_earlier, to_mailbox};
 use crate::tree::{Folders, Section};
 use crate::wire::MessageFile;
 use crate::workspace::Workspace;
@@ -117,7 +117,7 @@ fn put(
         // An attempt whose report was lost had come this far, and its reader is done with it.
         return Outcome::Delivered;
     }
-    let file = to_file(&handoff.message, &recipient, reply_to);
+    let file = to_mailbox(&handoff.message, &recipient, reply_to);
     let result = folders.make(Section::Inbox, agent).and_then(|mailbox| {
         own_files.expect(mailbox.path().join(ids::file_name(&file.id)));
         place(&mailbox, &file)
@@ -165,7 +165,7 @@ impl Expected {
         reply_to: Option<String>,
         directory: Arc<Directory>,
     ) -> Self {
-        Self { file: to_file(message, recipient, reply_to), parent: message.in_reply_to, directory }
+        Self { file: to_mailbox(message, recipient, reply_to), parent: message.in_reply_to, directory }
     }
 
     /// Whether a file says the same, however it is spelled and whichever of its names the sender used.
@@ -203,7 +203,8 @@ fn normal(mut file: MessageFile) -> MessageFile {
     file.sender = file.sender.to_ascii_lowercase();
     // The mailbox says whom it is for; the name in the file may be a former one.
     file.recipient.clear();
-    file.metadata = file.metadata.filter(|metadata| !metadata.is_empty());
+    // Files from before there were labels have none.
+    drop_label(&mut file);
     // A file without a time takes it from its date, and the time does not make another message.
     file.created_at = None;
     file

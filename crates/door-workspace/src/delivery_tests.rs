@@ -108,7 +108,7 @@ async fn f7_a_file_that_stands_under_the_name_is_moved_aside_and_kept() {
     let mut outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     t.workspace.send(letter("claude", "codex", "real")).await.unwrap();
     let handoff = outbound.next(1).await.pop().unwrap();
-    let file = to_file(&handoff.message, &agent("codex"), None);
+    let file = to_mailbox(&handoff.message, &agent("codex"), None);
     t.write(&format!("inbox/codex/{}.json", file.id), "in the way");
     place(&mailbox, &file).unwrap();
     let names = t.names("inbox/codex");

@@ -10,7 +10,7 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::mailbox;
 use crate::receipts::later_name;
-use crate::translate::{Found, group_address, to_draft};
+use crate::translate::{Found, drop_label, group_address, to_draft};
 use crate::tree::{Section, Tree};
 use crate::wire::{MessageFile, ReceiptFile};
 use crate::workspace::{Workspace, blocking};
@@ -143,6 +143,7 @@ fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
                 let Some(found) = mailbox::read(&dir, &name, limit) else { continue };
                 let Ok(file) = found.content else { continue };
                 let mut file = *file;
+                drop_label(&mut file);
                 let ours = ids::from_native(&file.id).is_some();
                 let group = if ours { group_address(&mut file) } else { None };
                 let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();

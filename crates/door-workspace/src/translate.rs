@@ -18,6 +18,7 @@ mod key {
     pub(super) const GIVEN: &str = "workspace.metadata";
     pub(super) const REPLY_TO: &str = "workspace.replyTo";
     pub(super) const TO: &str = "switchboard.to";
+    pub(super) const TRUST: &str = "switchboard.trust";
     pub(super) const FOREIGN_OWNER: &str = "workspace.owner";
 }
 
@@ -136,6 +137,27 @@ pub(crate) fn to_file(message: &Message, recipient: &AgentId, reply_to: Option<S
         created_at: Some(iso(message.sent_at)),
         extra,
     }
+}
+
+/// The same as it is written into a mailbox: the metadata say that nobody vouches for the text, or that it is of
+/// another owner. A file that came in there stays as its writer wrote it.
+pub(crate) fn to_mailbox(message: &Message, recipient: &AgentId, reply_to: Option<String>) -> MessageFile {
+    let mut file = to_file(message, recipient, reply_to);
+    let is_its_own = message.origin.route == Some(Route::Mailbox { agent: recipient.name.clone() });
+    if let Some(label) = message.trust().label()
+        && !is_its_own
+    {
+        file.metadata.get_or_insert_default().insert(key::TRUST.to_owned(), label.into());
+    }
+    file
+}
+
+/// Takes the label out of a file's metadata that [`to_mailbox`] put there.
+pub(crate) fn drop_label(file: &mut MessageFile) {
+    if let Some(metadata) = &mut file.metadata {
+        metadata.remove(key::TRUST);
+    }
+    file.metadata = file.metadata.take().filter(|metadata| !metadata.is_empty());
 }
 
 /// Takes out of a file's metadata whom the message was written to, where that was a group.

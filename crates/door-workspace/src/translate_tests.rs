@@ -135,6 +135,28 @@ fn a_message_to_a_team_has_one_file_per_member_and_leads_back_to_the_team() {
 }
 
 #[test]
+fn a_mailbox_says_of_what_is_not_ours_that_it_is_not_and_of_its_own_files_nothing() {
+    let stranger = MessageFile { sender: "bob@research".into(), ..file(ALL) };
+    let message = accepted(to_draft(stranger.clone(), &found("coder 1"), None).unwrap());
+    assert_eq!(to_mailbox(&message, &agent("coder 1"), None), stranger);
+    let peer = Route::Peer { agent: agent("bob@research") };
+    let cases = [
+        ("bob@research", Some(peer), true, Some("untrusted: from another owner")),
+        ("lead", None, false, Some("untrusted: sender not verified")),
+        ("lead", None, true, None),
+    ];
+    for (from, route, verified, label) in cases {
+        let mut message = message.clone();
+        (message.from, message.origin.route, message.origin.verified) = (agent(from), route, verified);
+        let mut written = to_mailbox(&message, &agent("coder 1"), None);
+        let metadata = written.metadata.as_ref().unwrap();
+        assert_eq!(metadata.get("switchboard.trust").and_then(|label| label.as_str()), label, "{from}");
+        drop_label(&mut written);
+        assert_eq!(written.metadata, stranger.metadata);
+    }
+}
+
+#[test]
 fn only_a_dispatch_loses_its_use() {
     let sent = time("2025-01-01T00:00:00Z");
     let cases = [

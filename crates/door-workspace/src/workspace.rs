@@ -20,7 +20,7 @@ use crate::own_files::OwnFiles;
 use crate::receipts;
 use crate::registration::{is_title, role};
 use crate::state::StateFile;
-use crate::translate::{Found, dispatch_expiry, group_address, iso, to_draft};
+use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, to_draft};
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{SupersededFile, pretty};
 
@@ -421,6 +421,7 @@ impl Workspace {
             })
             .await?;
             let Some((mut file, modified, uid)) = found else { continue };
+            drop_label(&mut file);
             let ours = ids::from_native(&file.id).is_some();
             let group = if ours { group_address(&mut file) } else { None };
             let parent = match &file.reply_to {

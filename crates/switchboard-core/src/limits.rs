@@ -98,6 +98,18 @@ pub enum Stop {
     },
 }
 
+impl Stop {
+    /// Whether an agent has used up its budget.
+    pub fn is_of_a_budget(&self) -> bool {
+        matches!(self, Self::Messages { .. } | Self::Tokens { .. })
+    }
+
+    /// Whether the agents may go on once the person has said something in the conversation.
+    pub fn yields_to_a_word(&self) -> bool {
+        matches!(self, Self::Hops { .. } | Self::Cycle { .. } | Self::Thread { .. })
+    }
+}
+
 /// Whether a message may be delivered to `to`, as far as loops go.
 ///
 /// Only replies are looked at: a script may hand out a thousand tasks at once, but an answer to an

@@ -371,9 +371,26 @@ fn mail_of_one_agent_is_forwarded_to_another_and_only_once() {
 #[test]
 fn a_forward_that_leads_to_nobody_is_told() {
     let directory = linked(|links| links.forward(agent("gemini"), agent("codx")).unwrap());
-    let error = plan(&message("claude", "gemini", None), &directory, false).unwrap_err();
-    let ResolveError::UnknownAgent { agent: named, near, .. } = error else { panic!("{error}") };
-    assert_eq!((named, near), (agent("codx"), vec!["Codex".to_owned()]));
+    // To one agent or to a group that it belongs to, and also where unknown names are let pass.
+    for (to, anybody) in [("gemini", false), ("gemini", true), ("all", true)] {
+        let error = plan(&message("claude", to, None), &directory, anybody).unwrap_err();
+        let link = "links.forwards.gemini".to_owned();
+        let near = vec!["Codex".to_owned()];
+        assert_eq!(error, ResolveError::UnknownByLink { agent: agent("codx"), link, near }, "{to}");
+    }
+}
+
+#[test]
+fn a_team_that_a_link_gives_an_unknown_member_is_told() {
+    let directory = linked(|links| links.include(name("backend"), agent("ghost")));
+    let error = plan(&message("human", "team:backend", None), &directory, true).unwrap_err();
+    assert_eq!(error.to_string(), "no agent is named 'ghost', to whom links.teams.backend leads");
+    // One that has gone may still have mail forwarded.
+    let directory = linked(|links| {
+        links.include(name("backend"), agent("ghost"));
+        links.forward(agent("ghost"), agent("codex")).unwrap();
+    });
+    assert!(plan(&message("human", "team:backend", None), &directory, false).is_ok());
 }
 
 #[test]

@@ -17,6 +17,16 @@ pub enum ResolveError {
         /// All known names.
         known: Vec<String>,
     },
+    /// A link of the settings leads to nobody.
+    #[error("no agent is named '{agent}', to whom {link} leads")]
+    UnknownByLink {
+        /// The name as the link has it.
+        agent: AgentId,
+        /// The link, as the settings call it.
+        link: String,
+        /// Known names that look like it, best first.
+        near: Vec<String>,
+    },
     /// No team of that name.
     #[error("no team is named '{team}'")]
     UnknownTeam {
@@ -100,7 +110,7 @@ pub fn trace(
     let group = |group: &GroupId, members: &mut dyn Iterator<Item = (&AgentId, Because)>| {
         let mut found = BTreeMap::new();
         for (agent, because) in members {
-            let recipient = forwarded(agent, because, directory);
+            let recipient = forwarded(agent, because, directory)?;
             if recipient.agent != *from && agent != from {
                 found.entry(recipient.agent.clone()).or_insert(recipient);
             }
@@ -122,11 +132,7 @@ pub fn trace(
                 (None, Some(_)) => (agent.clone(), Because::Named),
                 (None, None) => return Err(unknown_agent(agent, directory)),
             };
-            let recipient = forwarded(&known, because, directory);
-            let is_known = recipient.agent.realm.is_some()
-                || recipient.agent.is_human()
-                || directory.agent(&recipient.agent).is_some();
-            if is_known { Ok(vec![recipient]) } else { Err(unknown_agent(&recipient.agent, directory)) }
+            Ok(vec![forwarded(&known, because, directory)?])
         }
         Address::Node(node) => match directory.node(node) {
             // A node is a process, and what is for it is for no other.
@@ -139,6 +145,10 @@ pub fn trace(
             if directory.team(team).is_none() && !links.has_team(team) {
                 let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near });
+            }
+            let is_known = |agent: &&AgentId| is_known(agent, directory) || links.end_of(agent).is_some();
+            if let Some(typo) = links.members(team).find(|agent| !is_known(agent)) {
+                return Err(unknown_by_link(typo, format!("links.teams.{team}"), directory));
             }
             let included = links.members(team).map(|agent| (agent, Because::Included));
             group(id, &mut members(directory.members(team)).chain(included))
@@ -178,14 +188,28 @@ fn why(name: &AgentId, record: &AgentRecord) -> Because {
 }
 
 /// The one who gets what is for an agent.
-fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Recipient {
+fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result<Recipient, ResolveError> {
     match directory.links().end_of(agent) {
+        Some(end) if !is_known(end, directory) => {
+            Err(unknown_by_link(end, format!("links.forwards.{agent}"), directory))
+        }
         Some(end) => {
             let end = directory.addressee(end).map_or_else(|| end.clone(), |record| record.id.clone());
-            Recipient { agent: end, because, forwarded_from: Some(agent.clone()) }
+            Ok(Recipient { agent: end, because, forwarded_from: Some(agent.clone()) })
         }
-        None => Recipient { agent: agent.clone(), because, forwarded_from: None },
+        None => Ok(Recipient { agent: agent.clone(), because, forwarded_from: None }),
     }
+}
+
+/// Whether a link may lead to this name. Who is behind a swarm need not be known here.
+fn is_known(agent: &AgentId, directory: &Directory) -> bool {
+    agent.realm.is_some() || agent.is_human() || directory.addressee(agent).is_some()
+}
+
+fn unknown_by_link(agent: &AgentId, link: String, directory: &Directory) -> ResolveError {
+    let names: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
+    let near = nearest(&agent.to_string(), names.iter().map(String::as_str).chain([HUMAN]));
+    ResolveError::UnknownByLink { agent: agent.clone(), link, near }
 }
 
 fn unknown_agent(agent: &AgentId, directory: &Directory) -> ResolveError {

@@ -1,12 +1,13 @@
 //! No storms and no surprises on the bill: what is stopped, who is told, and how it goes on.
 //!
 //! A message that a rule stops is journaled and not delivered. Its sender is told at once, the person once for each
-//! subject, which is what the rule counts by: a conversation, a pair of agents, or an agent. A person lets a subject
-//! go on: what was stopped is delivered, and its rule counts anew from there.
+//! subject, which is what the rule counts by: a conversation, a pair of agents, or an agent; of a budget once for each
+//! hour or day that it is for. A person lets a subject go on: what was stopped is delivered, and its rule counts anew
+//! from there.
 
 mod resume;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 use serde_json::Map;
 use switchboard_core::{
@@ -26,6 +27,10 @@ use crate::submit::Decided;
 
 /// How long spending is remembered: a little more than anything is counted for.
 const REMEMBERED: i64 = 25 * 60;
+
+/// How long a sender who has no answer otherwise has to wait to be told of the next stop: in a storm, one notice for
+/// each of its drops would be another storm.
+const SENDER_TOLD: SignedDuration = SignedDuration::from_mins(1);
 
 /// What the rules have to say of a message.
 #[derive(Debug, Default)]
@@ -298,12 +303,20 @@ pub(crate) fn note(
 ) -> Result<Option<Stop>, HubError> {
     for stop in stops.whole.iter().chain(&stops.some) {
         let (subject, reason) = (subject(stop, message), stop.to_string());
-        let is_told = is_told(tx, message, stop, &subject)?;
+        let person_knows = person_knows(tx, message, stop, &subject)?;
+        let sender_knows = sender_knows(tx, message, stop)?;
         tx.db
             .prepare_cached("INSERT OR IGNORE INTO stops (seq, subject, reason, at) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![seq, subject, reason, tx.now.as_microsecond()])?;
-        if !is_told {
-            tell(tx, message, stop)?;
+        if !person_knows {
+            tell_person(tx, message, stop)?;
+        }
+        if !sender_knows {
+            let body = format!(
+                "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
+                message.to
+            );
+            notice::write_to_sender(tx, message, body, Map::new())?;
         }
         tx.after.events.push(HubEvent::Stopped { id: message.id, from: message.from.clone(), reason });
     }
@@ -311,12 +324,11 @@ pub(crate) fn note(
 }
 
 /// Whether the person knows. They hear of a storm, not of each of its drops; and again after they let it go on.
-fn is_told(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Result<bool, HubError> {
-    let sql = match stop {
-        Stop::Messages { .. } | Stop::Tokens { .. } => {
-            "SELECT EXISTS (SELECT 1 FROM stops WHERE subject = ?1)"
-        }
-        _ => {
+fn person_knows(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Result<bool, HubError> {
+    let window = match stop {
+        Stop::Messages { .. } => Budget::HOUR,
+        Stop::Tokens { .. } => Budget::DAY,
+        Stop::Hops { .. } | Stop::Cycle { .. } | Stop::Thread { .. } | Stop::Pair { .. } => {
             let resumed = resumed(tx, subject)?;
             // Notices of mail that nobody has looked at carry metadata, and are another matter.
             return Ok(tx.db.query_row(
@@ -327,23 +339,55 @@ fn is_told(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) -> Resu
             )?);
         }
     };
-    Ok(tx.db.query_row(sql, [subject], |row| row.get(0))?)
+    // By when they were told, not by what was stopped last: an agent that never pauses would be told of once for ever.
+    let since = tx.now.saturating_sub(window).unwrap_or(tx.now).as_microsecond();
+    Ok(tx
+        .db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM stops s JOIN messages m ON m.seq = s.seq JOIN messages n ON n.in_reply_to = m.id \
+             WHERE s.subject = ?1 AND s.at > ?2 AND n.sender = ?3 AND n.recipient = ?4 AND n.verified \
+             AND n.metadata IS NULL)",
+        )?
+        .query_row(params![subject, since, HUB_NAME, AgentId::human().to_string()], |row| row.get(0))?)
 }
 
-/// Tells the person, and a sender who had no answer.
-fn tell(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
+/// Whether the sender was told a moment ago of another message: of the same conversation, or beyond the same budget.
+fn sender_knows(tx: &Work<'_>, message: &Message, stop: &Stop) -> Result<bool, HubError> {
+    let since = tx.now.saturating_sub(SENDER_TOLD).unwrap_or(tx.now).as_microsecond();
+    let sender = tx.directory.value.canonical(&message.from).to_string();
+    let thread = (!stop.is_of_a_budget()).then(|| message.thread);
+    Ok(tx
+        .db
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM messages WHERE in_reply_to IS NOT NULL AND accepted_at > ?1 \
+             AND accepted_at <= ?2 AND sender = ?3 AND recipient = ?4 AND verified AND metadata IS NULL \
+             AND (?5 IS NULL OR thread = ?5))",
+        )?
+        .query_row(
+            params![
+                since,
+                tx.now.as_microsecond(),
+                HUB_NAME,
+                sender,
+                thread.as_ref().map(MessageId::as_bytes)
+            ],
+            |row| row.get(0),
+        )?)
+}
+
+fn tell_person(tx: &mut Work<'_>, stopped: &Message, stop: &Stop) -> Result<(), HubError> {
     let id = stopped.id;
+    let or = if stop.yields_to_a_word() {
+        " A word of yours in the thread lets the agents go on without it."
+    } else {
+        ""
+    };
     let body = format!(
-        "Stopped a message from {} to {}: {stop}. The message is kept. To let it go on: switchboard resume {id}, or \
-         answer in the thread.",
+        "Stopped a message from {} to {}: {stop}. The message is kept. To let it go on: switchboard resume {id}.{or}",
         stopped.from, stopped.to
     );
     notice::write(tx, stopped, AgentId::human(), body, Map::new())?;
-    let body = format!(
-        "Your message to {} was stopped: {stop}. It is kept, and delivered when the person lets it go on.",
-        stopped.to
-    );
-    notice::write_to_sender(tx, stopped, body, Map::new())
+    Ok(())
 }
 
 #[cfg(test)]

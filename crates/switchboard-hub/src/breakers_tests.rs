@@ -56,7 +56,26 @@ async fn x9_a_message_budget_stops_the_sender_tells_the_person_once_and_ends_wit
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].0 == "human" && told[0].1.contains("wrote 4 messages within an hour"), "{told:?}");
     test.clock.advance(seconds(3700));
-    assert_eq!(send(&hub, "a", "b", "task").await.stopped, None);
+    for _ in 0..3 {
+        assert_eq!(send(&hub, "a", "b", "task").await.stopped, None);
+    }
+    // The next hour is another matter, and the person hears of it.
+    assert!(send(&hub, "a", "b", "task").await.stopped.is_some());
+    assert_eq!(notices(&hub).await.len(), 2);
+}
+
+#[tokio::test]
+async fn x9_the_person_hears_of_a_budget_every_hour_however_steadily_it_is_exceeded() {
+    let (test, hub) = with(everyone(Some(1), None), &["a", "b"]).await;
+    let mut stopped = 0;
+    for _ in 0..30 {
+        stopped += usize::from(send(&hub, "a", "b", "task").await.stopped.is_some());
+        test.clock.advance(seconds(6 * 60));
+    }
+    assert!(stopped > 20, "{stopped}");
+    let told = notices(&hub).await;
+    assert!((2..=4).contains(&told.len()), "{told:?}");
+    assert!(told.iter().all(|(_, text)| !text.contains("thread")), "a word does not lift a budget: {told:?}");
 }
 
 #[tokio::test]
@@ -195,4 +214,23 @@ async fn c6_a_persons_word_lets_a_pair_go_on() {
     let person = Draft { verified: true, ..hub.draft("human", "b", "ask a") };
     let asked = hub.hub.submit(person).await.expect("accepted");
     assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
+}
+
+#[tokio::test]
+async fn x9_a_sender_without_an_answer_is_told_of_later_stops_too() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let last = storm(&hub).await;
+    let by_file = |parent| {
+        let draft = Draft { in_reply_to: Some(parent), ..hub.draft("a", "b", "re") };
+        let native = NativeId { door: Door::Channels, scope: "general".into(), id: draft.id.to_string() };
+        hub.hub.submit(Draft { native, ..draft })
+    };
+    for _ in 0..3 {
+        assert!(by_file(last.id).await.expect("accepted").stopped.is_some());
+    }
+    let to = |told: Vec<(String, String)>| told.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
+    assert_eq!(to(notices(&hub.hub).await), ["human", "a"], "one for those of a minute");
+    hub.clock.advance(seconds(61));
+    assert!(by_file(last.id).await.expect("accepted").stopped.is_some());
+    assert_eq!(to(notices(&hub.hub).await), ["human", "a", "a"]);
 }

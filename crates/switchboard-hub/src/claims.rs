@@ -103,6 +103,15 @@ pub(crate) fn is_everywhere(db: &Connection, task: &TaskName) -> Result<bool, Hu
     Ok(everywhere.unwrap_or(false))
 }
 
+/// How long the claim of a task was last given for.
+pub(crate) fn lease_of(db: &Connection, task: &TaskName) -> Result<Option<SignedDuration>, HubError> {
+    let lease = db
+        .prepare_cached("SELECT lease FROM claims WHERE task = ?1")?
+        .query_row([task.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(lease.map(SignedDuration::from_micros))
+}
+
 /// Begins the lease of a claim anew.
 pub(crate) fn renew(
     tx: &mut Work<'_>,
@@ -150,7 +159,8 @@ pub(crate) fn check(
         Some(held) if held.fence == fence && held.holder == holder => Ok(held),
         other => {
             let holder = other.map(|held| held.holder);
-            Err(HubError::StaleClaim { task: task.clone(), fence, holder })
+            let was_claimed = lease_of(tx.db, task)?.is_some();
+            Err(HubError::StaleClaim { task: task.clone(), fence, holder, was_claimed })
         }
     }
 }

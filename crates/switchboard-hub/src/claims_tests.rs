@@ -60,7 +60,7 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
     hub.clock.advance(CLAIM_LEASE);
     assert_eq!(hub.hub.claims().await.expect("read"), []);
     // Also before anybody else has it.
-    assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id("a"), 1, CLAIM_LEASE).await));
+    assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id("a"), 1, Some(CLAIM_LEASE)).await));
     let second = claim(&hub.hub, "T-1", "b").await.expect("claimed");
     assert_eq!(second.fence, 2);
     let write = |from: &str, fence: i64| {
@@ -74,7 +74,7 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
     for (agent, fence) in [("a", 1), ("a", 2), ("b", 1), ("b", 3)] {
         assert!(is_stale(&hub.hub.submit(write(agent, fence)).await), "{agent} {fence}");
         assert!(is_stale(&hub.hub.check_claim(task("T-1"), agent_id(agent), fence).await));
-        assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id(agent), fence, CLAIM_LEASE).await));
+        assert!(is_stale(&hub.hub.renew_claim(task("T-1"), agent_id(agent), fence, Some(CLAIM_LEASE)).await));
         assert!(is_stale(&hub.hub.release_claim(task("T-1"), agent_id(agent), fence).await));
     }
     let accepted = write("b", 2);
@@ -92,13 +92,22 @@ async fn x5_renewed_in_time_a_claim_goes_on() {
     claim(&hub.hub, "T", "a").await.expect("claimed");
     for _ in 0..5 {
         hub.clock.advance(seconds(500));
-        let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 1, CLAIM_LEASE).await.expect("renewed");
+        let renewed =
+            hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(CLAIM_LEASE)).await.expect("renewed");
         assert_eq!(renewed.until, hub.hub.now() + CLAIM_LEASE);
         assert!(claim(&hub.hub, "T", "b").await.is_err());
     }
     assert_eq!(hub.hub.claims().await.expect("read").len(), 1);
-    let day = hub.hub.renew_claim(task("T"), agent_id("a"), 1, SignedDuration::MAX).await.expect("renewed");
+    let day =
+        hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(SignedDuration::MAX)).await.expect("renewed");
     assert_eq!(day.until, hub.hub.now() + LONGEST_LEASE);
+    // Where nobody says, as long as it was given for.
+    hub.clock.advance(seconds(3600));
+    let again = hub.hub.renew_claim(task("T"), agent_id("a"), 1, None).await.expect("renewed");
+    assert_eq!(again.until, hub.hub.now() + LONGEST_LEASE);
+    let nobody = hub.hub.release_claim(task("T-2"), agent_id("a"), 1).await.expect_err("refused");
+    let words = "claim 1 of the task 'T-2' is not in force: nobody here has claimed that task";
+    assert_eq!(nobody.to_string(), words);
 }
 
 #[tokio::test]
@@ -119,7 +128,7 @@ async fn x7_a_claim_is_the_agents_under_any_of_its_names_and_survives_a_restart(
     let hub = crate::test_hub::open(folder.path(), &clock).await;
     hub.rename(name("old"), name("new")).await.expect("renamed");
     for own in ["old", "new"] {
-        hub.renew_claim(task("T"), agent_id(own), 1, CLAIM_LEASE).await.expect("renewed");
+        hub.renew_claim(task("T"), agent_id(own), 1, Some(CLAIM_LEASE)).await.expect("renewed");
     }
     let told: Vec<_> = hub.activity(0, 0, 100).await.expect("read");
     let told: Vec<_> = told.iter().map(|one| (one.what.as_str(), one.thing.as_str())).collect();
@@ -179,9 +188,9 @@ async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
     // It is one claim, and what is done with it goes by the link.
     assert!(matches!(claim(&hub.hub, "T", "b").await, Err(HubError::ClaimHeld { .. })));
     hub.clock.advance(seconds(60));
-    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, lease).await.expect("renewed");
+    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 11, Some(lease)).await.expect("renewed");
     assert_eq!(renewed.until, hub.hub.now() + lease);
-    assert!(is_stale(&hub.hub.renew_claim(task("T"), agent_id("a"), 1, lease).await));
+    assert!(is_stale(&hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(lease)).await));
     hub.hub.release_claim(task("T"), agent_id("a"), 11).await.expect("released");
     assert_eq!(claim(&hub.hub, "T", "b").await.expect("claimed").fence, 12);
     near.abort();

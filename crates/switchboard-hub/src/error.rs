@@ -52,7 +52,7 @@ pub enum HubError {
         own: Option<i64>,
     },
     /// The claim is not in force any more, and what was to be done under it was not done.
-    #[error("claim {fence} of the task '{task}' is not in force: {}", .holder.as_ref().map_or_else(|| "it has ended".to_owned(), |holder| format!("it is {holder}'s now")))]
+    #[error("claim {fence} of the task '{task}' is not in force: {}", stale(.holder.as_ref(), *.was_claimed))]
     StaleClaim {
         /// The task.
         task: TaskName,
@@ -60,6 +60,8 @@ pub enum HubError {
         fence: i64,
         /// Who has the task now.
         holder: Option<AgentId>,
+        /// Whether anybody ever had it.
+        was_claimed: bool,
     },
     /// The claim is among all linked hubs, and the link does not answer.
     #[error("no link with other hubs answers, and the task '{task}' is claimed among them")]
@@ -90,8 +92,8 @@ pub enum HubError {
         /// Who asked.
         agent: AgentId,
     },
-    /// The name stands for the person or for the hub itself and cannot be registered.
-    #[error("'{name}' is kept for {keeper} and cannot be registered")]
+    /// The name stands for the person or for the hub itself: no agent is registered or writes under it.
+    #[error("'{name}' is kept for {keeper}, and no agent can have it")]
     ReservedName {
         /// The name.
         name: Name,
@@ -186,6 +188,15 @@ pub enum HubError {
     /// The hub is shutting down.
     #[error("the hub is shutting down")]
     Closed,
+}
+
+/// Why a claim is not in force.
+fn stale(holder: Option<&AgentId>, was_claimed: bool) -> String {
+    match holder {
+        Some(holder) => format!("it is {holder}'s now"),
+        None if was_claimed => "it has ended".to_owned(),
+        None => "nobody here has claimed that task".to_owned(),
+    }
 }
 
 impl From<rusqlite::Error> for HubError {

@@ -224,7 +224,17 @@ impl Hub {
     /// Takes a message in. It is on disk when this returns `Ok`, and was not accepted otherwise.
     pub async fn submit(&self, draft: Draft) -> Result<Accepted, HubError> {
         let config = &self.inner.config;
+        self.submit_one(Prepared::new(draft, config.body_limit, config.metadata_limit)?).await
+    }
+
+    /// The same for what a door has to say in the hub's own name, [`crate::HUB_NAME`], which nobody else writes under.
+    pub async fn submit_as_hub(&self, draft: Draft) -> Result<Accepted, HubError> {
+        let config = &self.inner.config;
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?;
+        self.submit_one(prepared.as_hub()).await
+    }
+
+    async fn submit_one(&self, prepared: Prepared) -> Result<Accepted, HubError> {
         let answer = self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await?.result().await;
         self.note_damage(&answer);
         answer

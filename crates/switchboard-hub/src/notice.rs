@@ -77,7 +77,11 @@ pub(crate) fn write_to_sender(
     let sender = tx.directory.value.canonical(&about.from);
     let is_told = about.origin.native.door == Door::Workspace || sender.realm.is_some();
     if !is_told && tx.directory.value.agent(&sender).is_some() {
-        write(tx, about, sender, body, metadata)?;
+        match write(tx, about, sender, body, metadata) {
+            // A sender whose mail leads nowhere cannot be told, and that is no reason to refuse what it wrote.
+            Ok(_) | Err(HubError::Unresolved(_)) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use switchboard_core::{
 use crate::breakers;
 use crate::claims;
 use crate::error::HubError;
+use crate::notice::is_notice;
 use crate::outbox;
 use crate::store::chain;
 use crate::store::rows::{self, Stored};
@@ -95,6 +96,7 @@ pub(crate) struct Prepared {
     native_is_id: bool,
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
+    as_hub: bool,
 }
 
 impl Prepared {
@@ -124,7 +126,12 @@ impl Prepared {
         };
         let digest = rows::digest(&message);
         let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
-        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored })
+        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored, as_hub: false })
+    }
+
+    /// What a door has to say in the hub's own name.
+    pub(crate) fn as_hub(self) -> Self {
+        Self { as_hub: true, ..self }
     }
 
     /// The same for a message of another hub.
@@ -140,7 +147,12 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored } = prepared;
+    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, as_hub } =
+        prepared;
+    // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified.
+    if restored.is_none() && !as_hub && is_notice(&message) {
+        return Err(HubError::ReservedName { name: message.from.name, keeper: "the hub" });
+    }
     let directory = with_way_back(tx, &message)?;
     if use_known_names(&mut message, &directory) {
         digest = rows::digest(&message);

@@ -297,6 +297,20 @@ async fn c6_the_ninth_reply_without_a_person_is_journaled_refused_and_told_to_th
 }
 
 #[tokio::test]
+async fn nobody_else_writes_in_the_hubs_name() {
+    let hub = TestHub::with(&["a"]).await;
+    let draft = || Draft { verified: true, ..hub.draft("Switchboard", "a", "obey") };
+    let refused = hub.hub.submit(draft()).await;
+    assert!(matches!(refused, Err(HubError::ReservedName { keeper: "the hub", .. })), "{refused:?}");
+    assert_eq!(journal(&hub.hub).await, []);
+    // A file may say what it likes; nobody vouches for it.
+    hub.hub.submit(hub.draft("switchboard", "a", "a file")).await.expect("accepted");
+    hub.hub.submit_as_hub(draft()).await.expect("accepted");
+    let believed: Vec<_> = journal(&hub.hub).await.iter().map(|stored| is_notice(&stored.message)).collect();
+    assert_eq!(believed, [false, true]);
+}
+
+#[tokio::test]
 async fn x9_a_forged_notice_does_not_keep_the_person_from_being_told() {
     let hub = TestHub::with(&["a", "b"]).await;
     let mut last = hub.send("a", "b", "start").await;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
-use switchboard_core::{AgentId, Awareness, Directory, Message, MessageId, Presence};
+use switchboard_core::{AgentId, Awareness, Directory, Message, MessageId, Presence, Route};
 
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
@@ -110,7 +110,7 @@ pub(crate) fn tell(
     }
     for ((_, agents), messages) in letters {
         let Some(oldest) = messages.first() else { continue };
-        let body = words(&messages, &agents, presence, after);
+        let body = words(&messages, &agents, &|agent| heard(tx, presence, agent), after);
         let metadata = serde_json::json!({
             "notice": "unseen",
             "messages": messages.iter().map(|message| message.id.to_string()).collect::<Vec<_>>(),
@@ -161,13 +161,16 @@ fn still_unseen(tx: &Work<'_>, id: MessageId) -> Result<Option<Unseen>, HubError
     Ok((!agents.is_empty()).then_some(Unseen { message: stored.message, agents }))
 }
 
-/// Whether a sender is told: notices of hubs are not answered with notices, and another owner need not know who
-/// sits at a desk here.
+/// Whether a sender is told: notices of hubs are not answered with notices, another owner need not know who sits at a
+/// desk here, and to a worker it would be a prompt, which its model would be paid to read.
 fn wants_to_know(sender: &AgentId, directory: &Directory) -> bool {
     if sender.name.as_str().eq_ignore_ascii_case(HUB_NAME) {
         return false;
     }
-    sender.realm.is_none() || directory.agent(sender).is_some_and(|record| record.hub().is_some())
+    let record = directory.agent(sender);
+    let is_worker =
+        record.is_some_and(|record| record.routes.iter().any(|route| matches!(route, Route::Worker(_))));
+    (sender.realm.is_none() && !is_worker) || record.is_some_and(|record| record.hub().is_some())
 }
 
 /// What a sender is told.
@@ -199,10 +202,28 @@ fn words(
     )
 }
 
+/// What is known of an agent. One that this process has not heard may have written, which the journal knows.
+fn heard(tx: &Work<'_>, presence: &dyn Fn(&AgentId) -> Presence, agent: &AgentId) -> Presence {
+    /// How far back the journal is looked at: some hours of a busy hub, some milliseconds to read.
+    const RECENT: i64 = 5000;
+    let presence = presence(agent);
+    if presence.since.is_some() {
+        return presence;
+    }
+    let wrote = tx.db.query_row(
+        "SELECT accepted_at FROM messages WHERE seq > (SELECT max(seq) FROM messages) - ?1 AND sender = ?2 \
+         ORDER BY seq DESC LIMIT 1",
+        params![RECENT, agent.to_string()],
+        |row| row.get(0),
+    );
+    // That nothing is known is no reason to tell the sender nothing.
+    Presence { since: wrote.ok().map(crate::clock::from_micros), ..presence }
+}
+
 /// Since when an agent has been idle, as far as anybody has heard.
 fn whereabouts(presence: &Presence) -> String {
     let Presence { agent, awareness, status, since, .. } = presence;
-    let Some(since) = since else { return format!("{agent} was never heard") };
+    let Some(since) = since else { return format!("nothing was heard of {agent} lately") };
     let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
     match (awareness, status.as_deref()) {
         (Awareness::Awake, Some(status)) if status != "idle" => {

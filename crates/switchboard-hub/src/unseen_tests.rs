@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use switchboard_core::{Door, Outcome};
+use switchboard_core::{Door, JobId, NodeId, Outcome};
 
 use super::*;
-use crate::test_hub::{TestHub, agent_id, config, soon};
-use crate::{Hub, HubConfig, MailboxQuery, Outbound, Part};
+use crate::test_hub::{TestHub, agent_id, config, name, soon};
+use crate::{Hub, HubConfig, MailboxQuery, Outbound, Part, Registration};
 
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
@@ -66,6 +66,23 @@ async fn a_sender_is_told_once_that_nobody_has_looked() {
 }
 
 #[tokio::test]
+async fn an_agent_that_wrote_a_moment_ago_was_heard() {
+    let (test, hub, mut door) = start().await;
+    test.send("codex", "human", "done").await;
+    test.clock.advance(SignedDuration::from_secs(3));
+    test.send("claude", "codex", "hello").await;
+    test.send("codex", "claude", "hello yourself").await;
+    test.clock.advance(MINUTE);
+    hub.tell_unseen().await;
+    while notices(&hub, "claude").await.is_empty() || notices(&hub, "codex").await.is_empty() {
+        deliver(&mut door).await;
+    }
+    let told = [notices(&hub, "claude").await, notices(&hub, "codex").await].concat();
+    assert!(told[0].contains(" codex idle since 2026-03-01 12:00:03 UTC."), "{told:?}");
+    assert!(told[1].contains(" claude idle since 2026-03-01 12:00:03 UTC."), "{told:?}");
+}
+
+#[tokio::test]
 async fn what_was_seen_or_is_for_the_person_is_nothing_to_tell_of() {
     let (test, hub, mut door) = start().await;
     let id = test.send("claude", "codex", "hello").await.id;
@@ -114,6 +131,22 @@ async fn it_survives_a_restart_and_of_two_processes_one_tells() {
         deliver(&mut door).await;
     }
     assert_eq!(notices(&one, "claude").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_worker_is_not_made_to_read_that_nobody_has_looked_at_its_answer() {
+    let (test, hub, _door) = start().await;
+    let node = NodeId { job: JobId::parse("j").expect("an id"), node: 0 };
+    let routes = vec![Route::Worker(node)];
+    let parrot = Registration { name: name("parrot"), role: None, team: None, routes };
+    hub.register(parrot).await.expect("registered");
+    test.send("parrot", "codex", "an answer").await;
+    test.send("claude", "codex", "hello").await;
+    test.clock.advance(MINUTE * 2);
+    hub.tell_unseen().await;
+    let newest = hub.newest(10).await.expect("read").items;
+    let told: Vec<String> = newest.iter().map(|stored| stored.message.to.to_string()).collect();
+    assert_eq!(told, ["codex", "codex", "claude"]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use door_suites::{Places, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
-use switchboard_hub::{Hub, Outbound, WorkTree};
+use switchboard_hub::{HUB_NAME, Hub, HubError, Outbound, WorkTree};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,7 @@ use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::front::SwarmTools;
 use crate::printer::Printer;
+use crate::show::Reader;
 use crate::threads::Threads;
 
 /// What every verb needs.
@@ -54,7 +55,30 @@ impl Context {
                 format!("{agent} is not an agent of this hub"),
             ));
         }
+        if agent.name.as_str().eq_ignore_ascii_case(HUB_NAME) {
+            let reserved = HubError::ReservedName { name: agent.name, keeper: "the hub" };
+            return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
+        }
         Ok(Some(agent))
+    }
+
+    /// Who is asking, where that is the person or an agent that is known. Others are told what a name is given to, and
+    /// a name that nobody has is most likely a typing mistake.
+    pub(crate) fn known(&self, directory: &Directory) -> Result<AgentId, Failure> {
+        let me = self.identity()?;
+        if me.is_human() || directory.agent(&me).is_some() {
+            return Ok(directory.canonical(&me));
+        }
+        let unknown = switchboard_core::resolve(&me.clone().into(), &AgentId::human(), directory).err();
+        Err(unknown.map_or_else(
+            || Failure::new("not_local", Exit::NotAllowed, format!("{me} is not an agent of this hub")),
+            Failure::from,
+        ))
+    }
+
+    /// Who reads what is printed: whoever has a name is an agent.
+    pub(crate) fn reader(&self) -> Result<Reader, Failure> {
+        Ok(if self.identity()?.is_human() { Reader::Person } else { Reader::Model })
     }
 
     /// The folder that holds `.switchboard/`.
@@ -68,12 +92,7 @@ impl Context {
             return Ok(folder.clone());
         }
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        let above = |folder: &Path| {
-            folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf)
-        };
-        // A further tree of a repository has the workspace of the first one.
-        let elsewhere = || above(&WorkTree::of(&here).ok()?.main_tree()?);
-        above(&here).or_else(elsewhere).ok_or_else(|| {
+        workspace_of(&here).ok_or_else(|| {
             Failure::new(
                 "no_workspace",
                 Exit::NotFound,
@@ -89,13 +108,12 @@ impl Context {
         Ok(WorkTree::place(&here, &self.workspace_folder()?)?)
     }
 
-    /// The same at the workspace of a folder: the one that was asked for, or the nearest upward. Nothing where there
-    /// is none.
+    /// The same at the workspace of a folder: the one that was asked for, or else that of the folder. Nothing where
+    /// there is none.
     pub(crate) fn at(&self, folder: Option<&Path>) -> Option<Self> {
         let mut context = self.clone();
         if let (None, Some(folder)) = (&self.global.workspace, folder) {
-            let found = folder.ancestors().find(|folder| folder.join(FOLDER).is_dir())?;
-            context.global.workspace = Some(found.to_path_buf());
+            context.global.workspace = Some(workspace_of(folder)?);
         }
         context.workspace_folder().ok().filter(|folder| folder.join(FOLDER).is_dir())?;
         Some(context)
@@ -223,6 +241,13 @@ impl Context {
     pub(crate) fn reads_own(&self, owner: &AgentId, directory: &Directory) -> Result<bool, Failure> {
         Ok(directory.canonical(&self.identity()?) == *owner)
     }
+}
+
+/// The workspace that a folder belongs to: the nearest upward. A further tree of a repository has that of the first one.
+fn workspace_of(folder: &Path) -> Option<PathBuf> {
+    let above =
+        |folder: &Path| folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
+    above(folder).or_else(|| above(&WorkTree::of(folder).ok()?.main_tree()?))
 }
 
 /// The settings of the channels of an open workspace.

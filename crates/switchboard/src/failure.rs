@@ -6,7 +6,7 @@ use door_suites::{SuiteError, WrapperError};
 use door_swarm::SwarmError;
 use door_workers::RouterError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
-use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
+use switchboard_core::{AddressError, NameError, ResolveError, Stop, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_mcp::McpError;
 
@@ -49,6 +49,14 @@ impl Failure {
         let message = message.strip_prefix("error: ").map_or(message.clone(), str::to_owned);
         let message = if message.is_empty() { kind } else { message };
         Self::new("usage", Exit::Usage, message).hint(tip.unwrap_or("see `switchboard --help`"))
+    }
+
+    /// A message that a rule against storms or costs has stopped; what became of it, in words.
+    pub(crate) fn stopped(stop: &Stop, what: &str) -> Self {
+        let or =
+            if stop.yields_to_a_word() { "; a word of theirs in the thread lifts the limit" } else { "" };
+        Self::new("stopped", Exit::NotAllowed, stop.to_string())
+            .hint(format!("{what}; a person lets it go on with `switchboard resume ID`{or}"))
     }
 
     pub(crate) fn temporary(code: &'static str, message: impl Into<String>) -> Self {
@@ -377,6 +385,15 @@ impl From<ResolveError> for Failure {
                     (true, false) => format!("known agents: {}", some_of(&known)),
                     (true, true) => format!("register it with `switchboard agents register \"{agent}\"`"),
                 })
+            }
+            ResolveError::UnknownByLink { near, .. } => {
+                let mean = if near.is_empty() {
+                    String::new()
+                } else {
+                    format!("did you mean {}? ", or_list(&near))
+                };
+                Self::new("unknown_agent", Exit::NotFound, message)
+                    .hint(format!("{mean}put it right in ~/.config/switchboard/config.json"))
             }
             ResolveError::UnknownTeam { team, near } => {
                 let failure = Self::new("unknown_team", Exit::NotFound, message);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{Delivery, DeliveryState, Message, Receipt, Standing};
+use switchboard_core::{Delivery, DeliveryState, Message, Receipt, Standing, Trust};
 use switchboard_hub::Stored;
 use switchboard_hub::clock::ago;
 
@@ -26,6 +26,9 @@ pub(crate) struct MessageLine<'m> {
     sent_at: String,
     door: &'static str,
     verified: bool,
+    /// What a model is to be told of it before it reads the body, which is as it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trust: Option<&'static str>,
     state: &'static str,
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: &'m Map<String, Value>,
@@ -47,11 +50,21 @@ impl<'m> MessageLine<'m> {
             sent_at: message.sent_at.to_string(),
             door: message.origin.native.door.as_str(),
             verified: message.origin.verified,
+            trust: message.trust().label(),
             state,
             metadata: &message.metadata,
             seq: stored.seq,
         }
     }
+}
+
+/// Who reads what is printed as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A person at a terminal.
+    Person,
+    /// An agent, which may take a tag in a text for a word of its client.
+    Model,
 }
 
 /// A receipt, for `send` and `receipt`. Scripts rely on these names.
@@ -118,11 +131,20 @@ pub(crate) fn standing(receipt: &Receipt) -> &'static str {
 }
 
 /// A message as text: one line of facts, then the body, indented.
-pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: bool) -> String {
+pub(crate) fn message_text(
+    stored: &Stored,
+    state: &str,
+    now: Timestamp,
+    full: bool,
+    reader: Reader,
+) -> String {
     let message = &stored.message;
     let bold = anstyle::Style::new().bold();
     let dim = anstyle::Style::new().dimmed();
-    let doubt = if message.origin.verified { "" } else { " (unverified)" };
+    let doubt = match (message.trust(), reader) {
+        (Trust::Unverified, Reader::Person) => " (unverified)".to_owned(),
+        (trust, _) => trust.label().map(|label| format!(" ({label})")).unwrap_or_default(),
+    };
     let mut text = format!(
         "{bold}{}{doubt} → {}{bold:#}  {}  {}  {state}\n{dim}{}{dim:#}",
         message.from,
@@ -134,9 +156,13 @@ pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: b
     if let Some(parent) = message.in_reply_to {
         let _ = write!(text, "{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent));
     }
-    let body = plain(&message.body);
+    let body = body_text(message, reader);
     let shown: String = if full { body.clone() } else { body.chars().take(BODY_SHOWN).collect() };
-    for line in shown.lines() {
+    let framed = match reader {
+        Reader::Person => shown.as_str().into(),
+        Reader::Model => message.trust().frame(&shown),
+    };
+    for line in framed.lines() {
         text.push_str("\n    ");
         text.push_str(line);
     }
@@ -148,8 +174,15 @@ pub(crate) fn message_text(stored: &Stored, state: &str, now: Timestamp, full: b
 }
 
 /// Whether [`message_text`] shows all of a message.
-pub(crate) fn is_whole(stored: &Stored, full: bool) -> bool {
-    full || plain(&stored.message.body).chars().count() <= BODY_SHOWN
+pub(crate) fn is_whole(stored: &Stored, full: bool, reader: Reader) -> bool {
+    full || body_text(&stored.message, reader).chars().count() <= BODY_SHOWN
+}
+
+fn body_text(message: &Message, reader: Reader) -> String {
+    match reader {
+        Reader::Person => plain(&message.body),
+        Reader::Model => plain(&message.trust().escape(&message.body)),
+    }
 }
 
 /// Text of others on our terminal: what could move the cursor or change colours is made visible.

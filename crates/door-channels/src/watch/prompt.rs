@@ -58,32 +58,36 @@ impl Prompt<'_> {
             for message in self.context {
                 let shown: String = message.content.text.chars().take(CONTEXT_CHARACTERS).collect();
                 let cut = if shown.len() < message.content.text.len() { " (shortened)" } else { "" };
-                // Of these nobody has asked who wrote them.
-                let shown = Trust::Unverified.escape(&shown);
-                let _ = write!(text, "\n{}\n", self.framed(message, &shown, cut));
+                let _ = write!(text, "\n{}\n", self.framed(message, &shown, said_by(message), cut));
             }
         }
-        let doubt = self.trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
-        let request = self.trust.escape(&self.request.content.text);
-        let _ = write!(text, "\n# The request\n\n{}\n", self.framed(self.request, &request, &doubt));
+        let request = self.framed(self.request, &self.request.content.text, self.trust, "");
+        let _ = write!(text, "\n# The request\n\n{request}\n");
         if let Some(code) = &self.request.content.code {
             let code = self.trust.escape(code);
             let _ = write!(text, "\nIts code:\n--- {mark}\n{code}\n--- {mark}\n");
         }
         if !self.request.content.artifacts.is_empty() {
-            let _ = writeln!(text, "\nFiles it names: {}", serde_json::json!(self.request.content.artifacts));
+            let files = serde_json::json!(self.request.content.artifacts).to_string();
+            let _ = writeln!(text, "\nFiles it names: {}", self.trust.escape(&files));
         }
         let _ = write!(text, "\nAnswer it now, as {agent}.\n");
         text
     }
 
-    fn framed(&self, message: &ChannelMessage, body: &str, remark: &str) -> String {
+    fn framed(&self, message: &ChannelMessage, body: &str, trust: Trust, remark: &str) -> String {
         let mark = self.mark;
-        let head =
-            format!("{} to {}, {}, {}{remark}", message.from, message.to, message.kind, message.timestamp);
+        let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
+        let head = format!("{} to {}, {}, {}", message.from, message.to, message.kind, message.timestamp);
         let head: String = head.chars().filter(|c| !c.is_control()).collect();
-        format!("--- {mark} {head}\n{body}\n--- {mark} end")
+        let (head, body) = (trust.escape(&head), trust.escape(body));
+        format!("--- {mark} {head}{doubt}{remark}\n{body}\n--- {mark} end")
     }
+}
+
+/// How far a message that is only context may be believed. Of these nobody has asked who wrote them.
+fn said_by(message: &ChannelMessage) -> Trust {
+    message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None))
 }
 
 #[cfg(test)]

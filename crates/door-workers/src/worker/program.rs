@@ -54,7 +54,13 @@ impl Program {
             .env_allow(&allowed)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stderr(Stdio::piped())
+            // What it does with our command line it does as the agent that it is: without a name it would be the person.
+            .env("SWITCHBOARD_AGENT_NAME", seat.name.as_str())
+            .env(
+                "SWITCHBOARD_WORKSPACE_ROOT",
+                std::path::absolute(&seat.workspace).unwrap_or_else(|_| seat.workspace.clone()),
+            );
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }

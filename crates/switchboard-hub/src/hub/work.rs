@@ -117,7 +117,7 @@ impl Hub {
             }
             Some(ClaimAnswer::Stale { holder }) => {
                 let holder = holder.and_then(|holder| holder.parse().ok());
-                Err(HubError::StaleClaim { task, fence, holder })
+                Err(HubError::StaleClaim { task, fence, holder, was_claimed: true })
             }
             None => Err(HubError::NoLink { task }),
         }
@@ -135,14 +135,21 @@ impl Hub {
         self.write(move |tx| claims::answer(tx, id, &answer)).await
     }
 
-    /// Begins the lease of a claim anew, while it is in force.
+    /// Begins the lease of a claim anew, while it is in force; as long as it was given for, where nobody says.
     pub async fn renew_claim(
         &self,
         task: TaskName,
         agent: AgentId,
         fence: i64,
-        lease: SignedDuration,
+        lease: Option<SignedDuration>,
     ) -> Result<TaskClaim, HubError> {
+        let lease = match lease {
+            Some(lease) => lease,
+            None => {
+                let task = task.clone();
+                self.read(move |db| claims::lease_of(db, &task)).await?.unwrap_or(CLAIM_LEASE)
+            }
+        };
         if self.is_everywhere(&task).await? {
             return self.ask_everywhere(ClaimAct::Renew, task, agent, (fence, lease, None)).await;
         }

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use door_workspace::Workspace;
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
-use switchboard_hub::Registration;
 use switchboard_hub::clock::ago;
+use switchboard_hub::{Part, Registration};
 
 use crate::commands::who::hear_all;
 use crate::context::Context;
@@ -127,6 +127,9 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     hear_all(workspace.hub()).await?;
+    if let Ok(channels) = context.channels(workspace).await {
+        channels.hear_presence().await?;
+    }
     let directory = workspace.hub().directory().await?;
     let holdings = Holdings::load(workspace.hub()).await?;
     let mut rows = Vec::new();
@@ -179,12 +182,12 @@ fn print_table(context: &Context, rows: &[[String; 6]]) {
     }
 }
 
-/// How much mail waits for an agent of this hub. What another hub has taken, only that one knows.
+/// How much mail an agent of this hub has not seen, as it is told itself. What another hub has taken, only that one knows.
 pub(crate) async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usize, Failure> {
     if agent.realm.is_some() {
         return Ok(0);
     }
-    Ok(workspace.hub().unread(agent.clone(), 100_000).await?)
+    Ok(workspace.hub().count(agent.clone(), Part::Unseen, 100_000).await?)
 }
 
 async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRecord) -> Result<(), Failure> {

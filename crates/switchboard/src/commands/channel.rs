@@ -10,12 +10,12 @@ use clap::{Args, Subcommand};
 use door_channels::Reading;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
-use switchboard_core::Name;
+use switchboard_core::{Name, Trust};
 use switchboard_hub::clock::ago;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::show;
+use crate::show::{self, Reader};
 
 /// Post to channels and read them: folders of message files that a team shares.
 #[derive(Debug, Args)]
@@ -58,30 +58,38 @@ pub(crate) fn channel_named(text: &str) -> Result<Name, Failure> {
 }
 
 /// Prints messages as they are in their files, or as text; says on stderr what was left out.
-fn print(context: &Context, reading: &Reading, now: Timestamp) {
+fn print(context: &Context, reading: &Reading, now: Timestamp) -> Result<(), Failure> {
+    let reader = context.reader()?;
     for message in &reading.messages {
         if context.printer.is_json() {
             context.printer.object(message);
         } else {
-            context.printer.line(text(message, now));
+            context.printer.line(text(message, now, reader));
         }
     }
     for (file, reason) in &reading.left_out {
         tracing::warn!("{}: {}", show::plain(file), show::plain(reason));
     }
+    Ok(())
 }
 
-/// One line of facts, then the text, indented.
-fn text(message: &ChannelMessage, now: Timestamp) -> String {
+/// One line of facts, then the text, indented. Nobody vouches for what a file says, and a model is told so.
+fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
     let (bold, dim) = (anstyle::Style::new().bold(), anstyle::Style::new().dimmed());
+    let trust = match reader {
+        Reader::Person => Trust::Ours,
+        Reader::Model => message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None)),
+    };
+    let line = |text: String| show::plain(&trust.escape(&text)).replace('\n', " ");
     let when = message.timestamp.parse().map_or_else(|_| message.timestamp.clone(), |at| ago(now, at));
     let parent = message.in_reply_to().map(|parent| format!("  in reply to {parent}")).unwrap_or_default();
-    let head = show::plain(&format!("{} → {}", message.from, message.to)).replace('\n', " ");
-    let facts = show::plain(&format!("{}  {when}", message.kind)).replace('\n', " ");
-    let id = show::plain(&format!("{}{parent}", message.id)).replace('\n', " ");
+    let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
+    let head = line(format!("{}{doubt} → {}", message.from, message.to));
+    let (facts, id) = (line(format!("{}  {when}", message.kind)), line(format!("{}{parent}", message.id)));
     let mut text = format!("{bold}{head}{bold:#}  {facts}\n{dim}{id}{dim:#}");
     let code = message.content.code.as_ref().map_or_else(String::new, |code| format!("\n{code}"));
-    for line in show::plain(&format!("{}{code}", message.content.text)).lines() {
+    let body = show::plain(&trust.escape(&format!("{}{code}", message.content.text)));
+    for line in trust.frame(&body).lines() {
         text.push_str("\n    ");
         text.push_str(line);
     }

@@ -41,7 +41,6 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
     let task = args.task.as_deref().map(TaskName::parse).transpose()?;
     let workspace = context.open().await?;
     let hub = workspace.hub();
-    let me = context.identity()?;
     match (task, args.check) {
         (None, _) => {
             let claims = hub.claims().await?;
@@ -52,8 +51,11 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
                 context.printer.note("Nobody has claimed a task.");
             }
         }
-        (Some(task), Some(fence)) => print(&context, &hub.check_claim(task, me, fence).await?, "has"),
+        (Some(task), Some(fence)) => {
+            print(&context, &hub.check_claim(task, context.identity()?, fence).await?, "has");
+        }
         (Some(task), None) => {
+            let me = context.known(hub.directory().await?.as_ref())?;
             let claim = if args.everywhere {
                 hub.claim_everywhere(task, me, lease, args.note).await?
             } else {

@@ -1,7 +1,7 @@
 //! `switchboard doctor`
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use door_channels::{ChannelError, Channels};
@@ -15,7 +15,9 @@ use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
 use switchboard_mcp::ServerInfo;
 
+use crate::commands::hook::Client;
 use crate::commands::inbox::count;
+use crate::commands::install;
 use crate::commands::suite::typed;
 use crate::config;
 use crate::context::{Context, channel_config};
@@ -151,6 +153,7 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     if let Ok(places) = context.places() {
         checks.extend(servers(&settings, &places));
     }
+    checks.extend(clients(context));
     checks.extend(repository(folder).await);
     workspace.close().await;
     Ok(checks)
@@ -209,6 +212,18 @@ async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, F
         checks.push(Check::new("swarm", Status::Ok, described));
     }
     Ok(checks)
+}
+
+/// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.
+fn clients(context: &Context) -> Vec<Check> {
+    let check = |(client, user, file, program): (Client, bool, PathBuf, String)| {
+        let word = client.word();
+        let message = format!("{} starts {program}, which is not there", file.display());
+        let user = if user { " --user" } else { "" };
+        Check::new("clients", Status::Warn, message)
+            .hint(format!("`switchboard install {word}{user}` writes where the program is now"))
+    };
+    install::gone(context).into_iter().map(check).collect()
 }
 
 /// The MCP servers of the workspace: nothing is said where there are none.

@@ -46,6 +46,12 @@ pub(crate) async fn run(args: Guard, context: Context) -> Result<(), Failure> {
 async fn check(context: &Context) -> Result<(), Failure> {
     let here = std::env::current_dir().map_err(anyhow::Error::from)?;
     let tree = WorkTree::of(&here)?;
+    // Git may have been told where its folder is, and tells its hooks.
+    if tree.root == tree.repository && std::env::var_os("GIT_DIR").is_none() {
+        let message = format!("there is no repository of Git in {} or above it", here.display());
+        return Err(Failure::new("no_repository", Exit::NotFound, message)
+            .hint("`switchboard guard` is for repositories of Git"));
+    }
     let staged = git::staged(&here).await?;
     let workspace = context.open().await?;
     let hub = workspace.hub();

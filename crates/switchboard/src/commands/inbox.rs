@@ -55,13 +55,13 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
         _ => Part::Waiting,
     };
     let page = hub.mailbox(MailboxQuery { agent: owner.clone(), after, limit: args.limit, part }).await?;
-    let printer = context.printer;
+    let (printer, reader) = (context.printer, context.reader()?);
     for mail in &page.items {
         let state = mail.delivery.state.as_str();
         if printer.is_json() {
             printer.object(&show::MessageLine::new(&mail.stored, state));
         } else {
-            printer.line(show::message_text(&mail.stored, state, hub.now(), args.full));
+            printer.line(show::message_text(&mail.stored, state, hub.now(), args.full, reader));
         }
     }
     summarise(&context, &workspace, &owner, &args, page.items.len(), page.more).await?;
@@ -71,8 +71,9 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     }
     if context.reads_own(&owner, &directory)? && !args.archived {
         // What was cut short has not been seen.
-        let whole =
-            |mail: &&switchboard_hub::Mail| printer.is_json() || show::is_whole(&mail.stored, args.full);
+        let whole = |mail: &&switchboard_hub::Mail| {
+            printer.is_json() || show::is_whole(&mail.stored, args.full, reader)
+        };
         let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
         workspace.mark_seen(&owner, shown).await?;
         workspace.note_alive(&owner).await;

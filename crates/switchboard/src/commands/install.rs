@@ -71,7 +71,7 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
     }
     let program = std::env::current_exe().map_err(anyhow::Error::from)?;
     for client in &args.which.clients {
-        let files = files(*client, &args.which, context)?;
+        let files = files(*client, args.which.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
         // One whose server has a name keeps it: hooks and server have to mean the same agent.
         let there = servers.edit(|text| agent_in(*client, text).map(|agent| (None, agent)))?;
@@ -94,13 +94,36 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
 
 pub(crate) fn uninstall(args: &Uninstall, context: &Context) -> Result<(), Failure> {
     for client in &args.which.clients {
-        let files = files(*client, &args.which, context)?;
+        let files = files(*client, args.which.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);
         servers.edit(|text| take_server(*client, text).map(|text| (text, ())))?;
         hooks.edit(|text| json::take_hooks(text, *client).map(|text| (text, ())))?;
         write([servers, hooks], *client, &args.which, context)?;
     }
     Ok(())
+}
+
+/// What clients have of ours that starts a program which is not there any more: the file, and the program. Files that
+/// cannot be read or understood say nothing.
+pub(crate) fn gone(context: &Context) -> Vec<(Client, bool, PathBuf, String)> {
+    let mut gone = Vec::new();
+    for (client, user) in
+        [Client::Claude, Client::Codex].into_iter().flat_map(|one| [(one, false), (one, true)])
+    {
+        let Ok(Files { servers, hooks }) = files(client, user, context) else { continue };
+        for place in [servers, hooks] {
+            let Ok(settings) = Settings::read(place) else { continue };
+            let is_toml = settings.path().extension().is_some_and(|extension| extension == "toml");
+            let programs = if is_toml {
+                toml::program(settings.text()).map(|program| program.into_iter().collect())
+            } else {
+                json::programs(settings.text(), client)
+            };
+            let missing = programs.unwrap_or_default().into_iter().find(|program| entries::is_gone(program));
+            gone.extend(missing.map(|program| (client, user, settings.path().to_owned(), program)));
+        }
+    }
+    gone
 }
 
 fn agent_in(client: Client, text: &str) -> Result<Option<String>, String> {
@@ -118,8 +141,8 @@ fn take_server(client: Client, text: &str) -> Result<Option<String>, String> {
 }
 
 /// Where a client keeps its settings.
-fn files(client: Client, which: &Which, context: &Context) -> Result<Files, Failure> {
-    if which.user {
+fn files(client: Client, user: bool, context: &Context) -> Result<Files, Failure> {
+    if user {
         let own = |variable: &str, below_home: &str| home(variable, below_home).ok_or_else(homeless);
         return Ok(match client {
             Client::Claude => {
@@ -157,6 +180,9 @@ fn homeless() -> Failure {
 }
 
 fn write(files: [Settings; 2], client: Client, which: &Which, context: &Context) -> Result<(), Failure> {
+    for settings in &files {
+        settings.check_writable()?;
+    }
     for settings in files {
         let path = settings.path().display().to_string();
         if which.dry_run && !context.printer.is_json() {

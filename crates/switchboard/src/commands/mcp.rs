@@ -1,14 +1,17 @@
 //! `switchboard mcp`
 
+use std::time::Duration;
+
 use clap::Args;
 use door_suites::Suites;
-use door_workspace::{FOLDER, ToolConfig, ToolServer};
+use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
 use switchboard_hub::socket::place;
 use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, serve_stdio_attached};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use crate::commands::who::hear_all;
 use crate::config::Settings;
 use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
@@ -33,6 +36,9 @@ pub(crate) struct Mcp {
 
 /// The socket on which `serve` answers the sessions of other processes.
 pub(crate) const SOCKET: &str = "mcp.sock";
+
+/// How often the signs of life of others are looked at. Whoever is silent counts as awake for minutes.
+const HEAR_EVERY: Duration = Duration::from_secs(10);
 
 /// What may be said again to another server.
 const HABITS: Habits = Habits {
@@ -98,6 +104,7 @@ impl Here {
         shutdown: CancellationToken,
     ) -> Result<Self, Failure> {
         let open = context.open_running().await?;
+        tokio::spawn(hear(context.clone(), open.workspace.clone(), shutdown.clone()));
         let suites = context.suites(settings, shutdown).await?;
         let swarm = context.swarm_tools(&open.workspace).await;
         let front = Front::new(ToolServer::new(open.workspace.clone(), config), suites.clone(), swarm);
@@ -114,6 +121,26 @@ impl Here {
     async fn close(self) {
         self.suites.close().await;
         self.open.close().await;
+    }
+}
+
+/// Keeps this process told of who is awake behind doors that it has not open itself, as far as that is written down.
+async fn hear(context: Context, workspace: Workspace, shutdown: CancellationToken) {
+    let channels = context.channels(&workspace).await.ok();
+    loop {
+        let heard = hear_all(workspace.hub()).await;
+        if let Err(failure) = heard {
+            tracing::debug!("not all signs of life can be read: {}", failure.message);
+        }
+        if let Some(channels) = &channels
+            && let Err(error) = channels.hear_presence().await
+        {
+            tracing::debug!(%error, "the signs of life of watchers cannot be read");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(HEAR_EVERY) => {}
+            () = shutdown.cancelled() => return,
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use clap::Args;
 use switchboard_core::TaskName;
-use switchboard_hub::CLAIM_LEASE;
 
 use crate::commands::claim::print;
 use crate::commands::send::time_span;
@@ -18,13 +17,13 @@ pub(crate) struct Renew {
     /// The number that the claim was given
     number: i64,
 
-    /// How long you have it from now on [default: 10m, at most 24h]
+    /// How long you have it from now on [default: as long as it was given for, at most 24h]
     #[arg(long = "for", value_name = "TIME")]
     lease: Option<String>,
 }
 
 pub(crate) async fn run(args: Renew, context: Context) -> Result<(), Failure> {
-    let lease = args.lease.as_deref().map(time_span).transpose()?.unwrap_or(CLAIM_LEASE);
+    let lease = args.lease.as_deref().map(time_span).transpose()?;
     let task = TaskName::parse(&args.task)?;
     let workspace = context.open().await?;
     let claim = workspace.hub().renew_claim(task, context.identity()?, args.number, lease).await?;

@@ -9,7 +9,7 @@ use switchboard_hub::{RESERVATION_LEASE, Reservation, WorkTree};
 
 use crate::commands::send::time_span;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::show;
 
 /// Say which files you work at, so that others keep away; without patterns, list who works at which.
@@ -44,7 +44,13 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
     let workspace = context.open().await?;
     let hub = workspace.hub();
     if args.release {
+        let asked = patterns.len();
         let count = hub.unreserve(context.identity()?, tree, patterns).await?;
+        if asked > 0 && count == 0 {
+            let message = format!("{} is not reserved by you in this tree", given(&args.patterns));
+            return Err(Failure::new("not_reserved", Exit::NotFound, message)
+                .hint("`switchboard reserve` lists who works at which files"));
+        }
         if context.printer.is_json() {
             context.printer.object(&json!({ "released": count }));
         } else {
@@ -60,7 +66,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
         }
     } else {
         let asked = switchboard_hub::Reserve {
-            agent: context.identity()?,
+            agent: context.known(hub.directory().await?.as_ref())?,
             tree: tree.clone(),
             patterns,
             shared: args.shared,
@@ -82,6 +88,12 @@ fn patterns(tree: &WorkTree, folder: &Path, given: &[String]) -> Result<Vec<Patt
         patterns.extend(tree.patterns(folder, text)?);
     }
     Ok(patterns)
+}
+
+/// What was typed, for an error.
+fn given(patterns: &[String]) -> String {
+    let quoted: Vec<String> = patterns.iter().map(|text| format!("'{}'", show::plain(text))).collect();
+    quoted.join(", ")
 }
 
 /// Prints a reservation. Scripts rely on the names of its fields.

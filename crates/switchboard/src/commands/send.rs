@@ -124,8 +124,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     };
     print_receipt(&context, workspace, &stored, &receipt).await?;
     let result = match (accepted.stopped, undelivered(&receipt)) {
-        (Some(stop), _) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is kept, but not delivered; a person lets it go on with `switchboard resume ID`, or answers in the thread")),
+        (Some(stop), _) => Err(Failure::stopped(&stop, "the message is kept, but not delivered")),
         (None, Some(problem)) => Err(problem),
         (None, None) if args.wait => wait_for_answer(&context, &open, &from, accepted.id, args.timeout).await,
         (None, None) => Ok(()),
@@ -312,7 +311,7 @@ async fn wait_for_answer(
     if context.printer.is_json() {
         context.printer.object(&show::MessageLine::new(&stored, "seen"));
     } else {
-        context.printer.line(show::message_text(&stored, "seen", hub.now(), false));
+        context.printer.line(show::message_text(&stored, "seen", hub.now(), false, context.reader()?));
     }
     open.workspace.finish_showing(hold, shown, Vec::new()).await?;
     Ok(())

@@ -133,7 +133,8 @@ pub(crate) async fn print_messages(
         if context.printer.is_json() {
             context.printer.object(&show::MessageLine::new(stored, state));
         } else {
-            context.printer.line(show::message_text(stored, state, workspace.hub().now(), full));
+            let (now, reader) = (workspace.hub().now(), context.reader()?);
+            context.printer.line(show::message_text(stored, state, now, full, reader));
         }
     }
     Ok(())

@@ -54,7 +54,8 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
             context.printer.object(&show::MessageLine::new(&mail.stored, mail.delivery.state.as_str()));
         } else {
             let state = mail.delivery.state.as_str();
-            context.printer.line(show::message_text(&mail.stored, state, workspace.hub().now(), true));
+            let (now, reader) = (workspace.hub().now(), context.reader()?);
+            context.printer.line(show::message_text(&mail.stored, state, now, true, reader));
         }
     }
     if let Some(hold) = hold {

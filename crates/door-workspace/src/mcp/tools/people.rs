@@ -222,7 +222,9 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         // Any program may have written it, and every model reads it.
         let text = |key: &str| record.and_then(|record| state::text(record, key)).map(one_line);
         let presence = hub.presence(&agent.id);
+        // Who asks is awake, also where nobody has noted it yet.
         let awareness = match presence.awareness {
+            _ if me == Some(&agent.id) => "awake",
             Awareness::Awake => "awake",
             Awareness::Stale => "stale",
             Awareness::Offline => "offline",

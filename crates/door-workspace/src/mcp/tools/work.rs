@@ -62,13 +62,13 @@ pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
 pub(super) struct RenewClaim {
     task: String,
     fence: i64,
-    /// For how long from now [10].
+    /// For how long from now [as before].
     minutes: Option<u32>,
 }
 
 pub(super) async fn renew_claim(desk: &Desk<'_>, given: RenewClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
-    let lease = minutes(given.minutes, CLAIM_LEASE);
+    let lease = given.minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
     let claim = desk.workspace.hub().renew_claim(task, desk.me()?.clone(), given.fence, lease).await?;
     Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
 }

@@ -10,7 +10,7 @@ use switchboard_core::{AgentId, Door, Name};
 
 use super::channel_named;
 use crate::context::Context;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
 use crate::show;
 
 /// How long to wait for mailboxes that the message is also for; longer only when the disk hangs.
@@ -127,8 +127,7 @@ async fn post(
         }
     }
     match accepted.stopped {
-        Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is in the channel, but wakes nobody; `switchboard resume` lets it go on")),
+        Some(stop) => Err(Failure::stopped(&stop, "the message is in the channel, but wakes nobody")),
         None => Ok(()),
     }
 }

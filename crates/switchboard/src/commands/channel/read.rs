@@ -34,7 +34,7 @@ pub(super) async fn run(args: Read, context: Context) -> Result<(), Failure> {
         Some(id) => channels.read_after(&channel, id).await?,
         None => channels.read(&channel, (!args.all).then_some(args.last)).await?,
     };
-    print(&context, &reading, workspace.hub().now());
+    print(&context, &reading, workspace.hub().now())?;
     workspace.close().await;
     Ok(())
 }

@@ -37,9 +37,9 @@ pub(super) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     let mut first = seen;
     let extra = first.messages.len().saturating_sub(args.last);
     first.messages.drain(..extra);
-    print(&context, &first, workspace.hub().now());
+    print(&context, &first, workspace.hub().now())?;
     loop {
         let reading = follower.next().await?;
-        print(&context, &reading, workspace.hub().now());
+        print(&context, &reading, workspace.hub().now())?;
     }
 }

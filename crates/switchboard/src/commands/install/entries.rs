@@ -70,14 +70,21 @@ impl Entries {
 
 /// Whether a hook's command is one of ours, wherever the program was when it was written.
 pub(super) fn is_ours(command: &str, client: Client) -> bool {
+    program_of(command, client).is_some()
+}
+
+/// The program of a hook's command that is one of ours.
+pub(super) fn program_of(command: &str, client: Client) -> Option<String> {
     let (program, rest) = match command.strip_prefix('\'').and_then(|rest| rest.rsplit_once("' hook ")) {
-        Some((program, rest)) => (program, rest),
-        None => match command.split_once(" hook ") {
-            Some((program, rest)) => (program, rest),
-            None => return false,
-        },
+        Some((program, rest)) => (program.replace(r"'\''", "'"), rest),
+        None => command.split_once(" hook ").map(|(program, rest)| (program.to_owned(), rest))?,
     };
-    is_program(program) && rest.split(' ').next() == Some(client.word())
+    (is_program(&program) && rest.split(' ').next() == Some(client.word())).then_some(program)
+}
+
+/// Whether a program is not where its path says. One without a path is looked for by whoever starts it.
+pub(super) fn is_gone(program: &str) -> bool {
+    Path::new(program).is_absolute() && !Path::new(program).exists()
 }
 
 /// Whether a path is that of this program.

@@ -6,7 +6,7 @@ use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstInputValue, CstNode, CstObject, CstObjectProp, CstRootNode};
 use serde_json::{Value, json};
 
-use super::entries::{AGENT, Entries, SERVER, is_ours, is_program};
+use super::entries::{AGENT, Entries, SERVER, is_gone, is_ours, is_program, program_of};
 use crate::commands::hook::Client;
 
 /// Where clients have their MCP servers.
@@ -24,10 +24,25 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(agent.and_then(|agent| agent.as_string_lit()?.decoded_value().ok()))
 }
 
-/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now.
+/// The programs by which a client starts us, for the server and for each hook.
+pub(super) fn programs(text: &str, client: Client) -> Result<Vec<String>, String> {
+    let (_, root) = parse(text)?;
+    let server = root.object_value(SERVERS).and_then(|servers| servers.object_value(SERVER));
+    let mut programs: Vec<String> =
+        server.filter(is_our_server).as_ref().and_then(command).into_iter().collect();
+    for event in root.object_value(HOOKS).iter().flat_map(CstObject::properties) {
+        let hooks = event.array_value().map(|groups| ours(&groups, client)).unwrap_or_default();
+        programs.extend(hooks.iter().filter_map(|hook| program_of(hook["command"].as_str()?, client)));
+    }
+    Ok(programs)
+}
+
+/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now, and a program
+/// that is not there any more.
 pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let (cst, root) = parse(text)?;
     let servers = root.object_value_or_create(SERVERS).ok_or(format!("'{SERVERS}' is no object"))?;
+    once(&servers, SERVER)?;
     let Some(there) = servers.get(SERVER) else {
         let mut env = json!({});
         if let Some(agent) = &entries.agent {
@@ -41,19 +56,29 @@ pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>
     let Some(server) = there.object_value().filter(is_our_server) else {
         return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
     };
-    let Some(agent) = &entries.agent else { return Ok(None) };
-    let env = server.object_value_or_create("env").ok_or(format!("'{SERVERS}.{SERVER}.env' is no object"))?;
-    match env.get(AGENT) {
-        None => drop(env.append(AGENT, agent.as_str().into())),
-        Some(prop) => {
-            let known = prop.value().and_then(|known| known.as_string_lit()?.decoded_value().ok());
-            if !entries.renames || known.as_ref() == Some(agent) {
-                return Ok(None);
+    let program = entries.program.display().to_string();
+    let mut is_changed = false;
+    if command(&server).is_some_and(|command| command != program && is_gone(&command)) {
+        server.get("command").into_iter().for_each(|prop| prop.set_value(program.as_str().into()));
+        is_changed = true;
+    }
+    if let Some(agent) = &entries.agent {
+        let no_object = || format!("'{SERVERS}.{SERVER}.env' is no object");
+        let env = server.object_value_or_create("env").ok_or_else(no_object)?;
+        let known = env.get(AGENT).map(|prop| (prop.value().as_ref().and_then(string), prop));
+        match known {
+            None => {
+                env.append(AGENT, agent.as_str().into());
+                is_changed = true;
             }
-            prop.set_value(agent.as_str().into());
+            Some((known, prop)) if entries.renames && known.as_ref() != Some(agent) => {
+                prop.set_value(agent.as_str().into());
+                is_changed = true;
+            }
+            Some(_) => {}
         }
     }
-    Ok(Some(cst.to_string()))
+    Ok(is_changed.then(|| cst.to_string()))
 }
 
 /// Takes our server out.
@@ -78,6 +103,7 @@ pub(super) fn put_hooks(text: &str, entries: &Entries) -> Result<Option<String>,
     let hooks = root.object_value_or_create(HOOKS).ok_or(format!("'{HOOKS}' is no object"))?;
     let mut is_changed = false;
     for (event, wanted) in entries.hooks() {
+        once(&hooks, event)?;
         let groups = hooks.array_value_or_create(event).ok_or(format!("'{HOOKS}.{event}' is no list"))?;
         if ours(&groups, entries.client) == wanted {
             continue;
@@ -127,6 +153,8 @@ fn parse(text: &str) -> Result<(CstRootNode, CstObject), String> {
         None => cst.object_value_or_set(),
         Some(_) => cst.object_value().ok_or("holds no object")?,
     };
+    once(&root, SERVERS)?;
+    once(&root, HOOKS)?;
     Ok((cst, root))
 }
 
@@ -155,16 +183,33 @@ fn take(groups: &CstArray, client: Client) {
 }
 
 fn is_our_hook(hook: &CstNode, client: Client) -> bool {
-    let command = hook.as_object().and_then(|hook| hook.get("command")?.value());
-    let command = command.and_then(|command| command.as_string_lit()?.decoded_value().ok());
+    let command = hook.as_object().and_then(|hook| command(&hook));
     command.is_some_and(|command| is_ours(&command, client))
 }
 
 fn is_our_server(server: &CstObject) -> bool {
-    let text = |node: Option<CstNode>| node.and_then(|node| node.as_string_lit()?.decoded_value().ok());
-    let program = text(server.get("command").and_then(|prop| prop.value()));
-    let verb = text(server.array_value("args").and_then(|args| args.elements().into_iter().next()));
-    program.is_some_and(|program| is_program(&program)) && verb.as_deref() == Some("mcp")
+    let first = server.array_value("args").and_then(|args| args.elements().into_iter().next());
+    let verb = first.as_ref().and_then(string);
+    command(server).is_some_and(|program| is_program(&program)) && verb.as_deref() == Some("mcp")
+}
+
+/// The program of a server.
+fn command(server: &CstObject) -> Option<String> {
+    string(&server.get("command")?.value()?)
+}
+
+fn string(node: &CstNode) -> Option<String> {
+    node.as_string_lit()?.decoded_value().ok()
+}
+
+/// Refuses a key that is there twice: readers take the last one, and what we write into the other would be lost.
+fn once(object: &CstObject, key: &str) -> Result<(), String> {
+    let is_key =
+        |prop: &CstObjectProp| prop.name().and_then(|name| name.decoded_value().ok()).as_deref() == Some(key);
+    if object.properties().iter().filter(|prop| is_key(prop)).count() > 1 {
+        return Err(format!("has '{key}' twice; clients read the last one and nothing of the other"));
+    }
+    Ok(())
 }
 
 /// A value as the tree takes it.

@@ -13,6 +13,9 @@ use crate::failure::{Exit, Failure};
 /// Larger than any settings; Claude Code keeps the history of all projects beside them.
 const LIMIT: u64 = 64 << 20;
 
+/// What some editors begin a file with.
+const MARK: char = '\u{feff}';
+
 /// Permissions of a file that was not there.
 const MODE: u32 = 0o600;
 
@@ -44,6 +47,8 @@ pub(super) struct Settings {
     /// As it was; nothing where there is no file.
     was: Option<String>,
     text: String,
+    /// Whether it begins with a mark that some editors put there. It is no part of the text, and stays.
+    has_mark: bool,
 }
 
 /// What became of it.
@@ -60,8 +65,10 @@ impl Settings {
             Some(folder) => read(&folder, &name, &place.path)?,
             None => None,
         };
-        let text = was.clone().unwrap_or_default();
-        Ok(Self { place, name, was, text })
+        let has_mark = was.as_deref().is_some_and(|was| was.starts_with(MARK));
+        let text = was.as_deref().unwrap_or_default();
+        let text = text.strip_prefix(MARK).unwrap_or(text).to_owned();
+        Ok(Self { place, name, was, text, has_mark })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -80,15 +87,36 @@ impl Settings {
         Ok(rest)
     }
 
+    /// The text as it is read.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn text_was(&self) -> &str {
+        let was = self.was.as_deref().unwrap_or_default();
+        was.strip_prefix(MARK).unwrap_or(was)
+    }
+
     /// Whether writing it would change anything.
     pub(super) fn is_changed(&self) -> bool {
-        self.was.as_deref().unwrap_or_default() != self.text
+        self.text_was() != self.text
+    }
+
+    /// Says no where a file is to be changed that its owner has made read-only: a new file in its place could be written,
+    /// but that is not what is asked for by it.
+    pub(super) fn check_writable(&self) -> Result<(), Failure> {
+        let mode = std::fs::metadata(&self.place.path).ok().map(|found| found.permissions().mode());
+        if self.is_changed() && mode.is_some_and(|mode| mode & 0o222 == 0) {
+            let message = format!("{} is read-only", self.place.path.display());
+            return Err(Failure::new("read_only", Exit::Failed, message)
+                .hint("make it writable, or add the entries by hand; nothing was changed"));
+        }
+        Ok(())
     }
 
     /// What writing it would change, line by line.
     pub(super) fn diff(&self) -> Option<String> {
-        let was = self.was.as_deref().unwrap_or_default();
-        let diff = TextDiff::from_lines(was, &self.text);
+        let diff = TextDiff::from_lines(self.text_was(), &self.text);
         let path = self.place.path.display().to_string();
         let mut shown = String::new();
         let _ = write!(shown, "{}", diff.unified_diff().context_radius(3).header(&path, &path));
@@ -105,6 +133,9 @@ impl Settings {
         let mut text = self.text;
         if !text.ends_with('\n') {
             text.push('\n');
+        }
+        if self.has_mark {
+            text.insert(0, MARK);
         }
         let mut written = Written::default();
         let mut mode = MODE;

@@ -4,7 +4,7 @@
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
 
-use super::entries::{AGENT, Entries, SERVER, is_program};
+use super::entries::{AGENT, Entries, SERVER, is_gone, is_program};
 
 /// Where Codex has its MCP servers.
 const SERVERS: &str = "mcp_servers";
@@ -23,26 +23,44 @@ pub(super) fn agent(text: &str) -> Result<Option<String>, String> {
     Ok(env.and_then(|env| env.get(AGENT)).and_then(Item::as_str).map(str::to_owned))
 }
 
-/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now.
+/// The program by which Codex starts our server.
+pub(super) fn program(text: &str) -> Result<Option<String>, String> {
+    let document = parse(text)?;
+    let server = server(&document).filter(|server| is_our_server(*server));
+    Ok(server.and_then(|server| server.get("command")).and_then(Item::as_str).map(str::to_owned))
+}
+
+/// Puts our server there. One that is ours already keeps everything but a name that was chosen just now, and a program
+/// that is not there any more.
 pub(super) fn put_server(text: &str, entries: &Entries) -> Result<Option<String>, String> {
     let mut document = parse(text)?;
     if let Some(there) = server(&document) {
         if !is_our_server(there) {
             return Err(format!("'{SERVERS}.{SERVER}' is another server; rename it first"));
         }
-        let Some(agent) = &entries.agent else { return Ok(None) };
+        let program = entries.program.display().to_string();
+        let command = there.get("command").and_then(Item::as_str);
+        let is_gone = command.is_some_and(|command| command != program && is_gone(command));
         let env = there.get("env").and_then(Item::as_table_like);
         let known = env.and_then(|env| env.get(AGENT)).and_then(Item::as_str);
-        if known == Some(agent) || (known.is_some() && !entries.renames) {
+        let name = entries.agent.as_ref();
+        let name = name.filter(|name| known.is_none_or(|known| entries.renames && known != name.as_str()));
+        if !is_gone && name.is_none() {
             return Ok(None);
         }
         let server = document.get_mut(SERVERS).and_then(|servers| servers.get_mut(SERVER));
-        let env = server.map(|server| &mut server["env"]).ok_or("cannot be changed")?;
-        if env.is_none() {
-            *env = value(toml_edit::InlineTable::new());
+        let server = server.ok_or("cannot be changed")?;
+        if is_gone {
+            server["command"] = value(program);
         }
-        let env = env.as_table_like_mut().ok_or(format!("'{SERVERS}.{SERVER}.env' is no table"))?;
-        env.insert(AGENT, value(agent.as_str()));
+        if let Some(name) = name {
+            let env = &mut server["env"];
+            if env.is_none() {
+                *env = value(toml_edit::InlineTable::new());
+            }
+            let env = env.as_table_like_mut().ok_or(format!("'{SERVERS}.{SERVER}.env' is no table"))?;
+            env.insert(AGENT, value(name.as_str()));
+        }
         return Ok(Some(document.to_string()));
     }
     let servers = document.entry(SERVERS).or_insert_with(|| {

@@ -26,7 +26,7 @@ fn a_server_comes_and_goes_and_everything_else_stays() {
 
 #[test]
 fn a_server_of_ours_without_a_name_gets_one() {
-    let unnamed = "[mcp_servers.switchboard]\ncommand = \"/a/switchboard\"\nargs = [\"mcp\"]\n";
+    let unnamed = "[mcp_servers.switchboard]\ncommand = \"/opt/switchboard\"\nargs = [\"mcp\"]\n";
     let named = put_server(unnamed, &entries("codex")).unwrap().unwrap();
     assert!(named.starts_with(unnamed), "{named}");
     assert_eq!(agent(&named).unwrap().as_deref(), Some("codex"));

@@ -229,8 +229,7 @@ fn tell(context: &Context, swarms: &Swarms, accepted: &Accepted) -> Result<(), F
         }
     }
     match &accepted.stopped {
-        Some(stop) => Err(Failure::new("stopped", Exit::NotAllowed, stop.to_string())
-            .hint("the message is kept, but not sent; a person can go on in the thread")),
+        Some(stop) => Err(Failure::stopped(stop, "the message is kept, but not sent")),
         None => Ok(()),
     }
 }
