@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::intake::typed;
+use crate::intake::{bad_field, typed};
 use crate::wire::command::{Command, Nothing};
 use crate::wire::event::CommandRejected;
 
@@ -25,6 +25,25 @@ pub(crate) fn read(command: &str, payload: &Map<String, Value>) -> Result<Option
         "approve_execution" => Command::Approve(typed(approve(payload))?),
         _ => return Ok(None),
     }))
+}
+
+/// What both routers have, and by other names: ours and theirs.
+const NAMES: [(&str, &str); 3] =
+    [("job_id", "swarm_id"), ("approval_id", "call_id"), ("instructions", "system_prompt")];
+
+/// Makes one of what is said in both routers' words, as long as it is the same.
+pub(crate) fn unite(payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
+    for (ours, theirs) in NAMES {
+        if !payload.contains_key(ours) {
+            continue;
+        }
+        if let Some(said) = payload.remove(theirs)
+            && payload.get(ours) != Some(&said)
+        {
+            return Err(bad_field(format!("payload.{theirs}"), &format!("it is not the same as {ours}")));
+        }
+    }
+    Ok(())
 }
 
 /// Which agent it is stood among the parameters of the provider, `codex` where it did not.

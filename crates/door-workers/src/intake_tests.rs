@@ -73,8 +73,10 @@ fn r1_every_missing_field_is_named() {
         let line = line(|line| drop(line.as_object_mut().unwrap().remove(field)));
         assert_eq!(rejected(&line).field.as_deref(), Some(field));
     }
-    let line = line(|line| drop(line["payload"].as_object_mut().unwrap().remove("content")));
-    assert!(rejected(&line).reason.contains("missing field `content`"));
+    for field in ["job_id", "content"] {
+        let line = line(|line| drop(line["payload"].as_object_mut().unwrap().remove(field)));
+        assert_eq!(rejected(&line).field, Some(format!("payload.{field}")));
+    }
 }
 
 #[test]

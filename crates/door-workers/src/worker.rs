@@ -23,7 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::log::WorkerLog;
+pub(crate) use self::log::{WorkerLog, is_log};
 use crate::wire::command::{AgentKind, Decision, Launch};
 use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
 
@@ -224,6 +224,18 @@ impl Worker {
             self.task.abort();
             let _ = self.task.await;
         }
+    }
+}
+
+/// What is run for an agent where its launch names no program; nothing where it has to.
+pub(crate) fn usual_program(agent: AgentKind) -> &'static [&'static str] {
+    match agent {
+        AgentKind::Codex | AgentKind::CodexExec => &["codex"],
+        AgentKind::Claude => &["claude"],
+        AgentKind::Gemini => &["gemini", "--acp"],
+        AgentKind::Opencode => &["opencode", "acp"],
+        AgentKind::Goose => &["goose", "acp"],
+        AgentKind::Acp | AgentKind::Command | AgentKind::Echo => &[],
     }
 }
 

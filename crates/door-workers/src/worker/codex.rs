@@ -18,7 +18,7 @@ use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, &["codex"], vec!["app-server".into()]) {
+    let program = match Program::start(&seat, vec!["app-server".into()]) {
         Ok(program) => program,
         Err(error) => return error,
     };
@@ -298,6 +298,9 @@ impl Codex {
                 let is_ours = self.turn.is_none() || text(params, "/turn/id") == self.turn;
                 if is_ours && self.starting.is_none() {
                     self.turn = None;
+                    for (_, answer) in self.steering.drain() {
+                        let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
+                    }
                     let error = text(params, "/turn/error/message");
                     let status = match params.pointer("/turn/status").and_then(Value::as_str) {
                         Some("completed") => TurnStatus::Completed,
@@ -315,6 +318,13 @@ impl Codex {
     fn used(&mut self, params: &Value) -> Option<Tokens> {
         let usage = params.get("tokenUsage")?;
         let total = tokens(usage.get("total")?);
+        // A conversation that is gone on with repeats what its last turn had used, also when the next has been asked for.
+        let is_ours = self.turn.is_some() && text(params, "/turnId").is_none_or(|id| self.turn == Some(id));
+        if !is_ours {
+            self.total = Some(total);
+            self.before = Some(total);
+            return None;
+        }
         // A conversation that was gone on with does not say at first what it had used before.
         let last = usage.get("last").map(tokens).unwrap_or_default();
         let before = *self.before.get_or_insert_with(|| less(total, last));
