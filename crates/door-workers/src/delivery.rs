@@ -254,3 +254,7 @@ fn shortened(text: String, limit: usize) -> String {
     }
     format!("{NOTE}{}", &text[cut..])
 }
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

@@ -63,3 +63,7 @@ fn approve(payload: &Map<String, Value>) -> Map<String, Value> {
     }
     approve
 }
+
+#[cfg(test)]
+#[path = "dialect_tests.rs"]
+mod tests;

@@ -80,6 +80,22 @@ fn r1_every_missing_field_is_named() {
 }
 
 #[test]
+fn what_was_expected_is_said_in_the_words_of_json() {
+    for (field, value, expected) in [
+        ("nodes", json!("three"), "expected an integer from 0"),
+        ("limits", json!(5), "expected an object"),
+        ("program", json!("sh"), "expected a list"),
+        ("env", json!(1), "expected an object"),
+    ] {
+        let mut launch = json!({ "agent": "echo" });
+        launch[field] = value;
+        let line = line(|line| (line["command"], line["payload"]) = (json!("launch"), launch));
+        let reason = rejected(&line).reason;
+        assert!(reason.starts_with(&format!("payload.{field}: ")) && reason.ends_with(expected), "{reason}");
+    }
+}
+
+#[test]
 fn r4_what_is_no_object_is_said_to_be_none() {
     for (bad, code) in [
         (&b"[]"[..], RejectCode::NotAnObject),

@@ -419,5 +419,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
         .map(|(number, id)| (json!(id), json!(if number == 0 { "interrupted" } else { "completed" })))
         .collect();
     assert_eq!(ends, expected);
+    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    assert_eq!(status.data["nodes"][0]["turns"], 5);
     rig.close().await;
 }

@@ -414,3 +414,7 @@ fn bad(field: &str, problem: String) -> CommandRejected {
 fn cannot(reason: String) -> CommandRejected {
     reject(RejectCode::CannotStart, None, reason)
 }
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

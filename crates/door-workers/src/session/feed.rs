@@ -181,6 +181,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             }
             Outgoing::Subscribe { from_seq, filter, answer } => {
                 self.seq = from_seq;
+                self.served = from_seq;
                 self.is_live = false;
                 self.sieve = Some(Arc::new(Sieve { filter, router: self.router.clone() }));
                 bytes.extend(self.line(&EventBody::Subscribed(answer)));
