@@ -115,3 +115,85 @@ async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
     }
     rig.close().await;
 }
+
+/// Something that may stand in a field, right or wrong.
+fn value(random: &mut fastrand::Rng, job: &str) -> Value {
+    let values = [
+        json!(job),
+        json!("nobody"),
+        json!(""),
+        json!("all"),
+        json!("echo"),
+        json!("accept"),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(1.5),
+        json!(u64::MAX),
+        json!(null),
+        json!(true),
+        json!([]),
+        json!([0, 0]),
+        json!([-1]),
+        json!({}),
+        json!({ "a": 1 }),
+        json!({ "total_tokens": 1, "millis": 1, "deltas": 1 }),
+    ];
+    values[random.usize(..values.len())].clone()
+}
+
+/// The test's helpers end where there is no answer, or one that does not fit its schema.
+#[tokio::test]
+async fn every_command_is_answered_whatever_it_says() {
+    const FIELDS: [&str; 18] = [
+        "job_id",
+        "swarm_id",
+        "node_id",
+        "nodes",
+        "content",
+        "agent",
+        "prompt",
+        "name",
+        "cwd",
+        "folders",
+        "limits",
+        "echo",
+        "approval_id",
+        "decision",
+        "from_seq",
+        "jobs",
+        "client",
+        "later",
+    ];
+    const OLDER: [&str; 5] =
+        ["swarm_launch", "swarm_list", "swarm_status", "swarm_terminate", "approve_execution"];
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let commands: Vec<&str> = COMMANDS.into_iter().chain(OLDER).chain(["fly"]).collect();
+    let mut job = client.launch(json!({ "agent": "echo" })).await;
+    for seed in 0..1_500 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let command = commands[random.usize(..commands.len())];
+        let mut payload = json!({});
+        for _ in 0..random.usize(..6) {
+            payload[FIELDS[random.usize(..FIELDS.len())]] = value(&mut random, &job);
+        }
+        if random.bool() {
+            payload["job_id"] = json!(job);
+            payload["node_id"] = json!(0);
+            payload["content"] = json!("x");
+        }
+        let id = format!("seed-{seed}");
+        client.say(command_line(command, &id, &payload).trim()).await;
+        let answer = loop {
+            let event = client.next().await;
+            if event.data["request_id"] == json!(id) {
+                break event;
+            }
+        };
+        if answer.event == "job_terminated" {
+            job = client.launch(json!({ "agent": "echo" })).await;
+        }
+    }
+    rig.close().await;
+}

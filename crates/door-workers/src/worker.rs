@@ -250,3 +250,7 @@ mod claude_tests;
 #[cfg(test)]
 #[path = "worker/transcript_tests.rs"]
 mod transcript_tests;
+
+#[cfg(test)]
+#[path = "worker/scripted_tests.rs"]
+mod scripted_tests;

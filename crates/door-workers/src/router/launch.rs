@@ -297,8 +297,12 @@ impl Router {
         if let Err(error) = removed {
             tracing::warn!(%error, job = %id, "the logs of an old job cannot be removed");
         }
-        // It fails where something is left.
-        let _ = std::fs::remove_dir(workers.path().join(id.as_str()));
+        // Of the folders, this removes those in which nothing is.
+        let folder = workers.path().join(id.as_str());
+        let inner = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+        for folder in inner.chain([folder.clone()]) {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
 }
 

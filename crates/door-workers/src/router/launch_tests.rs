@@ -128,7 +128,7 @@ async fn the_logs_of_a_job_are_removed_with_the_memory_of_it_and_what_agents_mad
         // Answered after the other is done.
         client.ask("jobs_list", json!({})).await;
         assert!(!folder.join("node-0.log").exists());
-        assert_eq!(folder.join("node-0/made").exists(), is_left);
+        assert_eq!((folder.join("node-0/made").exists(), folder.exists()), (is_left, is_left));
     }
     rig.close().await;
 }

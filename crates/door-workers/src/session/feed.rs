@@ -25,6 +25,9 @@ const PARTING: Duration = Duration::from_secs(2);
 /// that it may take its time to find them.
 const STALLED: Duration = Duration::from_mins(10);
 
+/// Why a client is hung up on that has done nothing wrong.
+const STOPPED: &str = "the router was stopped";
+
 /// What is to go out.
 #[derive(Debug)]
 pub(super) enum Outgoing {
@@ -147,7 +150,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             }
             let is_done = self.done.is_cancelled();
             if is_done && (self.sieve.is_none() || self.seq >= self.router.log().newest()) {
-                return self.part(bytes, "the router was stopped".to_owned()).await;
+                return self.part(bytes, STOPPED.to_owned()).await;
             }
             tokio::select! {
                 outgoing = self.outgoing.recv(), if is_asking => match outgoing {
@@ -246,9 +249,18 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         if self.transport == Transport::Stdio {
             return writing.await.map(|()| None);
         }
-        match timeout(self.router.config().stall, writing).await {
-            Ok(result) => result.map(|()| None),
-            Err(_) => Ok(Some(written)),
+        let stall = self.router.config().stall;
+        let is_late = async {
+            tokio::select! {
+                () = tokio::time::sleep(stall) => {}
+                // The end of the router is nothing to keep everybody else waiting for.
+                () = self.done.cancelled() => tokio::time::sleep(PARTING.min(stall)).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            result = writing => result.map(|()| None),
+            () = is_late => Ok(Some(written)),
         }
     }
 
@@ -263,7 +275,10 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         let told = bytes[..written + parting.len()].split_inclusive(|byte| *byte == b'\n');
         // Every line says up to where the client was served with it.
         self.seq = told.filter_map(seq_of).next_back().unwrap_or(self.served);
-        let reason = format!("nothing was read for {} s", self.router.config().stall.as_secs());
+        let reason = match self.done.is_cancelled() {
+            true => STOPPED.to_owned(),
+            false => format!("nothing was read for {} s", self.router.config().stall.as_secs()),
+        };
         parting.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let done = self.done.clone();
         let writing = async {
