@@ -17,6 +17,10 @@ pub struct Config {
     pub stall: Duration,
     /// How many injections may wait for one node. What comes after is rejected.
     pub queue: usize,
+    /// How long a client on the network may take to say hello.
+    pub hello: Duration,
+    /// How long an agent may take to say whether it has taken what was added to its turn.
+    pub steer: Duration,
     /// How often a silent router says that it is there.
     pub heartbeat: Duration,
     /// How long a worker has to end by itself, twice, before it is killed.
@@ -39,6 +43,9 @@ impl Default for Config {
             lag: 200_000,
             stall: Duration::from_mins(1),
             queue: 10_000,
+            hello: Duration::from_secs(10),
+            // Its client waits for the answer, and with it what the client asks next.
+            steer: Duration::from_secs(5),
             heartbeat: Duration::from_secs(15),
             grace: Duration::from_secs(2),
             restart: Duration::from_millis(500),

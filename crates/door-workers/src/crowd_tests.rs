@@ -1,15 +1,18 @@
 //! Many clients at once, one that does not read and one that talks nonsense among them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::client::Client;
 use crate::config::Config;
-use crate::session::{Access, Transport, serve};
-use crate::test_router::{PATIENCE, Rig, check};
+use crate::listen::{Listener, listen};
+use crate::session::Access;
+use crate::test_router::{PATIENCE, Rig, TestClient, check};
 
 const CLIENTS: usize = 10;
 const EACH: usize = 1_000;
@@ -20,19 +23,25 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     // However long it takes here, it is how far behind one is that counts, and not for how long.
     let stall = PATIENCE * 10;
     let rig = Rig::with(Config { lag: 50_000, stall, ..Config::default() }).await;
-    let mut boss = rig.client();
+    let path = rig.folder.path().join("r.sock");
+    let address = format!("unix:{}", path.display());
+    let listener = Listener::bind(&address).await.unwrap();
+    let (router, done) = (rig.router.clone(), CancellationToken::new());
+    let until = done.clone();
+    let listening = tokio::spawn(async move { listen(&router, listener, Access::default(), until).await });
+    let mut boss = connect(&address).await;
     let job = boss.launch(json!({ "agent": "echo", "nodes": NODES })).await;
     // From the beginning, so that everything is seen by one who takes no part.
-    let mut watcher = rig.client();
+    let mut watcher = connect(&address).await;
     watcher.ask("subscribe", json!({ "from_seq": 0 })).await;
-    let mut deaf = rig.client();
+    let mut deaf = connect(&address).await;
     deaf.ask("subscribe", json!({})).await;
     let stop = CancellationToken::new();
-    let garbage = tokio::spawn(talk_nonsense(rig.router.clone(), stop.clone()));
+    let garbage = tokio::spawn(talk_nonsense(path, stop.clone()));
 
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..CLIENTS {
-        let (mut client, job) = (rig.client(), job.clone());
+        let (mut client, job) = (connect(&address).await, job.clone());
         clients.spawn(async move {
             client.ask("hello", json!({ "client": format!("c{number}") })).await;
             // Only its own job, which is all of them: what it reads is what it has to keep up with.
@@ -96,18 +105,18 @@ async fn ten_clients_with_a_thousand_injections_each_over_eight_nodes() {
     assert!(rejected > 100, "{rejected}");
     let cut = deaf.next_of("cut_off").await;
     assert!(cut.data["reason"].as_str().unwrap().contains("behind"), "{}", cut.line);
+    done.cancel();
+    listening.await.unwrap();
     rig.close().await;
 }
 
+async fn connect(address: &str) -> TestClient {
+    TestClient { client: Client::to(address).await.unwrap() }
+}
+
 /// Sends nonsense until it is stopped; returns how often it was told so.
-async fn talk_nonsense(router: crate::Router, stop: CancellationToken) -> usize {
-    let (ours, theirs) = tokio::io::duplex(64 << 10);
-    tokio::spawn(async move {
-        let (reader, writer) = tokio::io::split(theirs);
-        let (eof, done) = (CancellationToken::new(), CancellationToken::new());
-        serve(&router, reader, writer, Transport::Socket, &Access::default(), eof, done).await
-    });
-    let (mut reader, mut writer) = tokio::io::split(ours);
+async fn talk_nonsense(path: PathBuf, stop: CancellationToken) -> usize {
+    let (mut reader, mut writer) = switchboard_hub::socket::connect(&path).await.unwrap().into_split();
     let writing = async {
         let mut random = fastrand::Rng::with_seed(7);
         while !stop.is_cancelled() {

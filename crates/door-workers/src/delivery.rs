@@ -1,6 +1,7 @@
 //! Between the hub and the nodes: a message for a node becomes an injection, its answer a reply.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Map, Value};
 use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeId, NodeId, Outcome, Route};
@@ -8,11 +9,15 @@ use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Ended, NodeShared, Waiting};
-use crate::router::{Router, in_words};
+use crate::router::{Router, in_words, over_budget};
+use crate::turn::Turn;
 use crate::wire::event::{At, EventBody, Injection, TurnStatus};
 
 /// Under which key of a message's metadata the router keeps who asked.
 pub(crate) const METADATA: &str = "router";
+
+/// And under which key of that, whether it was in the older router's words.
+pub(crate) const DIALECT: &str = "dialect";
 
 /// How the client of an injection is called that came by another door and wants an answer; and of one that does not.
 const MAIL: &str = "door:";
@@ -65,41 +70,75 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         router.settle(&injection_id, handoff, Outcome::Shown);
         return None;
     }
-    let Some((_, node)) = router.node(&id) else {
-        router.settle(&injection_id, handoff, Outcome::Refused { reason: format!("{id} is not running") });
+    let is_known = router.history().lock().is_acked(&injection_id);
+    let injection = injection(&handoff.message, &id, router.swarm_of(&id), injection_id);
+    // What a client of the router injects is the client's own prompt; mail is what others say.
+    let is_mail = injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS);
+    let Some((job, node)) = router.node(&id) else {
+        refuse(router, handoff, injection, format!("{id} is not running"));
         return None;
     };
-    let mut view = node.state.lock();
-    // A lease that ran out while it waited: the new one counts.
-    if view.injection.as_deref() == Some(&*injection_id) {
-        router.hold(injection_id, handoff);
+    // Of a client's own, that was looked at before it was accepted.
+    if is_mail && !is_known && job.is_over_budget.load(Ordering::Relaxed) {
+        refuse(router, handoff, injection, over_budget(&job));
         return None;
     }
-    if let Some(known) = view.queue.iter_mut().find(|known| known.injection.at.injection_id == injection_id) {
+    let mut view = node.state.lock();
+    // A lease that ran out while it waited: the new one counts.
+    if view.injection.as_deref() == Some(&*injection.at.injection_id) {
+        router.hold(injection.at.injection_id, handoff);
+        return None;
+    }
+    let is_it = |waiting: &&mut Waiting| waiting.injection.at.injection_id == injection.at.injection_id;
+    if let Some(known) = view.queue.iter_mut().find(is_it) {
         known.handoff = Some(handoff);
         return None;
     }
-    if view.queue.len() >= router.config().queue {
-        let reason = format!("{} injections wait for {id} already", view.queue.len());
-        router.settle(&injection_id, handoff, Outcome::Unreachable { reason });
+    if view.is_closed {
+        drop(view);
+        refuse(router, handoff, injection, format!("{id} is not running"));
         return None;
     }
-    let injection = injection(&handoff.message, &node, injection_id);
-    let acked = router.history().lock().take_acked(&injection.at.injection_id);
-    let pin = acked.unwrap_or_else(|| {
-        let seq = router.log().append(&EventBody::InjectAck(injection.clone()));
-        router.log().pin(seq);
-        seq
-    });
-    // What a client of the router injects is the client's own prompt; mail is what others say.
-    let content = if injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS) {
-        handoff.message.as_prompt().into_owned()
-    } else {
-        handoff.message.body.clone()
-    };
+    // Those of clients have had their places kept.
+    if is_mail && !is_known && view.queue.len() + view.coming >= router.config().queue {
+        let reason = format!("{} injections wait for {id} already", view.queue.len());
+        router.settle(&injection.at.injection_id, handoff, Outcome::Unreachable { reason });
+        return None;
+    }
+    let pin = acknowledge(router, &injection);
+    let content =
+        if is_mail { handoff.message.as_prompt().into_owned() } else { handoff.message.body.clone() };
     view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
     drop(view);
     Some(node)
+}
+
+/// Tells that an injection was accepted, unless an earlier router has; its first event, which stays in the log.
+fn acknowledge(router: &Router, injection: &Injection) -> u64 {
+    let acked = router.history().lock().take_acked(&injection.at.injection_id);
+    let seq = match acked {
+        Some(Some(pinned)) => return pinned,
+        Some(None) => router.log().newest(),
+        None => router.log().append(&EventBody::InjectAck(injection.clone())),
+    };
+    router.log().pin(seq);
+    seq
+}
+
+/// Ends an injection that no node will get. The sender of mail has a receipt that says so; a client of the router waits
+/// for events, and so does whoever has seen it acknowledged.
+fn refuse(router: &Router, handoff: Handoff, injection: Injection, reason: String) {
+    let id = injection.at.injection_id.clone();
+    let is_mail = injection.client.starts_with(MAIL) || injection.client.starts_with(NEWS);
+    if !is_mail || router.history().lock().is_acked(&id) {
+        let pin = acknowledge(router, &injection);
+        for event in Turn::new(injection).end(TurnStatus::Interrupted, Some(reason.clone()), 0) {
+            router.log().append(&event);
+        }
+        router.log().unpin(pin);
+        router.history().lock().finish(&id);
+    }
+    router.settle(&id, handoff, Outcome::Refused { reason });
 }
 
 /// The id of an injection: that of its message. A message to several nodes is one injection each, and their ids
@@ -120,16 +159,15 @@ fn shifted(id: MessageId, node: u32) -> MessageId {
     MessageId::from_bytes(bytes)
 }
 
-fn injection(message: &Message, node: &NodeShared, injection_id: String) -> Injection {
-    let at = At {
-        job_id: node.id.job.to_string(),
-        swarm_id: node.swarm.clone(),
-        node_id: node.id.node,
-        injection_id,
-    };
+fn injection(message: &Message, node: &NodeId, swarm_id: Option<String>, injection_id: String) -> Injection {
+    let mut at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id };
     let native = &message.origin.native;
     if native.door == Door::Workers {
         let asked = message.metadata.get(METADATA);
+        // Whoever asks in the older router's words is answered in them, whichever the job was launched in.
+        if asked.is_some_and(|asked| asked.get(DIALECT).is_some()) {
+            at.swarm_id = Some(at.job_id.clone());
+        }
         let text = |key: &str| asked.and_then(|asked| asked.get(key)).and_then(Value::as_str);
         if let (Some(request_id), Some(client)) = (text("request_id"), text("client")) {
             return Injection { request_id: request_id.to_owned(), client: client.to_owned(), at };
@@ -216,3 +254,7 @@ fn shortened(text: String, limit: usize) -> String {
     }
     format!("{NOTE}{}", &text[cut..])
 }
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

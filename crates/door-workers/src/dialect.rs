@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::intake::typed;
+use crate::intake::{bad_field, typed};
 use crate::wire::command::{Command, Nothing};
 use crate::wire::event::CommandRejected;
 
@@ -27,6 +27,25 @@ pub(crate) fn read(command: &str, payload: &Map<String, Value>) -> Result<Option
     }))
 }
 
+/// What both routers have, and by other names: ours and theirs.
+const NAMES: [(&str, &str); 3] =
+    [("job_id", "swarm_id"), ("approval_id", "call_id"), ("instructions", "system_prompt")];
+
+/// Makes one of what is said in both routers' words, as long as it is the same.
+pub(crate) fn unite(payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
+    for (ours, theirs) in NAMES {
+        if !payload.contains_key(ours) {
+            continue;
+        }
+        if let Some(said) = payload.remove(theirs)
+            && payload.get(ours) != Some(&said)
+        {
+            return Err(bad_field(format!("payload.{theirs}"), &format!("it is not the same as {ours}")));
+        }
+    }
+    Ok(())
+}
+
 /// Which agent it is stood among the parameters of the provider, `codex` where it did not.
 fn launch(payload: &Map<String, Value>) -> Map<String, Value> {
     let mut launch = payload.clone();
@@ -44,3 +63,7 @@ fn approve(payload: &Map<String, Value>) -> Map<String, Value> {
     }
     approve
 }
+
+#[cfg(test)]
+#[path = "dialect_tests.rs"]
+mod tests;

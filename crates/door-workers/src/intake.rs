@@ -95,10 +95,12 @@ fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
             return Err(bad("request_id", &must, found));
         }
     };
-    let payload = match fields.remove("payload") {
+    let mut payload = match fields.remove("payload") {
         Some(Value::Object(payload)) => payload,
+        None if is_dialect => Map::new(),
         found => return Err(bad("payload", "must be an object", found.as_ref())),
     };
+    dialect::unite(&mut payload)?;
     let command = match dialect::read(&command, &payload)? {
         Some(command) => command,
         None => known(&command, payload)?,
@@ -131,10 +133,34 @@ fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandR
 pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<T, CommandRejected> {
     serde_path_to_error::deserialize(Value::Object(payload)).map_err(|error| {
         let path = error.path().to_string();
-        let field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
-        let reason = format!("{field}: {}", error.inner());
-        CommandRejected { request_id: None, reason, code: RejectCode::BadField, field: Some(field) }
+        let mut field = if path == "." { "payload".to_owned() } else { format!("payload.{path}") };
+        let mut problem = error.inner().to_string();
+        let missing = problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+        if let Some(missing) = missing {
+            field = format!("{field}.{missing}");
+            problem = "it is missing".to_owned();
+        }
+        bad_field(field, &in_words(&problem))
     })
+}
+
+/// The rejection of a field of a payload.
+pub(crate) fn bad_field(field: String, problem: &str) -> CommandRejected {
+    let reason = format!("{field}: {problem}");
+    CommandRejected { request_id: None, reason, code: RejectCode::BadField, field: Some(field) }
+}
+
+/// What was expected in the words of JSON, where it would be in those of Rust.
+fn in_words(problem: &str) -> String {
+    let Some((found, expected)) = problem.split_once(", expected ") else { return problem.to_owned() };
+    let expected = match expected {
+        "u32" | "u64" | "usize" => "an integer from 0",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        expected if expected.starts_with("struct ") => "an object",
+        expected => expected,
+    };
+    format!("{found}, expected {expected}")
 }
 
 fn is_utc(text: &str) -> bool {

@@ -73,8 +73,26 @@ fn r1_every_missing_field_is_named() {
         let line = line(|line| drop(line.as_object_mut().unwrap().remove(field)));
         assert_eq!(rejected(&line).field.as_deref(), Some(field));
     }
-    let line = line(|line| drop(line["payload"].as_object_mut().unwrap().remove("content")));
-    assert!(rejected(&line).reason.contains("missing field `content`"));
+    for field in ["job_id", "content"] {
+        let line = line(|line| drop(line["payload"].as_object_mut().unwrap().remove(field)));
+        assert_eq!(rejected(&line).field, Some(format!("payload.{field}")));
+    }
+}
+
+#[test]
+fn what_was_expected_is_said_in_the_words_of_json() {
+    for (field, value, expected) in [
+        ("nodes", json!("three"), "expected an integer from 0"),
+        ("limits", json!(5), "expected an object"),
+        ("program", json!("sh"), "expected a list"),
+        ("env", json!(1), "expected an object"),
+    ] {
+        let mut launch = json!({ "agent": "echo" });
+        launch[field] = value;
+        let line = line(|line| (line["command"], line["payload"]) = (json!("launch"), launch));
+        let reason = rejected(&line).reason;
+        assert!(reason.starts_with(&format!("payload.{field}: ")) && reason.ends_with(expected), "{reason}");
+    }
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub(crate) struct JobRecord {
     /// What each node was last seen doing.
     #[serde(default)]
     pub(crate) states: BTreeMap<u32, NodeState>,
+    /// How many turns each node has ended.
+    #[serde(default)]
+    pub(crate) turns: BTreeMap<u32, u64>,
     /// What nodes have asked and nobody has answered.
     #[serde(default)]
     pub(crate) approvals: BTreeMap<String, ApprovalRequired>,
@@ -86,8 +89,30 @@ pub(crate) struct NodeView {
     pub(crate) injection: Option<String>,
     pub(crate) pid: Option<u32>,
     pub(crate) turns: u64,
+    /// Why it is as it is, where there is more to say.
+    pub(crate) detail: Option<String>,
     /// What waits, in the order of acceptance. Bounded by `Config::queue`: what comes after is rejected.
     pub(crate) queue: VecDeque<Waiting>,
+    /// How many places of the queue are kept for injections that are on their way through the hub.
+    pub(crate) coming: usize,
+    /// Whether the job is over, so that nobody looks into the queue any more.
+    pub(crate) is_closed: bool,
+}
+
+impl NodeView {
+    /// A node that has not begun, after this many turns in earlier routers.
+    pub(crate) fn new(turns: u64) -> Self {
+        Self {
+            state: NodeState::Down,
+            injection: None,
+            pid: None,
+            turns,
+            detail: None,
+            queue: VecDeque::new(),
+            coming: 0,
+            is_closed: false,
+        }
+    }
 }
 
 /// An injection that waits for its turn.
@@ -162,6 +187,7 @@ impl NodeShared {
             node_id: self.id.node,
             agent_name: self.name.to_string(),
             status: if is_over { NodeState::Terminated } else { view.state },
+            detail: view.detail.clone().filter(|_| !is_over),
             queued: view.queue.len(),
             injection_id: view.injection.clone(),
             pid: view.pid,

@@ -1,18 +1,26 @@
 //! Sockets: on the machine's own network with a token, or in the file system with its permissions.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use switchboard_hub::socket::OwnListener;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::error::RouterError;
 use crate::router::Router;
 use crate::session::{Access, Transport, serve};
+use crate::wire::event::{CutOff, EventBody};
+use crate::wire::event_line;
 
-/// Most clients at once. One more is hung up on.
+/// Most clients at once. One more is told so, and hung up on.
 const CLIENTS: usize = 256;
+
+/// How long that may take: the line fits into an empty socket.
+const TURNING_AWAY: Duration = Duration::from_secs(1);
 
 /// Where clients can connect.
 #[derive(Debug)]
@@ -57,13 +65,14 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
         };
         let connection = match connected {
             Ok(connection) if clients.len() < CLIENTS => connection,
-            Ok(_) => {
+            Ok(connection) => {
                 tracing::warn!(most = CLIENTS, "too many clients of the router");
+                turn_away(router, connection).await;
                 continue;
             }
             Err(error) => {
                 tracing::warn!(%error, "a client of the router could not connect");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
@@ -88,6 +97,23 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
     drop(listener);
     clients.close();
     clients.wait().await;
+}
+
+/// Says why a client is hung up on.
+async fn turn_away(router: &Router, connection: Connection) {
+    let newest = router.log().newest();
+    let reason = format!("{CLIENTS} clients are connected already; try again later");
+    let body = EventBody::CutOff(CutOff { reason, resume_from: newest });
+    let line = event_line(newest, router.hub().now(), &body);
+    let writing = async {
+        match connection {
+            Connection::Tcp(mut stream) => stream.write_all(&line).await,
+            Connection::Unix(mut stream) => stream.write_all(&line).await,
+        }
+    };
+    if !matches!(timeout(TURNING_AWAY, writing).await, Ok(Ok(()))) {
+        tracing::debug!("a client that is one too many was not told so");
+    }
 }
 
 enum Connection {

@@ -66,3 +66,25 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
     listening.await.unwrap();
     rig.close().await;
 }
+
+#[tokio::test]
+async fn a_client_too_many_is_told_so() {
+    let rig = Rig::new().await;
+    let address = format!("unix:{}", rig.folder.path().join("r.sock").display());
+    let listener = Listener::bind(&address).await.unwrap();
+    let (router, done) = (rig.router.clone(), CancellationToken::new());
+    let stop = done.clone();
+    let listening = tokio::spawn(async move { listen(&router, listener, Access::default(), stop).await });
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(TestClient { client: Client::to(&address).await.unwrap() });
+    }
+    let mut one_more = TestClient { client: Client::to(&address).await.unwrap() };
+    let parting = one_more.next().await;
+    assert_eq!(parting.event, "cut_off");
+    assert!(parting.data["reason"].as_str().unwrap().contains("256 clients"), "{}", parting.line);
+    assert_eq!(clients[0].ask("jobs_list", json!({})).await.event, "jobs_list");
+    done.cancel();
+    listening.await.unwrap();
+    rig.close().await;
+}

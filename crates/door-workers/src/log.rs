@@ -19,7 +19,8 @@ use switchboard_hub::files::Dir;
 use switchboard_hub::platform;
 use tokio::sync::watch;
 
-use self::scan::{job_of, segment_name, segment_number, seq_of};
+pub(crate) use self::scan::seq_of;
+use self::scan::{job_of, segment_name, segment_number};
 use crate::config::Config;
 use crate::error::RouterError;
 use crate::wire::event::EventBody;

@@ -238,21 +238,25 @@ impl Node {
                 Report::Error { error, will_retry } => self.agent_error(error, will_retry),
                 Report::Ended { status, error } => self.ended(status, error),
                 report => {
-                    let Some(running) = &mut self.running else { continue };
-                    let events = running.turn.take(report);
-                    for event in &events {
-                        self.router.log().append(event);
-                    }
-                    if running.turn.is_delivered()
-                        && let Some(handoff) = running.handoff.take()
-                    {
-                        self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Shown);
-                    }
+                    self.tell(report);
                     self.check_budget();
                 }
             }
         }
         self.router.log().flush();
+    }
+
+    /// Tells what follows from a report about the turn that runs.
+    fn tell(&mut self, report: Report) {
+        let Some(running) = &mut self.running else { return };
+        for event in &running.turn.take(report) {
+            self.router.log().append(event);
+        }
+        if running.turn.is_delivered()
+            && let Some(handoff) = running.handoff.take()
+        {
+            self.router.settle(&running.turn.at().injection_id, handoff, Outcome::Shown);
+        }
     }
 
     async fn ready(&mut self, pid: Option<u32>, session: Option<String>) {
@@ -450,6 +454,7 @@ impl Node {
             let mut view = self.shared.state.lock();
             view.state = state;
             view.injection.clone_from(&injection_id);
+            view.detail.clone_from(&detail);
             view.queue.len()
         };
         self.job.record.lock().states.insert(self.shared.id.node, state);

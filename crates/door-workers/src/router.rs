@@ -3,9 +3,10 @@
 mod answers;
 mod commands;
 mod launch;
+mod place;
 mod recover;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,8 @@ use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::commands::{Asker, not_accepted};
+pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget};
+pub(crate) use self::place::Place;
 pub(crate) use self::recover::History;
 use crate::config::Config;
 use crate::delivery;
@@ -55,7 +57,7 @@ struct Inner {
     jobs: Mutex<BTreeMap<JobId, Arc<Job>>>,
     history: Mutex<History>,
     /// On their way through the hub: submitted here, and not yet handed over.
-    submitted: Mutex<HashSet<String>>,
+    submitted: Mutex<HashMap<String, Place>>,
     /// Handed over a second time while the injection runs, because its lease ran out while it waited.
     held: Mutex<HashMap<String, Handoff>>,
     /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
@@ -179,6 +181,11 @@ impl Router {
         (!job.is_terminated()).then_some((job, node))
     }
 
+    /// What events about a node call its job besides `job_id`, where it was launched in the older router's words.
+    pub(crate) fn swarm_of(&self, id: &NodeId) -> Option<String> {
+        self.inner.jobs.lock().get(&id.job).and_then(|job| job.swarm())
+    }
+
     /// Writes down what has to be known of a job after a restart.
     pub(crate) async fn save(&self, job: &Job) {
         let record = {
@@ -223,9 +230,10 @@ impl Router {
     }
 
     /// Journals injections, in this order.
-    pub(crate) async fn submit(&self, drafts: Vec<Draft>) -> Vec<Result<Accepted, HubError>> {
-        let ids: Vec<String> = drafts.iter().map(|draft| draft.id.to_string()).collect();
-        self.inner.submitted.lock().extend(ids.iter().cloned());
+    pub(crate) async fn submit(&self, drafts: Vec<(Draft, Place)>) -> Vec<Result<Accepted, HubError>> {
+        let ids: Vec<String> = drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
+        let (drafts, places): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
+        self.inner.submitted.lock().extend(ids.iter().cloned().zip(places));
         let answers = self.hub().submit_all(drafts).await;
         for (id, answer) in ids.iter().zip(&answers) {
             if !matches!(answer, Ok(accepted) if !accepted.duplicate) {

@@ -212,7 +212,12 @@ async fn a_command_answers_with_its_output_and_r12_cannot_speak_for_the_router()
     let end = client.next_of("turn_complete").await;
     assert_eq!(end.data["status"], "failed");
     assert!(end.data["error"].as_str().unwrap().contains("why"), "{}", end.data);
-    let missing = client.launch(json!({ "agent": "command", "program": ["/nowhere/at-all"] })).await;
+    // There when the job was launched, and gone since.
+    let going = rig.folder.path().join("going");
+    test_support::files::put(&going, "#!/bin/sh\n");
+    test_support::files::chmod(&going, 0o755);
+    let missing = client.launch(json!({ "agent": "command", "program": [going] })).await;
+    std::fs::remove_file(&going).unwrap();
     client.inject(&missing, 0, "x").await;
     let events = client.until_complete(None).await;
     assert!(names(&events).ends_with(&["inject_failed", "turn_complete"]));
@@ -414,5 +419,7 @@ async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order(
         .map(|(number, id)| (json!(id), json!(if number == 0 { "interrupted" } else { "completed" })))
         .collect();
     assert_eq!(ends, expected);
+    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    assert_eq!(status.data["nodes"][0]["turns"], 5);
     rig.close().await;
 }

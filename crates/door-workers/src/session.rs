@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use self::feed::{Feed, Filter, Outgoing};
 use crate::intake::{self, COMMANDS, reject};
 use crate::lines::{Line, Lines};
-use crate::router::{Asker, Router};
+use crate::router::{Asked, Asker, Place, Router};
 use crate::wire::PROTOCOL;
-use crate::wire::command::{AgentKind, Command, Hello, Inject, Request, Subscribe};
+use crate::wire::command::{AgentKind, Command, Hello, Request, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloAnswer, RejectCode, Subscribed};
 
 /// Most answers that wait for a client to read them. Then no further command of it is read.
@@ -111,8 +111,25 @@ struct Session {
 /// Injections that are submitted together, in the order in which they came.
 #[derive(Default)]
 struct Injections {
-    drafts: Vec<Draft>,
-    asked: Vec<(String, NodeId)>,
+    drafts: Vec<(Draft, Place)>,
+    asked: Vec<Repeat>,
+}
+
+/// What the answer to an injection that was accepted before is made from.
+struct Repeat {
+    request_id: String,
+    node: NodeId,
+    dialect: bool,
+}
+
+impl Injections {
+    fn add(&mut self, request_id: &str, dialect: bool, drafts: Vec<(Draft, Place)>) {
+        for (draft, place) in drafts {
+            let (request_id, node) = (request_id.to_owned(), place.node().clone());
+            self.asked.push(Repeat { request_id, node, dialect });
+            self.drafts.push((draft, place));
+        }
+    }
 }
 
 impl Session {
@@ -138,11 +155,18 @@ impl Session {
     /// Reads commands until there are no more.
     async fn read(mut self, mut reader: impl AsyncRead + Unpin, done: CancellationToken) -> io::Result<()> {
         let cap = self.router.config().max_line;
+        let hello_by = tokio::time::Instant::now() + self.router.config().hello;
         let mut lines = Lines::new(cap);
         loop {
             let more = tokio::select! {
                 more = lines.read(&mut reader) => more?,
                 () = done.cancelled() => return Ok(()),
+                // Strangers must not take the places of those who are known.
+                () = tokio::time::sleep_until(hello_by), if !self.is_admitted => {
+                    let reason = "no hello with a token in time".to_owned();
+                    let _ = self.answers.send(Outgoing::Part { reason }).await;
+                    return Ok(());
+                }
             };
             let mut injections = Injections::default();
             while let Some(line) = lines.next() {
@@ -194,7 +218,13 @@ impl Session {
             self.begin().await;
         }
         match request.command {
-            Command::Inject(inject) => return self.inject(inject, &request.request_id, injections),
+            Command::Inject(inject) => {
+                let asked =
+                    Asked { asker: &self.asker, request_id: &request.request_id, dialect: request.dialect };
+                let drafts = self.router.drafts(asked, inject).await?;
+                injections.add(&request.request_id, request.dialect, drafts);
+                return Ok(());
+            }
             // What was asked before is done before.
             _ => self.submit(injections).await,
         }
@@ -242,22 +272,6 @@ impl Session {
         }
     }
 
-    fn inject(
-        &self,
-        inject: Inject,
-        request_id: &str,
-        injections: &mut Injections,
-    ) -> Result<(), CommandRejected> {
-        let drafts = self.router.drafts(&self.asker, inject, request_id)?;
-        for draft in drafts {
-            if let switchboard_core::Address::Node(node) = &draft.to {
-                injections.asked.push((request_id.to_owned(), node.clone()));
-                injections.drafts.push(draft);
-            }
-        }
-        Ok(())
-    }
-
     /// Journals what was collected. That it was accepted is told through the log, once it is on disk.
     async fn submit(&self, injections: &mut Injections) {
         let Injections { drafts, asked } = std::mem::take(injections);
@@ -265,11 +279,11 @@ impl Session {
             return;
         }
         let accepted = self.router.submit(drafts).await;
-        for (accepted, (request_id, node)) in accepted.into_iter().zip(asked) {
+        for (accepted, Repeat { request_id, node, dialect }) in accepted.into_iter().zip(asked) {
             let answer = match accepted {
                 Ok(accepted) if accepted.duplicate => {
-                    let id = accepted.id.to_string();
-                    self.router.acked_before(&request_id, &self.asker.client, &node, id)
+                    let asked = Asked { asker: &self.asker, request_id: &request_id, dialect };
+                    self.router.acked_before(asked, &node, accepted.id.to_string())
                 }
                 Ok(_) => continue,
                 Err(error) => {
@@ -330,7 +344,13 @@ impl Session {
 
     async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {
         let log = self.router.log();
-        let from_seq = asked.from_seq.unwrap_or_else(|| log.newest());
+        let newest = log.newest();
+        let from_seq = asked.from_seq.unwrap_or(newest);
+        if from_seq > newest {
+            let reason =
+                format!("payload.from_seq: there is no event {from_seq} yet; the newest is {newest}");
+            return Err(reject(RejectCode::BadField, Some("payload.from_seq"), reason));
+        }
         if from_seq + 1 < log.oldest() {
             let reason = format!(
                 "payload.from_seq: events up to {} are not kept any more; the oldest is {}",
@@ -351,3 +371,7 @@ impl Session {
         let _ = self.answers.send(Outgoing::Answer(answer)).await;
     }
 }
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

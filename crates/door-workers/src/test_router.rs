@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{Client, Received};
+use crate::client::{Client, Received, command_line};
 use crate::config::Config;
 use crate::error::RouterError;
 use crate::router::Router;
@@ -63,9 +63,14 @@ impl Rig {
     }
 
     pub(crate) fn client_with(&self, access: Access) -> TestClient {
+        self.client_until(access, self.done.clone())
+    }
+
+    /// A client that is served until `done`.
+    pub(crate) fn client_until(&self, access: Access, done: CancellationToken) -> TestClient {
         // As much as a socket holds.
         let (ours, theirs) = tokio::io::duplex(64 << 10);
-        let (router, done) = (self.router.clone(), self.done.clone());
+        let router = self.router.clone();
         tokio::spawn(async move {
             let (reader, writer) = tokio::io::split(theirs);
             let eof = CancellationToken::new();
@@ -79,6 +84,14 @@ impl Rig {
     pub(crate) async fn deafen(&mut self) {
         self.done.cancel();
         std::mem::replace(&mut self.deliveries, tokio::spawn(std::future::ready(()))).await.unwrap();
+    }
+
+    /// Has it take again what the hub hands over.
+    pub(crate) async fn hear(&mut self) {
+        let outbound = self.hub.open_door(Door::Workers).await.unwrap();
+        let (working, stop) = (self.router.clone(), CancellationToken::new());
+        self.done = stop.clone();
+        self.deliveries = tokio::spawn(async move { crate::delivery::run(&working, outbound, stop).await });
     }
 
     /// Ends the router as a signal would, and returns its folder.
@@ -133,6 +146,19 @@ impl TestClient {
 
     pub(crate) async fn send(&mut self, command: &str, payload: Value) -> String {
         self.client.send(command, &payload).await.unwrap()
+    }
+
+    /// Injects all of these with one write, each under its own id; the ids.
+    pub(crate) async fn inject_all(&mut self, job: &str, contents: &[&str]) -> Vec<String> {
+        let ids: Vec<String> = (0..contents.len()).map(|number| format!("many-{number}")).collect();
+        let payload = |content: &str| json!({ "job_id": job, "node_id": 0, "content": content });
+        let lines: String = ids
+            .iter()
+            .zip(contents)
+            .map(|(id, content)| command_line("inject", id, &payload(content)))
+            .collect();
+        self.client.write(lines.as_bytes()).await.unwrap();
+        ids
     }
 
     pub(crate) async fn say(&mut self, line: &str) {

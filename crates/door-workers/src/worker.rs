@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::log::WorkerLog;
+pub(crate) use self::log::{WorkerLog, is_log};
 use crate::wire::command::{AgentKind, Decision, Launch};
 use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
 
@@ -232,6 +232,18 @@ impl Worker {
     }
 }
 
+/// What is run for an agent where its launch names no program; nothing where it has to.
+pub(crate) fn usual_program(agent: AgentKind) -> &'static [&'static str] {
+    match agent {
+        AgentKind::Codex | AgentKind::CodexExec => &["codex"],
+        AgentKind::Claude => &["claude"],
+        AgentKind::Gemini => &["gemini", "--acp"],
+        AgentKind::Opencode => &["opencode", "acp"],
+        AgentKind::Goose => &["goose", "acp"],
+        AgentKind::Acp | AgentKind::Command | AgentKind::Echo => &[],
+    }
+}
+
 #[cfg(test)]
 #[path = "worker/agents_tests.rs"]
 mod agents_tests;
@@ -243,3 +255,7 @@ mod claude_tests;
 #[cfg(test)]
 #[path = "worker/transcript_tests.rs"]
 mod transcript_tests;
+
+#[cfg(test)]
+#[path = "worker/scripted_tests.rs"]
+mod scripted_tests;

@@ -26,7 +26,7 @@ pub(super) fn segment_number(name: &str) -> Option<u64> {
 }
 
 /// The number of a line, which has to end with a newline to be one.
-pub(super) fn seq_of(line: &[u8]) -> Option<u64> {
+pub(crate) fn seq_of(line: &[u8]) -> Option<u64> {
     if line.last() != Some(&b'\n') {
         return None;
     }

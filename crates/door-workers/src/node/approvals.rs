@@ -10,7 +10,7 @@ use super::{Node, Running};
 use crate::wire::command::{Approvals as Policy, Decision};
 use crate::wire::event::{ApprovalRequired, ApprovalResolved, Ask, EventBody};
 use crate::wire::stamp;
-use crate::worker::Order;
+use crate::worker::{Order, Report};
 
 /// The questions of one turn: the worker's key, our id, and until when there is an answer other than no.
 #[derive(Debug, Default)]
@@ -28,6 +28,8 @@ impl Node {
     /// Tells of a question. One that a client is to answer is noted before: should the router die, the next one
     /// tells that it is over.
     pub(super) async fn ask(&mut self, key: u64, ask: Ask) {
+        // Whoever asks about a prompt has it, and has begun.
+        self.tell(Report::Started);
         let policy = self.job.launch.approvals;
         let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
         let Some(running) = &mut self.running else {

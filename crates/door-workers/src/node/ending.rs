@@ -42,11 +42,13 @@ impl Node {
         if let Some(tokens) = turn.tokens() {
             self.job.total_tokens.fetch_add(tokens.total_tokens, Ordering::Relaxed);
         }
-        {
+        let turns = {
             let mut view = self.shared.state.lock();
             view.injection = None;
             view.turns += 1;
-        }
+            view.turns
+        };
+        self.job.record.lock().turns.insert(self.shared.id.node, turns);
         if let Some(handoff) = handoff {
             let outcome = match status {
                 _ if was_delivered || status == TurnStatus::Completed => Outcome::Shown,
@@ -140,6 +142,8 @@ impl Node {
             self.finish(running, TurnStatus::Interrupted, Some(why.to_owned()));
         }
         self.settle_doubt(Fate::Unknown);
+        // What is handed over from here on is refused where it arrives.
+        self.shared.state.lock().is_closed = true;
         self.end_queue(TurnStatus::Interrupted, why);
         if let Some(worker) = self.worker.take() {
             worker.stop().await;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Map, json};
-use switchboard_core::{Address, AgentId, Kind, NodeId};
+use switchboard_core::{Address, AgentId, Door, Kind, NodeId};
 use switchboard_hub::{Draft, HubError};
 use tokio::sync::oneshot;
 
-use super::{Router, native, unknown_job};
-use crate::delivery::METADATA;
+use super::{Place, Router, native, unknown_job};
+use crate::delivery::{DIALECT, METADATA};
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
 use crate::node::NodeOrder;
@@ -29,6 +29,15 @@ pub(crate) struct Asker {
     pub(crate) agent: AgentId,
     /// Whose jobs it may touch: those of this owner, or all for `None`.
     pub(crate) owner: Option<String>,
+}
+
+/// Who asks for an injection, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) asker: &'a Asker,
+    pub(crate) request_id: &'a str,
+    /// Whether in the older router's words.
+    pub(crate) dialect: bool,
 }
 
 /// What became of a command.
@@ -96,7 +105,9 @@ impl Router {
             }));
         }
         if let Some(prompt) = prompt {
-            let drafts = job.nodes.iter().map(|node| self.draft(asker, node, &request_id, prompt.clone()));
+            let asked = Asked { asker, request_id: &request_id, dialect };
+            let draft = |node: &Arc<NodeShared>| (self.draft(asked, node, prompt.clone()), Place::none(node));
+            let drafts = job.nodes.iter().map(draft);
             for answer in self.submit(drafts.collect()).await {
                 if let Err(error) = answer {
                     answers.push(EventBody::CommandRejected(CommandRejected {
@@ -109,52 +120,65 @@ impl Router {
         Ok(answers)
     }
 
-    /// The drafts of an injection, one per node; rejected as a whole where one of them is not possible.
-    pub(crate) fn drafts(
+    /// The drafts of an injection, one per node, each with its place in the node's queue; rejected as a whole where one
+    /// of them is not possible.
+    pub(crate) async fn drafts(
         &self,
-        asker: &Asker,
+        asked: Asked<'_>,
         inject: Inject,
-        request_id: &str,
-    ) -> Result<Vec<Draft>, CommandRejected> {
-        let job = self.job_for(asker, &inject.job_id)?;
+    ) -> Result<Vec<(Draft, Place)>, CommandRejected> {
+        let job = self.job_for(asked.asker, &inject.job_id)?;
+        let nodes = nodes_of(&job, inject.node_id, inject.nodes)?;
+        let (places, refusal) = match self.places(&job, &nodes) {
+            Ok(places) => (places, None),
+            Err(refusal) => (nodes.iter().map(Place::none).collect(), Some(refusal)),
+        };
+        let draft = |node| self.draft(asked, node, inject.content.clone());
+        let drafts: Vec<_> = nodes.iter().map(|node| draft(node)).zip(places).collect();
+        match refusal {
+            // What was accepted once is accepted, whatever has become of the job since.
+            Some(refusal) if !self.are_known(&drafts).await => Err(refusal),
+            _ => Ok(drafts),
+        }
+    }
+
+    /// Places in the queues of nodes, where they may have another injection.
+    fn places(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<Place>, CommandRejected> {
         if job.is_terminated() {
             return Err(not_now(format!("job '{}' was terminated", job.id)));
         }
         if job.is_over_budget.load(Ordering::Relaxed) {
-            let limit = job.launch.limits.total_tokens.unwrap_or_default();
-            let reason = format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id);
-            return Err(reject(RejectCode::OverBudget, None, reason));
+            return Err(reject(RejectCode::OverBudget, None, over_budget(job)));
         }
-        let nodes: Vec<u32> = match (inject.node_id, inject.nodes) {
-            (Some(node), None) | (None, Some(Nodes::One(node))) => vec![node.0],
-            (None, Some(Nodes::Some(nodes))) => nodes.into_iter().map(|node| node.0).collect(),
-            (None, Some(Nodes::All(_))) => job.nodes.iter().map(|node| node.id.node).collect(),
-            (None, None) => {
-                let reason = "payload.node_id: missing; an integer from 0".to_owned();
-                return Err(reject(RejectCode::BadField, Some("payload.node_id"), reason));
-            }
-            (Some(_), Some(_)) => {
-                let reason = "payload.nodes: give either node_id or nodes".to_owned();
-                return Err(reject(RejectCode::BadField, Some("payload.nodes"), reason));
-            }
+        let place = |node| {
+            Place::keep(node, self.config().queue).map_err(|waiting| {
+                let reason = format!("{waiting} injections wait for {} already; try again later", node.id);
+                reject(RejectCode::QueueFull, None, reason)
+            })
         };
-        let mut drafts = Vec::with_capacity(nodes.len());
-        for node in nodes {
-            let node = node_of(&job, node)?;
-            let queued = node.state.lock().queue.len();
-            if queued >= self.config().queue {
-                let reason = format!("{queued} injections wait for {} already; try again later", node.id);
-                return Err(reject(RejectCode::QueueFull, None, reason));
-            }
-            drafts.push(self.draft(asker, &node, request_id, inject.content.clone()));
-        }
-        Ok(drafts)
+        nodes.iter().map(place).collect()
     }
 
-    fn draft(&self, asker: &Asker, node: &NodeShared, request_id: &str, content: String) -> Draft {
+    /// Whether all of these were accepted before, by their senders' words for them.
+    async fn are_known(&self, drafts: &[(Draft, Place)]) -> bool {
+        for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
+            match self.hub().by_native(Some(Door::Workers), key).await {
+                Ok(found) if !found.is_empty() => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn draft(&self, asked: Asked<'_>, node: &NodeShared, content: String) -> Draft {
+        let Asked { asker, request_id, dialect } = asked;
         let id = self.hub().next_id();
+        let mut asked = json!({ "request_id": request_id, "client": asker.client });
+        if dialect {
+            asked[DIALECT] = json!(true);
+        }
         let mut metadata = Map::new();
-        metadata.insert(METADATA.to_owned(), json!({ "request_id": request_id, "client": asker.client }));
+        metadata.insert(METADATA.to_owned(), asked);
         Draft {
             id,
             from: asker.agent.clone(),
@@ -177,16 +201,13 @@ impl Router {
     }
 
     /// The acknowledgement of an injection that was accepted before, for a client that asks again.
-    pub(crate) fn acked_before(
-        &self,
-        request_id: &str,
-        client: &str,
-        node: &NodeId,
-        id: String,
-    ) -> EventBody {
-        let swarm_id = self.job(node.job.as_str()).and_then(|job| job.swarm());
+    pub(crate) fn acked_before(&self, asked: Asked<'_>, node: &NodeId, id: String) -> EventBody {
+        let swarm_id = match asked.dialect {
+            true => Some(node.job.to_string()),
+            false => self.job(node.job.as_str()).and_then(|job| job.swarm()),
+        };
         let at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
-        let (request_id, client) = (request_id.to_owned(), client.to_owned());
+        let (request_id, client) = (asked.request_id.to_owned(), asked.asker.client.clone());
         EventBody::InjectAck(Injection { request_id, client, at })
     }
 
@@ -203,16 +224,17 @@ impl Router {
         let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
         let (answer, heard) = oneshot::channel();
         tell(&node, NodeOrder::Steer { content: asked.content, answer }).await?;
-        let heard = heard.await.unwrap_or_else(|_| Err("the node is gone".to_owned()));
-        let at = heard.map_err(not_now)?;
+        let heard = tokio::time::timeout(self.config().steer, heard).await;
+        let heard =
+            heard.map_err(|_| not_now("the agent does not say whether it has taken it".to_owned()))?;
+        let at = heard.unwrap_or_else(|_| Err("the node is gone".to_owned())).map_err(not_now)?;
         Ok(vec![EventBody::SteerAck(NodeAnswer { request_id, at })])
     }
 
     async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
         let unknown = || {
             let id = asked.approval_id.escape_debug();
-            let reason =
-                format!("payload.approval_id: no approval '{id}' waits; approvals_list tells which do");
+            let reason = format!("payload.approval_id: no approval '{id}' waits, or it has its answer");
             reject(RejectCode::UnknownApproval, Some("payload.approval_id"), reason)
         };
         let node = self
@@ -280,6 +302,28 @@ fn node_of(job: &Job, node: u32) -> Result<Arc<NodeShared>, CommandRejected> {
     })
 }
 
+/// Which nodes an injection is for, each once.
+fn nodes_of(
+    job: &Job,
+    node: Option<NodeNumber>,
+    nodes: Option<Nodes>,
+) -> Result<Vec<Arc<NodeShared>>, CommandRejected> {
+    let bad = |field, problem| reject(RejectCode::BadField, Some(field), format!("{field}: {problem}"));
+    let mut numbers: Vec<u32> = match (node, nodes) {
+        (Some(node), None) | (None, Some(Nodes::One(node))) => vec![node.0],
+        (None, Some(Nodes::Some(nodes))) => nodes.into_iter().map(|node| node.0).collect(),
+        (None, Some(Nodes::All(_))) => return Ok(job.nodes.clone()),
+        (None, None) => return Err(bad("payload.node_id", "missing; an integer from 0")),
+        (Some(_), Some(_)) => return Err(bad("payload.nodes", "give either node_id or nodes")),
+    };
+    if numbers.is_empty() {
+        return Err(bad("payload.nodes", "names no node"));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.into_iter().map(|number| node_of(job, number)).collect()
+}
+
 fn status(job: &Job, request_id: String, dialect: bool) -> EventBody {
     let info = job.info();
     if !dialect {
@@ -301,6 +345,12 @@ async fn tell(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected
 
 fn not_now(reason: String) -> CommandRejected {
     reject(RejectCode::NotNow, None, reason)
+}
+
+/// Why a job takes no further prompts.
+pub(crate) fn over_budget(job: &Job) -> String {
+    let limit = job.launch.limits.total_tokens.unwrap_or_default();
+    format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id)
 }
 
 /// The rejection of an injection that the hub did not take.

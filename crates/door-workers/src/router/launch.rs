@@ -1,6 +1,8 @@
 //! How jobs begin and end.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use crate::intake::reject;
 use crate::job::{Job, JobRecord, NodeShared, NodeView};
 use crate::node::{Node, NodeOrder};
 use crate::turn::Turn;
-use crate::wire::command::{AgentKind, Folders, Launch};
-use crate::wire::event::{CommandRejected, EventBody, JobLaunched, JobTerminated, NodeState, RejectCode};
-use crate::worker::WorkerLog;
+use crate::wire::command::{AgentKind, Folders, Input, Launch};
+use crate::wire::event::{CommandRejected, EventBody, JobLaunched, JobTerminated, RejectCode};
+use crate::worker::{self, WorkerLog, is_log};
 
 /// Most nodes of a job.
 const NODES: u32 = 64;
@@ -45,9 +47,17 @@ impl Router {
         let id = self.check(&launch)?;
         let names = self.names(&launch, &id).await?;
         let cwd = self.folder_of(&launch)?;
+        find_program(&launch, &cwd)?;
         let mut folders = Vec::new();
         for node in 0..launch.nodes {
-            folders.push(self.node_folder(launch.folders, &cwd, &id, node).await?);
+            match self.node_folder(launch.folders, &cwd, &id, node).await {
+                Ok(folder) => folders.push(folder),
+                Err(rejected) => {
+                    remove_worktrees(launch.folders, &folders).await;
+                    self.remove_folder(&id);
+                    return Err(rejected);
+                }
+            }
         }
         let record = JobRecord {
             launch,
@@ -58,6 +68,7 @@ impl Router {
             total_tokens: 0,
             sessions: BTreeMap::new(),
             states: BTreeMap::new(),
+            turns: BTreeMap::new(),
             approvals: BTreeMap::new(),
             names,
             folders,
@@ -110,6 +121,10 @@ impl Router {
                 "program",
                 format!("agent '{agent}' needs the program to run and its arguments"),
             ));
+        }
+        if let Some(setting) = foreign_setting(launch) {
+            let agent = launch.agent.as_str();
+            return Err(bad(setting, format!("agent '{agent}' has no such setting; leave it out")));
         }
         let Some(asked) = &launch.job_id else {
             let known = self.inner.jobs.lock();
@@ -164,7 +179,7 @@ impl Router {
         let name = format!("node-{node}");
         let path = own.path().join(&name);
         if folders == Folders::Worktree {
-            let args = ["worktree", "add", "--detach", "--quiet"].map(std::ffi::OsString::from);
+            let args = ["worktree", "add", "--detach", "--quiet"].map(OsString::from);
             git(cwd, args.into_iter().chain([path.clone().into_os_string()])).await.map_err(|error| {
                 bad("folders", format!("git cannot make a worktree of {}: {error}", cwd.display()))
             })?;
@@ -181,13 +196,7 @@ impl Router {
         let logs = self.inner.workers.make_subdir(id.as_str())?;
         for (node, (name, cwd)) in (0..).zip(record.names.iter().zip(&record.folders)) {
             let (orders, receiver) = mpsc::channel(ORDERS);
-            let view = NodeView {
-                state: NodeState::Down,
-                injection: None,
-                pid: None,
-                turns: 0,
-                queue: std::collections::VecDeque::new(),
-            };
+            let view = NodeView::new(record.turns.get(&node).copied().unwrap_or_default());
             nodes.push(Arc::new(NodeShared {
                 id: NodeId { job: id.clone(), node },
                 swarm: record.dialect.then(|| id.to_string()),
@@ -249,7 +258,8 @@ impl Router {
             }
         }
         self.save(job).await;
-        self.remove_worktrees(job).await;
+        let folders: Vec<_> = job.nodes.iter().map(|node| node.cwd.clone()).collect();
+        remove_worktrees(job.launch.folders, &folders).await;
         self.log().say(&EventBody::JobTerminated(JobTerminated {
             request_id: request_id.to_owned(),
             job_id: job.id.to_string(),
@@ -258,20 +268,6 @@ impl Router {
         }));
         self.forget_old_jobs().await;
         true
-    }
-
-    /// Removes worktrees in which nothing was changed. The others stay: what is in them is somebody's work.
-    async fn remove_worktrees(&self, job: &Job) {
-        if job.launch.folders != Folders::Worktree {
-            return;
-        }
-        for node in &job.nodes {
-            let args = ["worktree", "remove"].map(std::ffi::OsString::from);
-            let args = args.into_iter().chain([node.cwd.clone().into_os_string()]);
-            if let Err(error) = git(&node.cwd, args).await {
-                tracing::info!(folder = %node.cwd.display(), error, "a worktree stays");
-            }
-        }
     }
 
     /// Forgets the oldest of the jobs that are over.
@@ -283,24 +279,120 @@ impl Router {
             if let Err(error) = self.hub().note(Door::Workers, JOBS, job.id.to_string(), None).await {
                 tracing::warn!(%error, "an old job cannot be forgotten");
             }
+            self.remove_folder(&job.id);
+        }
+    }
+
+    /// Removes the logs of a job that is forgotten, and its folder where nothing else is in it: what agents have
+    /// made is somebody's work.
+    fn remove_folder(&self, id: &JobId) {
+        let workers = &self.inner.workers;
+        let removed = workers.subdir(id.as_str()).and_then(|folder| {
+            let Some(folder) = folder else { return Ok(()) };
+            for name in folder.names()?.iter().filter(|name| is_log(name)) {
+                folder.remove(name)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = removed {
+            tracing::warn!(%error, job = %id, "the logs of an old job cannot be removed");
+        }
+        // Of the folders, this removes those in which nothing is.
+        let folder = workers.path().join(id.as_str());
+        let inner = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+        for folder in inner.chain([folder.clone()]) {
+            let _ = std::fs::remove_dir(folder);
         }
     }
 }
 
-/// Runs git in a folder; what it complained about where it failed.
-async fn git(folder: &Path, args: impl IntoIterator<Item = std::ffi::OsString>) -> Result<(), String> {
+/// Removes worktrees in which nothing was changed. The others stay: what is in them, or was committed there and is
+/// nowhere else, is somebody's work.
+async fn remove_worktrees(folders: Folders, paths: &[PathBuf]) {
+    if folders != Folders::Worktree {
+        return;
+    }
+    for path in paths {
+        let only_here = ["rev-list", "--max-count=1", "HEAD", "--not", "--branches", "--tags", "--remotes"];
+        let removed = match git(path, only_here.map(OsString::from)).await {
+            Ok(commits) if commits.trim().is_empty() => {
+                let args = ["worktree", "remove"].map(OsString::from);
+                git(path, args.into_iter().chain([path.clone().into_os_string()])).await
+            }
+            Ok(_) => Err("a commit in it is on no branch".to_owned()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::info!(folder = %path.display(), error, "a worktree stays");
+        }
+    }
+}
+
+/// The setting of a launch that its agent does not have. What is asked for and not done would be taken for done.
+fn foreign_setting(launch: &Launch) -> Option<&'static str> {
+    let known: &[&str] = match launch.agent {
+        AgentKind::Codex => &["model", "sandbox", "approval_policy", "instructions"],
+        AgentKind::CodexExec => &["model", "sandbox"],
+        AgentKind::Claude => &["model", "approval_policy", "instructions"],
+        AgentKind::Acp | AgentKind::Gemini | AgentKind::Opencode | AgentKind::Goose => &["approval_policy"],
+        AgentKind::Command => &["input"],
+        AgentKind::Echo => &[],
+    };
+    let given = [
+        ("model", launch.model.is_some()),
+        ("sandbox", launch.sandbox.is_some()),
+        ("approval_policy", launch.approval_policy.is_some()),
+        ("instructions", launch.instructions.is_some()),
+        ("input", launch.input != Input::default()),
+    ];
+    let foreign = given.into_iter().find(|(name, is_given)| *is_given && !known.contains(name));
+    foreign.map(|(name, _)| name)
+}
+
+/// Says so where the program is not there, as far as that can be known before it is started.
+fn find_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
+    let usual = worker::usual_program(launch.agent).first().copied();
+    let Some(program) = launch.program.first().map(String::as_str).or(usual) else { return Ok(()) };
+    if launch.agent == AgentKind::Echo {
+        return Ok(());
+    }
+    let is_there = if program.contains('/') {
+        // One that is named from the node's own folder may come to be there only with it.
+        launch.folders != Folders::Shared && !program.starts_with('/') || is_program(&cwd.join(program))
+    } else {
+        let path = launch.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+        let path = path.unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| is_program(&cwd.join(folder).join(program)))
+    };
+    if is_there {
+        return Ok(());
+    }
+    let reason = format!(
+        "there is no program '{}'; install it, or say in `program` where it is",
+        program.escape_debug()
+    );
+    Err(reject(RejectCode::CannotStart, Some("payload.program"), reason))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// Runs git in a folder; what it printed, or complained about where it failed.
+async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<String, String> {
     let mut child = Spawn::new("git")
         .args(args)
         .cwd(folder)
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| error.to_string())?;
-    let mut said = String::new();
-    if let Some(mut stderr) = child.take_stderr() {
-        let _ = stderr.read_to_string(&mut said).await;
+    let (mut printed, mut said) = (String::new(), String::new());
+    if let (Some(mut stdout), Some(mut stderr)) = (child.take_stdout(), child.take_stderr()) {
+        let _ = tokio::join!(stdout.read_to_string(&mut printed), stderr.read_to_string(&mut said));
     }
     match child.wait().await {
-        Ok(status) if status.success() => Ok(()),
+        Ok(status) if status.success() => Ok(printed),
         Ok(_) => Err(said.trim().to_owned()),
         Err(error) => Err(error.to_string()),
     }
@@ -326,3 +418,7 @@ fn bad(field: &str, problem: String) -> CommandRejected {
 fn cannot(reason: String) -> CommandRejected {
     reject(RejectCode::CannotStart, None, reason)
 }
+
+#[cfg(test)]
+#[path = "launch_tests.rs"]
+mod tests;

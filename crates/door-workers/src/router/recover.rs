@@ -24,8 +24,8 @@ const FINISHED: usize = 50_000;
 /// What is known of injections that the hub may hand over again.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Acknowledged before this router was started, with their first events.
-    acked: HashMap<String, u64>,
+    /// Acknowledged before this router was started, with their first events where those are pinned for them.
+    acked: HashMap<String, Option<u64>>,
     finished: HashSet<String>,
     /// In the order in which they ended, so that the oldest can be forgotten.
     order: VecDeque<String>,
@@ -50,8 +50,13 @@ impl History {
         self.finished.contains(injection)
     }
 
+    /// Whether it was acknowledged before this router was started, and has not been handed over since.
+    pub(crate) fn is_acked(&self, injection: &str) -> bool {
+        self.acked.contains_key(injection)
+    }
+
     /// The first event of an injection that was acknowledged before; asked once.
-    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<u64> {
+    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<Option<u64>> {
         self.acked.remove(injection)
     }
 }
@@ -85,7 +90,7 @@ impl Traces {
                 else {
                     return;
                 };
-                let at = At { job_id, swarm_id: None, node_id, injection_id: id.clone() };
+                let at = At { job_id, swarm_id: data.swarm_id, node_id, injection_id: id.clone() };
                 let injection = Injection { request_id, client: data.client.unwrap_or_default(), at };
                 let trace =
                     Trace { injection, pin: seq, was_given: false, was_delivered: false, answer: None };
@@ -123,9 +128,11 @@ impl Router {
             let job = JobId::parse(&trace.injection.at.job_id);
             match job {
                 Some(job) if trace.was_given => {
+                    // The hub may hand it over again before it is known what became of it.
+                    history.acked.insert(id, None);
                     doubts.insert(NodeId { job, node: trace.injection.at.node_id }, trace);
                 }
-                _ => drop(history.acked.insert(id, trace.pin)),
+                _ => drop(history.acked.insert(id, Some(trace.pin))),
             }
         }
         *self.history().lock() = history;

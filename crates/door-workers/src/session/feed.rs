@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Transport;
-use crate::log::{Batch, Expired, Wanted};
+use crate::log::{Batch, Expired, Wanted, seq_of};
 use crate::router::{Asker, Router};
 use crate::wire::event::{CutOff, EventBody, Heartbeat, Subscribed};
 use crate::wire::event_line;
@@ -20,6 +20,13 @@ const BATCH: usize = 128 << 10;
 
 /// How long a client that is cut off has to read the reason.
 const PARTING: Duration = Duration::from_secs(2);
+
+/// The same for one that has stopped reading: nothing more is kept for it than the rest of a line and the reason, so
+/// that it may take its time to find them.
+const STALLED: Duration = Duration::from_mins(10);
+
+/// Why a client is hung up on that has done nothing wrong.
+const STOPPED: &str = "the router was stopped";
 
 /// What is to go out.
 #[derive(Debug)]
@@ -39,6 +46,11 @@ pub(super) enum Outgoing {
         filter: Filter,
         /// What to say first.
         answer: Subscribed,
+    },
+    /// Nothing more: it is hung up on.
+    Part {
+        /// Why.
+        reason: String,
     },
 }
 
@@ -74,8 +86,10 @@ pub(super) struct Feed<W> {
     outgoing: mpsc::Receiver<Outgoing>,
     transport: Transport,
     done: CancellationToken,
-    /// Up to where the client has been served.
+    /// Up to where the client has been served, with what is about to be written.
     seq: u64,
+    /// And up to where without that.
+    served: u64,
     sieve: Option<Arc<Sieve>>,
     /// Whether it has once had everything: only then can it fall behind.
     is_live: bool,
@@ -98,7 +112,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             Transport::Stdio => Some(Arc::new(Sieve { filter: everything, router: router.clone() })),
             Transport::Socket => None,
         };
-        Self { router, writer, outgoing, transport, done, seq, sieve, is_live: false }
+        Self { router, writer, outgoing, transport, done, seq, served: seq, sieve, is_live: false }
     }
 
     /// Writes until the client hangs up, or everything was told and `done`.
@@ -115,11 +129,16 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             }
             let outgoing = next.take().or_else(|| self.outgoing.try_recv().ok());
             let is_new = outgoing.is_some();
-            if let Some(outgoing) = outgoing {
-                self.apply(outgoing, &mut bytes);
+            match outgoing {
+                Some(Outgoing::Part { reason }) => return self.part(bytes, reason).await,
+                Some(outgoing) => self.apply(outgoing, &mut bytes),
+                None => {}
             }
             if !bytes.is_empty() {
-                self.write(&bytes).await?;
+                if let Some(written) = self.write(&bytes).await? {
+                    return self.part_stalled(&bytes, written).await;
+                }
+                self.served = self.seq;
                 bytes.clear();
                 if bytes.capacity() > 4 * BATCH {
                     bytes = Vec::new();
@@ -131,13 +150,16 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             }
             let is_done = self.done.is_cancelled();
             if is_done && (self.sieve.is_none() || self.seq >= self.router.log().newest()) {
-                return self.part(bytes, "the router was stopped".to_owned()).await;
+                return self.part(bytes, STOPPED.to_owned()).await;
             }
             tokio::select! {
                 outgoing = self.outgoing.recv(), if is_asking => match outgoing {
                     Some(outgoing) => next = Some(outgoing),
-                    // It will ask for nothing more. On a socket that means that it has gone.
-                    None if self.transport == Transport::Socket => return self.writer.shutdown().await,
+                    // It will ask for nothing more. On a socket that means that it has gone, unless it is we who
+                    // stopped listening to it: then it is still to be told why.
+                    None if self.transport == Transport::Socket && !self.done.is_cancelled() => {
+                        return self.writer.shutdown().await;
+                    }
                     None => is_asking = false,
                 },
                 _ = news.changed(), if self.sieve.is_some() => {}
@@ -162,10 +184,13 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             }
             Outgoing::Subscribe { from_seq, filter, answer } => {
                 self.seq = from_seq;
+                self.served = from_seq;
                 self.is_live = false;
                 self.sieve = Some(Arc::new(Sieve { filter, router: self.router.clone() }));
                 bytes.extend(self.line(&EventBody::Subscribed(answer)));
             }
+            // Handled where it ends the session.
+            Outgoing::Part { .. } => {}
         }
     }
 
@@ -209,17 +234,61 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         }
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let writer = &mut self.writer;
+    /// Writes; how much of it where the client takes no more.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        let (writer, mut written) = (&mut self.writer, 0);
         let writing = async {
-            writer.write_all(bytes).await?;
+            while written < bytes.len() {
+                match writer.write(&bytes[written..]).await? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    count => written += count,
+                }
+            }
             writer.flush().await
         };
         if self.transport == Transport::Stdio {
-            return writing.await;
+            return writing.await.map(|()| None);
         }
         let stall = self.router.config().stall;
-        timeout(stall, writing).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        let is_late = async {
+            tokio::select! {
+                () = tokio::time::sleep(stall) => {}
+                // The end of the router is nothing to keep everybody else waiting for.
+                () = self.done.cancelled() => tokio::time::sleep(PARTING.min(stall)).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            result = writing => result.map(|()| None),
+            () = is_late => Ok(Some(written)),
+        }
+    }
+
+    /// Parts from a client that reads nothing: after the line that it has a part of comes the reason, for when it
+    /// looks again.
+    async fn part_stalled(mut self, bytes: &[u8], written: usize) -> io::Result<()> {
+        self.outgoing.close();
+        let (begun, rest) = bytes.split_at(written);
+        let is_whole = begun.last().is_none_or(|last| *last == b'\n');
+        let ends = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
+        let mut parting = if is_whole { Vec::new() } else { rest[..ends].to_vec() };
+        let told = bytes[..written + parting.len()].split_inclusive(|byte| *byte == b'\n');
+        // Every line says up to where the client was served with it.
+        self.seq = told.filter_map(seq_of).next_back().unwrap_or(self.served);
+        let reason = match self.done.is_cancelled() {
+            true => STOPPED.to_owned(),
+            false => format!("nothing was read for {} s", self.router.config().stall.as_secs()),
+        };
+        parting.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
+        let done = self.done.clone();
+        let writing = async {
+            self.writer.write_all(&parting).await?;
+            self.writer.shutdown().await
+        };
+        tokio::select! {
+            written = timeout(STALLED, writing) => written.unwrap_or(Ok(())),
+            () = done.cancelled() => Ok(()),
+        }
     }
 
     /// Says why, and from where to go on, and hangs up.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::program::Program;
 use super::rpc::{Message, Peer, number, tail, text};
 use super::{Happening, Link, Order, Report, Seat};
-use crate::wire::command::{AgentKind, Decision};
+use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
 
 /// The version of the protocol that we speak.
@@ -21,13 +21,7 @@ const VERSION: u64 = 1;
 const OUTPUT: usize = 16 << 10;
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let usual: &[&str] = match seat.launch.agent {
-        AgentKind::Gemini => &["gemini", "--acp"],
-        AgentKind::Opencode => &["opencode", "acp"],
-        AgentKind::Goose => &["goose", "acp"],
-        _ => &[],
-    };
-    let program = match Program::start(&seat, usual, Vec::new()) {
+    let program = match Program::start(&seat, Vec::new()) {
         Ok(program) => program,
         Err(error) => return error,
     };

@@ -17,7 +17,7 @@ use crate::wire::event::{Ask, Tokens, TurnStatus};
 const OUTPUT: usize = 16 << 10;
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, &["claude"], arguments(&seat)) {
+    let program = match Program::start(&seat, arguments(&seat)) {
         Ok(program) => program,
         Err(error) => return error,
     };

@@ -18,7 +18,7 @@ use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, &["codex"], vec!["app-server".into()]) {
+    let program = match Program::start(&seat, vec!["app-server".into()]) {
         Ok(program) => program,
         Err(error) => return error,
     };
@@ -34,8 +34,7 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
         next_key: 0,
         steering: HashMap::new(),
         items: Items::default(),
-        total: None,
-        before: None,
+        meter: Meter::default(),
     };
     let opened = tokio::select! {
         opened = codex.open(&link) => opened,
@@ -84,7 +83,12 @@ struct Codex {
     next_key: u64,
     steering: HashMap<u64, oneshot::Sender<Result<(), String>>>,
     items: Items,
-    /// What the conversation has used, and had used when the turn began.
+    meter: Meter,
+}
+
+/// What the conversation has used, and had used when the turn began.
+#[derive(Debug, Default)]
+struct Meter {
     total: Option<Tokens>,
     before: Option<Tokens>,
 }
@@ -143,7 +147,7 @@ impl Codex {
     async fn obey(&mut self, order: Order, link: &Link) -> Result<(), String> {
         match order {
             Order::Turn { injection, content } => {
-                self.before = self.total;
+                self.meter.begin();
                 self.items = Items::default();
                 self.wants_stop = false;
                 let params = json!({
@@ -277,7 +281,7 @@ impl Codex {
                 }
             }
             "thread/tokenUsage/updated" => {
-                if let Some(tokens) = self.used(params) {
+                if let Some(tokens) = self.meter.take(params, self.turn.as_deref()) {
                     link.report(Report::Usage(tokens)).await;
                 }
             }
@@ -298,6 +302,9 @@ impl Codex {
                 let is_ours = self.turn.is_none() || text(params, "/turn/id") == self.turn;
                 if is_ours && self.starting.is_none() {
                     self.turn = None;
+                    for (_, answer) in self.steering.drain() {
+                        let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
+                    }
                     let error = text(params, "/turn/error/message");
                     let status = match params.pointer("/turn/status").and_then(Value::as_str) {
                         Some("completed") => TurnStatus::Completed,
@@ -310,15 +317,28 @@ impl Codex {
             _ => {}
         }
     }
+}
+
+impl Meter {
+    /// A turn is about to begin.
+    fn begin(&mut self) {
+        self.before = self.total;
+    }
 
     /// What the turn has used: what the conversation has, less what it had when the turn began.
-    fn used(&mut self, params: &Value) -> Option<Tokens> {
+    fn take(&mut self, params: &Value, turn: Option<&str>) -> Option<Tokens> {
         let usage = params.get("tokenUsage")?;
         let total = tokens(usage.get("total")?);
-        // A conversation that was gone on with does not say at first what it had used before.
+        self.total = Some(total);
+        // A conversation that is gone on with repeats what its last turn had used, also when the next has been asked for.
+        let of = params.get("turnId").and_then(Value::as_str);
+        if turn.is_none() || of.is_some_and(|of| Some(of) != turn) {
+            self.before = Some(total);
+            return None;
+        }
+        // And where it does not, it has not said what it had used before.
         let last = usage.get("last").map(tokens).unwrap_or_default();
         let before = *self.before.get_or_insert_with(|| less(total, last));
-        self.total = Some(total);
         Some(less(total, before))
     }
 }

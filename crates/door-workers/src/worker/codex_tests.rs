@@ -25,3 +25,24 @@ fn a_remark_does_not_take_the_place_of_the_answer() {
     assert_eq!(items.take(&message("done", "final_answer"), true), Some(Report::Answer("done".into())));
     assert_eq!(items.take(&message("by the way", "commentary"), true), None);
 }
+
+#[test]
+fn what_earlier_turns_had_used_is_not_counted_again_after_a_conversation_was_gone_on_with() {
+    let update = |turn: &str, total: u64, last: u64| {
+        let usage = json!({ "total": { "totalTokens": total }, "last": { "totalTokens": last } });
+        json!({ "threadId": "t", "turnId": turn, "tokenUsage": usage })
+    };
+    let used = |tokens: Option<Tokens>| tokens.map(|tokens| tokens.total_tokens);
+    let mut meter = Meter::default();
+    meter.begin();
+    // The next turn has been asked for, and its id is not known yet.
+    assert_eq!(used(meter.take(&update("old", 100, 100), None)), None);
+    assert_eq!(used(meter.take(&update("old", 100, 100), Some("new"))), None);
+    assert_eq!(used(meter.take(&update("new", 130, 30), Some("new"))), Some(30));
+    assert_eq!(used(meter.take(&update("new", 150, 20), Some("new"))), Some(50));
+    meter.begin();
+    assert_eq!(used(meter.take(&update("newer", 175, 25), Some("newer"))), Some(25));
+    let mut silent = Meter::default();
+    silent.begin();
+    assert_eq!(used(silent.take(&update("new", 130, 30), Some("new"))), Some(30));
+}

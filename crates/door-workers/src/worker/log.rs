@@ -60,7 +60,12 @@ impl WorkerLog {
     }
 }
 
+/// Whether a file in the folder of a job is a log, or one that was put aside.
+pub(crate) fn is_log(name: &str) -> bool {
+    name.starts_with("node-") && (name.ends_with(".log") || name.ends_with(".log.1"))
+}
+
 /// The name of a node's log in the folder of its job.
-pub(crate) fn file_name(node: u32) -> String {
+fn file_name(node: u32) -> String {
     format!("node-{node}.log")
 }

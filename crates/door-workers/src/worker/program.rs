@@ -9,9 +9,9 @@ use switchboard_hub::process::{Child, Spawn};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Seat, WorkerLog};
+use super::{Seat, WorkerLog, usual_program};
 use crate::lines::{Line, Lines};
 use crate::wire::command::AgentKind;
 
@@ -28,17 +28,19 @@ pub(super) struct Program {
     stdin: Option<ChildStdin>,
     stdout: ChildStdout,
     lines: Lines,
+    /// Until when there is something to be read, once the process has ended: something else may hold its stdout.
+    read_by: Option<Instant>,
     listener: JoinHandle<()>,
     seat: Seat,
 }
 
 impl Program {
-    /// Starts the seat's program, or `usual` where none was named, with these arguments.
-    pub(super) fn start(seat: &Seat, usual: &[&str], args: Vec<OsString>) -> Result<Self, String> {
+    /// Starts the seat's program, or the agent's usual one where none was named, with these arguments.
+    pub(super) fn start(seat: &Seat, args: Vec<OsString>) -> Result<Self, String> {
         let launch = &seat.launch;
         let mut words: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
         if words.is_empty() {
-            words.extend(usual.iter().copied().map(OsString::from));
+            words.extend(usual_program(launch.agent).iter().copied().map(OsString::from));
         }
         if words.is_empty() {
             return Err("`program` is missing: say what to run".to_owned());
@@ -79,7 +81,15 @@ impl Program {
             return Err("the program has no standard streams".to_owned());
         };
         let listener = tokio::spawn(listen(stderr, Arc::clone(&seat.log)));
-        Ok(Self { child, stdin, stdout, lines: Lines::new(LINE), listener, seat: seat.clone() })
+        Ok(Self {
+            child,
+            stdin,
+            stdout,
+            lines: Lines::new(LINE),
+            read_by: None,
+            listener,
+            seat: seat.clone(),
+        })
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -109,7 +119,8 @@ impl Program {
         }
     }
 
-    /// The next line of the program's stdout; none at its end. Can be cancelled and called again.
+    /// The next line of the program's stdout; none at its end, or a moment after the end of the program. Can be cancelled
+    /// and called again.
     pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.lines.next() {
@@ -120,7 +131,16 @@ impl Program {
                 }
                 None => {}
             }
-            if !matches!(self.lines.read(&mut self.stdout).await, Ok(true)) {
+            let is_more = tokio::select! {
+                biased;
+                read = self.lines.read(&mut self.stdout) => matches!(read, Ok(true)),
+                _ = self.child.wait(), if self.read_by.is_none() => {
+                    self.read_by = Some(Instant::now() + LAST_WORDS);
+                    continue;
+                }
+                () = sleep_until(self.read_by.unwrap_or_else(Instant::now)), if self.read_by.is_some() => false,
+            };
+            if !is_more {
                 return match self.lines.rest() {
                     Some(Line::Whole(line)) => Some(line),
                     _ => None,

@@ -8,7 +8,7 @@ mod logs;
 mod show;
 
 use clap::{Args, Subcommand, ValueEnum};
-use door_workers::Client;
+use door_workers::{Client, RouterError};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -16,7 +16,8 @@ use crate::failure::{Exit, Failure};
 
 /// Run agents as workers. Needs a running `switchboard serve`.
 #[derive(Debug, Args)]
-#[command(after_help = "A node is written JOB/NODE, as in j7kq2m/0; JOB alone means all its nodes.\n\
+#[command(after_help = "Needs a running `switchboard serve`.\n\
+    A node is written JOB/NODE, as in j7kq2m/0; JOB alone means all its nodes.\n\
     Each node is an agent, too: `switchboard send job:j7kq2m/0 TEXT` works from everywhere.")]
 pub(crate) struct Worker {
     #[command(subcommand)]
@@ -37,8 +38,8 @@ enum Verb {
     Attach(attach::Attach),
     /// List what agents ask for, or answer it
     Approve(Approve),
-    /// Stop the turn that runs on a node
-    Interrupt(OneNode),
+    /// Stop the turn that runs on a node, or those of all nodes of a job
+    Interrupt(Nodes),
     /// Add to the turn that runs on a node
     Steer(Steer),
     /// List what waits
@@ -62,8 +63,8 @@ struct AnyJob {
 }
 
 #[derive(Debug, Args)]
-struct OneNode {
-    /// The node, JOB/NODE; of a job with one node, the job
+struct Nodes {
+    /// JOB/NODE, or JOB for all its nodes
     node: String,
 }
 
@@ -114,18 +115,14 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
         Verb::Status(args) => list::status(args, context).await,
         Verb::Inject(args) => inject::run(args, context).await,
         Verb::Attach(args) => attach::run(args, context).await,
-        Verb::Logs(args) => logs::run(&args, &context),
+        Verb::Logs(args) => logs::run(args, context).await,
         Verb::Approve(args) => approve(args, context).await,
-        Verb::Interrupt(args) => {
-            let (job, node) = one_node(&args.node)?;
-            let answer = ask(&context, "interrupt", json!({ "job_id": job, "node_id": node })).await?;
-            show::done(&context, &answer, format_args!("Asked {job}/{node} to stop."));
-            Ok(())
-        }
+        Verb::Interrupt(args) => interrupt(&args, &context).await,
         Verb::Steer(args) => {
-            let (job, node) = one_node(&args.node)?;
+            let mut client = connect(&context).await?;
+            let (job, node) = one_node(&mut client, &args.node).await?;
             let payload = json!({ "job_id": job, "node_id": node, "content": args.text });
-            let answer = ask(&context, "steer", payload).await?;
+            let answer = client.ask("steer", &payload).await?.data;
             show::done(&context, &answer, format_args!("{job}/{node} has it."));
             Ok(())
         }
@@ -174,10 +171,57 @@ async fn ask(context: &Context, command: &str, payload: Value) -> Result<Value, 
     Ok(client.ask(command, &payload).await?.data)
 }
 
+/// Stops the turn of a node, or those of all nodes of a job on which one runs.
+async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
+    let mut client = connect(context).await?;
+    let (job, node) = split(&args.node)?;
+    let nodes = match node {
+        Some(node) => vec![node],
+        None => (0..count(&mut client, job).await?).collect(),
+    };
+    let (mut stopped, mut idle) = (0, None);
+    for node in nodes {
+        match client.ask("interrupt", &json!({ "job_id": job, "node_id": node })).await {
+            Ok(answer) => {
+                stopped += 1;
+                show::done(context, &answer.data, format_args!("Asked {job}/{node} to stop."));
+            }
+            Err(RouterError::Rejected { code, reason }) if code == "not_now" => {
+                idle = Some(RouterError::Rejected { code, reason });
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match idle {
+        Some(idle) if stopped == 0 => Err(idle.into()),
+        _ => Ok(()),
+    }
+}
+
+/// How many nodes a job has.
+async fn count(client: &mut Client, job: &str) -> Result<u32, Failure> {
+    let status = client.ask("job_status", &json!({ "job_id": job })).await?.data;
+    let nodes = status["nodes"].as_array().map_or(0, Vec::len);
+    Ok(u32::try_from(nodes).unwrap_or(u32::MAX))
+}
+
 /// `JOB/NODE`, or `JOB` for its only node.
-fn one_node(text: &str) -> Result<(&str, u32), Failure> {
+async fn one_node<'t>(client: &mut Client, text: &'t str) -> Result<(&'t str, u32), Failure> {
     let (job, node) = split(text)?;
-    Ok((job, node.unwrap_or(0)))
+    match node {
+        Some(node) => Ok((job, node)),
+        None => match count(client, job).await? {
+            1 => Ok((job, 0)),
+            nodes => Err(which_node(job, nodes)),
+        },
+    }
+}
+
+/// A job has several nodes, and one is to be named.
+fn which_node(job: &str, nodes: u32) -> Failure {
+    let message = format!("job '{job}' has {nodes} nodes");
+    Failure::new("which_node", Exit::Usage, message)
+        .hint(format!("say which, {job}/0 to {job}/{}", nodes - 1))
 }
 
 /// `JOB/NODE` or `JOB`, with or without `job:` before it.

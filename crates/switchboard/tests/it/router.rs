@@ -1,9 +1,12 @@
 //! The router as a process: driven over its pipes, killed in the middle, and beside `serve`.
 
+mod network;
 mod recovery;
+mod verbs;
 
 use std::time::Duration;
 
+use door_workers::wire::event::EventBody;
 use serde_json::{Value, json};
 use test_support::{Running, Sandbox};
 
@@ -45,6 +48,7 @@ impl Router {
         let line = self.running.line();
         let event: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
         assert_eq!((&event["protocol"], &event["type"]), (&json!("codeswarm.router.v1"), &json!("event")));
+        check(&event);
         event
     }
 
@@ -57,6 +61,14 @@ impl Router {
             }
         }
     }
+}
+
+/// Holds an event against the type that its schema is made from: it says no more and no less.
+fn check(event: &Value) {
+    let said = json!({ "event": event["event"], "data": event["data"] });
+    let body: EventBody =
+        serde_json::from_value(said.clone()).unwrap_or_else(|error| panic!("{said}: {error}"));
+    assert_eq!(serde_json::to_value(body).unwrap(), said);
 }
 
 #[test]
@@ -72,6 +84,7 @@ fn commands_on_stdin_events_on_stdout_and_r15_the_end_of_stdin_lets_work_end() {
     let (status, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     assert!(status.success());
     let events: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    events.iter().for_each(check);
     let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).count();
     assert_eq!((of("command_rejected"), of("inject_ack"), of("turn_complete")), (1, 2, 2));
     let answers: Vec<&Value> = events

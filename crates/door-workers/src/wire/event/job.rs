@@ -114,6 +114,9 @@ pub struct NodeInfo {
     pub agent_name: String,
     /// How it is.
     pub status: NodeState,
+    /// Why, where there is more to say, for instance why it is down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
     /// How many injections wait.
     pub queued: usize,
     /// What it is busy with.

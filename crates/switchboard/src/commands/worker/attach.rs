@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::show::Follower;
 use super::{connect, split};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// Follow what a job does, until it ends.
 #[derive(Debug, Args)]
@@ -23,10 +23,37 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
     let (job, node) = split(&args.job)?;
     let mut client = connect(&context).await?;
     let status = client.ask("job_status", &json!({ "job_id": job })).await?;
-    client.ask("subscribe", &json!({ "from_seq": args.since, "jobs": [job] })).await?;
+    let nodes = status.data["nodes"].as_array().map_or(0, Vec::len);
+    if let Some(node) = node.filter(|node| usize::try_from(*node).is_ok_and(|node| node >= nodes)) {
+        return Err(no_node(job, node, nodes));
+    }
+    let hello = client.ask("hello", &json!({})).await?.data;
+    let number = |key: &str| hello[key].as_u64().unwrap_or_default();
+    let (oldest, newest) = (number("oldest_seq"), number("newest_seq"));
+    let is_over = status.data["status"] == "terminated";
+    if is_over && args.since.is_none() {
+        context.printer.note(format_args!("{job} is over. `--since 0` shows what is kept of it."));
+        return Ok(());
+    }
+    let since = args.since.map(|since| since.max(oldest.saturating_sub(1)));
+    if since != args.since && args.since != Some(0) {
+        context.printer.note(format_args!("What happened before {oldest} is not kept any more."));
+    }
+    client.ask("subscribe", &json!({ "from_seq": since, "jobs": [job] })).await?;
     let mut follower = Follower::new(&context, &status.data);
+    if is_over {
+        // Nothing will happen any more: each answer says how far we have been served.
+        client.send("hello", &json!({})).await?;
+    }
     loop {
         let event = client.next().await?;
+        if event.event == "hello" {
+            if event.seq >= newest {
+                return Ok(());
+            }
+            client.send("hello", &json!({})).await?;
+            continue;
+        }
         let is_other = node.is_some_and(|node| {
             event.data.get("node_id").and_then(Value::as_u64).is_some_and(|other| other != u64::from(node))
         });
@@ -38,4 +65,10 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
             return Ok(());
         }
     }
+}
+
+fn no_node(job: &str, node: u32, nodes: usize) -> Failure {
+    let message = format!("job '{job}' has no node {node}");
+    let last = nodes.saturating_sub(1);
+    Failure::new("unknown_node", Exit::NotFound, message).hint(format!("it has {job}/0 to {job}/{last}"))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use door_workers::RouterError;
 use door_workers::wire::command::AgentKind;
 use serde_json::{Map, Value, json};
 
@@ -57,6 +58,10 @@ pub(super) struct Launch {
     #[arg(long, value_enum, default_value = "ask")]
     approvals: Approvals,
 
+    /// How a `command` gets its prompt: on its stdin, or as its last argument
+    #[arg(long, value_enum, default_value = "stdin")]
+    input: Input,
+
     /// Most seconds that a turn may take
     #[arg(long, value_name = "S")]
     timeout: Option<u32>,
@@ -85,6 +90,14 @@ enum Folders {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
+enum Input {
+    /// On its stdin, which then ends
+    Stdin,
+    /// As its last argument
+    Argument,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Approvals {
     /// You decide, with `worker approve`
     Ask,
@@ -102,18 +115,40 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     }
     let payload = payload(&args)?;
     let mut client = connect(&context).await?;
-    let launched = client.ask("launch", &payload).await?;
+    let launched = client.ask("launch", &payload).await.map_err(|error| match error {
+        RouterError::Rejected { .. } => {
+            Failure::from(error).hint("`switchboard worker launch --help` lists what can be said")
+        }
+        error => error.into(),
+    })?;
     show::launched(&context, &launched.data);
     Ok(())
 }
 
+/// The value of a variable in this process: the router may have been started with another.
+fn set_here(name: &str) -> Result<String, Failure> {
+    std::env::var(name).map_err(|error| match error {
+        std::env::VarError::NotPresent => bad_variable(format!("{name} is not set here")),
+        std::env::VarError::NotUnicode(_) => bad_variable(format!("{name} is not text")),
+    })
+}
+
+fn bad_variable(message: String) -> Failure {
+    Failure::new("bad_variable", Exit::Usage, message)
+        .hint("write NAME=VALUE, or NAME for one that is set here")
+}
+
 fn payload(args: &Launch) -> Result<Value, Failure> {
-    let (mut env, mut allowed) = (Map::new(), Vec::new());
+    let mut env = Map::new();
     for variable in &args.env {
-        match variable.split_once('=') {
-            Some((name, value)) => drop(env.insert(name.to_owned(), json!(value))),
-            None => allowed.push(variable.clone()),
+        let (name, value) = match variable.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None => (variable.as_str(), set_here(variable)?),
+        };
+        if name.is_empty() {
+            return Err(bad_variable(format!("'{variable}' has no name")));
         }
+        env.insert(name.to_owned(), json!(value));
     }
     let cwd = match &args.cd {
         None => None,
@@ -129,14 +164,18 @@ fn payload(args: &Launch) -> Result<Value, Failure> {
         Approvals::Deny => "deny",
         Approvals::Allow => "allow",
     };
+    let input = match args.input {
+        Input::Stdin => "stdin",
+        Input::Argument => "argument",
+    };
     let mut payload = json!({
         "agent": args.agent,
         "nodes": args.nodes,
         "folders": folders,
         "approvals": approvals,
+        "input": input,
         "program": args.program,
         "env": env,
-        "env_allow": allowed,
         "limits": { "turn_seconds": args.timeout, "total_tokens": args.budget },
     });
     let optional = [

@@ -1,10 +1,11 @@
 //! `switchboard worker logs`
 
 use clap::Args;
+use door_workers::RouterError;
 use switchboard_core::JobId;
 use switchboard_hub::files::Dir;
 
-use super::split;
+use super::{connect, count, split, which_node};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show::plain;
@@ -22,24 +23,46 @@ pub(super) struct Logs {
     lines: usize,
 }
 
-pub(super) fn run(args: &Logs, context: &Context) -> Result<(), Failure> {
+pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
     let (job, node) = split(&args.node)?;
-    let node = node.unwrap_or(0);
-    let unknown = || {
-        Failure::new("unknown_job", Exit::NotFound, format!("there is no log of {job}/{node}"))
-            .hint("`switchboard worker list` shows the jobs")
+    let unknown = |what: String| {
+        Failure::new("unknown_job", Exit::NotFound, what).hint("`switchboard worker list` shows the jobs")
     };
-    let job_id = JobId::parse(job).ok_or_else(unknown)?;
+    let job_id = JobId::parse(job).ok_or_else(|| unknown(format!("there is no job '{}'", plain(job))))?;
+    // Logs can be read without a router; only how many nodes there are cannot be known then.
+    let nodes = match connect(&context).await {
+        Ok(mut client) => count(&mut client, job).await.ok(),
+        Err(_) => None,
+    };
+    let node = match (node, nodes) {
+        (None, Some(nodes @ 2..)) => return Err(which_node(job, nodes)),
+        (Some(node), Some(nodes)) if node >= nodes => {
+            return Err(unknown(format!("job '{job}' has no node {node}")));
+        }
+        (node, _) => node.unwrap_or(0),
+    };
     let root = context.workspace_folder()?.join(door_workspace::FOLDER);
-    let read = || -> Result<_, door_workers::RouterError> {
+    let read = || -> Result<_, RouterError> {
         let workers = Dir::open_root(&root)?.subdir("workers")?;
         let Some(folder) = workers.map(|dir| dir.subdir(job_id.as_str())).transpose()?.flatten() else {
             return Ok(None);
         };
-        Ok(folder.read(&format!("node-{node}.log"), LIMIT)?)
+        let mut bytes = Vec::new();
+        // The older lines were put aside.
+        for name in [format!("node-{node}.log.1"), format!("node-{node}.log")] {
+            bytes.extend(folder.read(&name, LIMIT)?.map(|found| found.bytes).unwrap_or_default());
+        }
+        Ok(Some(bytes))
     };
-    let Some(log) = read()? else { return Err(unknown()) };
-    let text = String::from_utf8_lossy(&log.bytes);
+    let log = match read()? {
+        Some(log) => log,
+        None if nodes.is_some() => Vec::new(),
+        None => return Err(unknown(format!("there is no log of {job}/{node}"))),
+    };
+    if log.is_empty() {
+        context.printer.note(format_args!("The program of {job}/{node} has written nothing to its stderr."));
+    }
+    let text = String::from_utf8_lossy(&log);
     let lines: Vec<&str> = text.lines().collect();
     for line in &lines[lines.len().saturating_sub(args.lines)..] {
         if context.printer.is_json() {

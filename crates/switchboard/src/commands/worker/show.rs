@@ -58,6 +58,9 @@ pub(super) fn job(context: &Context, job: &Value) {
             node["queued"]
         );
         let _ = write!(line, "  {}", text(node, "agent_name"));
+        if let Some(detail) = node["detail"].as_str() {
+            let _ = write!(line, "  ({})", plain(detail).chars().take(WIDTH).collect::<String>());
+        }
         context.printer.line(line);
     }
 }
@@ -105,6 +108,15 @@ fn asked(ask: &Value) -> String {
     if let Some(reason) = ask["reason"].as_str() {
         let _ = write!(shown, "\n  because: {}", plain(reason));
     }
+    for (key, word) in [("command", "command"), ("cwd", "in")] {
+        if let Some(value) = ask[key].as_str() {
+            let _ = write!(shown, "\n  {word}: {}", indented(value));
+        }
+    }
+    if let Some(input) = ask.get("input") {
+        let input = serde_json::to_string_pretty(input).unwrap_or_default();
+        let _ = write!(shown, "\n  with: {}", indented(&input));
+    }
     for change in ask["changes"].as_array().into_iter().flatten() {
         let _ = write!(shown, "\n  {} {}", text(change, "kind"), plain(text(change, "path")));
         for line in text(change, "diff").lines() {
@@ -112,6 +124,11 @@ fn asked(ask: &Value) -> String {
         }
     }
     shown
+}
+
+/// A text of several lines below the first of which it stands.
+fn indented(text: &str) -> String {
+    plain(text).replace('\n', "\n    ")
 }
 
 pub(super) fn accepted(context: &Context, ack: &Value) {

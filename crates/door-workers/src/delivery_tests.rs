@@ -1,0 +1,153 @@
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use switchboard_core::Name;
+use switchboard_hub::Registration;
+use tokio::time::timeout;
+
+use crate::client::command_line;
+use crate::config::Config;
+use crate::router::{Asked, Asker};
+use crate::test_mail::letter;
+use crate::test_router::{PATIENCE, Rig, names};
+use crate::wire::command::{Inject, NodeNumber};
+
+#[tokio::test]
+async fn an_injection_whose_job_ends_before_it_arrives_is_acknowledged_and_ended() {
+    let mut rig = Rig::new().await;
+    let job = rig.client().launch(json!({ "agent": "echo" })).await;
+    // From here on nobody takes what is in the hub.
+    rig.deafen().await;
+    let asker = Asker { client: "me".into(), agent: "human".parse().unwrap(), owner: None };
+    let asked = Asked { asker: &asker, request_id: "r", dialect: false };
+    let (node_id, content) = (Some(NodeNumber(0)), "x".to_owned());
+    let inject = Inject { job_id: job.clone(), node_id, nodes: None, content };
+    let drafts = rig.router.drafts(asked, inject).await.unwrap();
+    rig.router.submit(drafts).await.remove(0).unwrap();
+    let seq = rig.router.log().newest();
+    assert!(rig.router.terminate(&rig.router.job(&job).unwrap(), "t").await);
+    rig.hear().await;
+    let mut client = rig.client();
+    client.ask("subscribe", json!({ "from_seq": seq })).await;
+    let events = client.until_complete(None).await;
+    assert!(names(&events).ends_with(&["inject_ack", "inject_failed", "turn_complete"]), "{events:?}");
+    let end = events.last().unwrap();
+    assert_eq!((&end.data["status"], &end.data["job_id"]), (&json!("interrupted"), &json!(job)));
+    assert!(rig.router.is_idle());
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn sixty_injections_and_the_end_of_their_job_in_one_write_are_all_answered() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    let inject = |number: u32| {
+        let payload = json!({ "job_id": job, "node_id": 0, "content": "x" });
+        command_line("inject", &format!("i{number}"), &payload)
+    };
+    let mut lines: String = (0..60).map(inject).collect();
+    lines.push_str(&command_line("terminate", "t", &json!({ "job_id": job })));
+    client.client.write(lines.as_bytes()).await.unwrap();
+    let (mut acks, mut ends) = (0, 0);
+    while ends < 60 {
+        match client.next().await.event.as_str() {
+            "inject_ack" => acks += 1,
+            "turn_complete" => ends += 1,
+            "command_rejected" => panic!("they came before the end"),
+            _ => {}
+        }
+    }
+    assert_eq!(acks, 60);
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_a_queue_is_rejected_and_nothing_is_left_without_an_answer() {
+    let rig = Rig::with(Config { queue: 5, ..Config::default() }).await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo", "echo": { "millis": 600_000 } })).await;
+    let ids = client.inject_all(&job, &["x"; 40]).await;
+    let mut answers: BTreeMap<String, String> = BTreeMap::new();
+    while answers.len() < ids.len() {
+        let event = client.next().await;
+        if let ("inject_ack" | "command_rejected", Some(id)) =
+            (event.event.as_str(), event.data["request_id"].as_str())
+        {
+            let code = event.data["code"].as_str().unwrap_or("accepted").to_owned();
+            assert!(answers.insert(id.to_owned(), code).is_none(), "answered twice: {}", event.line);
+        }
+    }
+    let accepted = answers.values().filter(|answer| *answer == "accepted").count();
+    assert!((5..=6).contains(&accepted), "{answers:?}");
+    assert!(answers.values().all(|answer| answer == "accepted" || answer == "queue_full"), "{answers:?}");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn r14_mail_does_not_pass_a_budget() {
+    let rig = Rig::new().await;
+    rig.hub.register(Registration::mailbox(Name::parse("claude").unwrap())).await.unwrap();
+    let mut client = rig.client();
+    let launch = json!({ "agent": "echo", "name": "parrot", "limits": { "total_tokens": 3 } });
+    let job = client.launch(launch).await;
+    client.injected(&job, 0, "one two three four").await;
+    client.next_of("budget_exceeded").await;
+    let sent = rig.hub.submit(letter(&rig.hub, "claude", "parrot", "more work")).await.unwrap().id;
+    let receipt = timeout(PATIENCE, rig.hub.settled(sent)).await.unwrap().unwrap();
+    let delivery = &receipt.deliveries[0];
+    assert_eq!(delivery.state.as_str(), "refused");
+    assert!(format!("{delivery:?}").contains("has used its 3 tokens"), "{delivery:?}");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn r5_what_was_accepted_is_so_when_it_is_asked_again_whatever_has_become_of_the_job() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    client.ask("hello", json!({ "client": "me" })).await;
+    let job = client.launch(json!({ "agent": "echo", "limits": { "total_tokens": 3 } })).await;
+    let line = |id: &str, content: &str| {
+        let payload = json!({ "job_id": job, "node_id": 0, "content": content });
+        command_line("inject", id, &payload).trim().to_owned()
+    };
+    client.say(&line("one", "one two three four")).await;
+    let first = client.next_of("inject_ack").await.data["injection_id"].clone();
+    client.next_of("budget_exceeded").await;
+    for is_over in [false, true] {
+        if is_over {
+            client.ask("terminate", json!({ "job_id": job })).await;
+        }
+        client.say(&line("one", "one two three four")).await;
+        assert_eq!(client.next_of("inject_ack").await.data["injection_id"], first);
+        client.say(&line("one", "something else")).await;
+        let conflict = client.next_of("command_rejected").await;
+        assert_eq!(conflict.data["code"], "duplicate_request_id");
+        client.say(&line(&format!("new-{is_over}"), "x")).await;
+        let refused = client.next_of("command_rejected").await;
+        assert_eq!(refused.data["code"], if is_over { "not_now" } else { "over_budget" });
+    }
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_named_twice_gets_it_once_and_no_node_at_all_is_a_mistake() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo", "nodes": 2 })).await;
+    let inject = |nodes: serde_json::Value| json!({ "job_id": job, "nodes": nodes, "content": "x" });
+    assert_eq!(client.rejected("inject", inject(json!([]))).await, "bad_field");
+    client.send("inject", inject(json!([1, 0, 1, 0]))).await;
+    let mut ended = Vec::new();
+    while ended.len() < 2 {
+        ended.push(client.next_of("turn_complete").await.data["node_id"].as_u64().unwrap());
+    }
+    ended.sort_unstable();
+    assert_eq!(ended, [0, 1]);
+    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    assert_eq!(
+        (&status.data["nodes"][0]["turns"], &status.data["nodes"][0]["queued"]),
+        (&json!(1), &json!(0))
+    );
+    rig.close().await;
+}

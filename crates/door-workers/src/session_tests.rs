@@ -1,0 +1,199 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::*;
+use crate::client::command_line;
+use crate::config::Config;
+use crate::test_router::{PATIENCE, Rig};
+
+/// Often, because it was a matter of which of two things was looked at first.
+#[tokio::test]
+async fn whoever_is_there_when_the_router_stops_is_told_so() {
+    let rig = Rig::new().await;
+    for _ in 0..60 {
+        let done = CancellationToken::new();
+        let mut client = rig.client_until(Access::default(), done.clone());
+        client.ask("jobs_list", json!({})).await;
+        done.cancel();
+        let parting = client.next_of("cut_off").await;
+        assert_eq!(parting.data["reason"], "the router was stopped");
+        assert!(client.client.next().await.is_err(), "it was not hung up on");
+    }
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn a_stranger_who_says_nothing_is_hung_up_on() {
+    let rig = Rig::with(Config { hello: Duration::from_millis(1), ..Config::default() }).await;
+    let access = Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }] };
+    let mut silent = rig.client_with(access);
+    let parting = silent.next().await;
+    assert_eq!(
+        (parting.event.as_str(), &parting.data["reason"]),
+        ("cut_off", &json!("no hello with a token in time"))
+    );
+    // Whoever may come without a token may take their time.
+    let mut quiet = rig.client();
+    assert_eq!(quiet.ask("hello", json!({})).await.event, "hello");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn nothing_can_be_had_from_where_nothing_is_yet() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    client.launch(json!({ "agent": "echo" })).await;
+    for from_seq in [1_000, u64::MAX] {
+        assert_eq!(client.rejected("subscribe", json!({ "from_seq": from_seq })).await, "bad_field");
+    }
+    let newest = client.ask("hello", json!({})).await.data["newest_seq"].clone();
+    assert_eq!(client.ask("subscribe", json!({ "from_seq": newest })).await.event, "subscribed");
+    rig.close().await;
+}
+
+/// A client that takes some bytes and then none, until it is offered the reason why it is cut off.
+#[derive(Clone)]
+struct Stuck {
+    taken: Arc<Mutex<Vec<u8>>>,
+    most: usize,
+}
+
+impl AsyncWrite for Stuck {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut taken = self.taken.lock();
+        let is_parting = bytes.windows(9).any(|part| part == b"\"cut_off\"");
+        let room = if is_parting { bytes.len() } else { self.most.saturating_sub(taken.len()) };
+        if room == 0 {
+            // The clock wakes the writer.
+            return Poll::Pending;
+        }
+        let count = room.min(bytes.len());
+        taken.extend_from_slice(&bytes[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
+    let rig = Rig::with(Config { stall: Duration::from_millis(20), ..Config::default() }).await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo", "echo": { "deltas": 50 } })).await;
+    client.inject(&job, 0, "words that are repeated").await;
+    client.until_complete(None).await;
+    // Nothing at all, in the middle of a line, and whatever comes first of two lines.
+    for most in [0, 1, 700, 1_500] {
+        let stuck = Stuck { taken: Arc::default(), most };
+        let (mut ours, theirs) = tokio::io::duplex(4 << 10);
+        let subscribe = command_line("subscribe", "1", &json!({ "from_seq": 0 }));
+        ours.write_all(subscribe.as_bytes()).await.unwrap();
+        let (eof, done) = (CancellationToken::new(), CancellationToken::new());
+        let access = Access::default();
+        let serving =
+            serve(&rig.router, theirs, stuck.clone(), Transport::Socket, &access, eof, done.clone());
+        timeout(PATIENCE, serving).await.expect("an end").unwrap();
+        let text = String::from_utf8(stuck.taken.lock().clone()).unwrap();
+        let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let parting = lines.pop().unwrap();
+        assert_eq!(parting["event"], "cut_off");
+        let last = lines.last().map_or(json!(0), |line| line["seq"].clone());
+        assert_eq!((&parting["data"]["resume_from"], &parting["seq"]), (&last, &last), "{most}: {text}");
+    }
+    rig.close().await;
+}
+
+/// Something that may stand in a field, right or wrong.
+fn value(random: &mut fastrand::Rng, job: &str) -> Value {
+    let values = [
+        json!(job),
+        json!("nobody"),
+        json!(""),
+        json!("all"),
+        json!("echo"),
+        json!("accept"),
+        json!(0),
+        json!(1),
+        json!(-1),
+        json!(1.5),
+        json!(u64::MAX),
+        json!(null),
+        json!(true),
+        json!([]),
+        json!([0, 0]),
+        json!([-1]),
+        json!({}),
+        json!({ "a": 1 }),
+        json!({ "total_tokens": 1, "millis": 1, "deltas": 1 }),
+    ];
+    values[random.usize(..values.len())].clone()
+}
+
+/// The test's helpers end where there is no answer, or one that does not fit its schema.
+#[tokio::test]
+async fn every_command_is_answered_whatever_it_says() {
+    const FIELDS: [&str; 18] = [
+        "job_id",
+        "swarm_id",
+        "node_id",
+        "nodes",
+        "content",
+        "agent",
+        "prompt",
+        "name",
+        "cwd",
+        "folders",
+        "limits",
+        "echo",
+        "approval_id",
+        "decision",
+        "from_seq",
+        "jobs",
+        "client",
+        "later",
+    ];
+    const OLDER: [&str; 5] =
+        ["swarm_launch", "swarm_list", "swarm_status", "swarm_terminate", "approve_execution"];
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let commands: Vec<&str> = COMMANDS.into_iter().chain(OLDER).chain(["fly"]).collect();
+    let mut job = client.launch(json!({ "agent": "echo" })).await;
+    for seed in 0..1_500 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let command = commands[random.usize(..commands.len())];
+        let mut payload = json!({});
+        for _ in 0..random.usize(..6) {
+            payload[FIELDS[random.usize(..FIELDS.len())]] = value(&mut random, &job);
+        }
+        if random.bool() {
+            payload["job_id"] = json!(job);
+            payload["node_id"] = json!(0);
+            payload["content"] = json!("x");
+        }
+        let id = format!("seed-{seed}");
+        client.say(command_line(command, &id, &payload).trim()).await;
+        let answer = loop {
+            let event = client.next().await;
+            if event.data["request_id"] == json!(id) {
+                break event;
+            }
+        };
+        if answer.event == "job_terminated" {
+            job = client.launch(json!({ "agent": "echo" })).await;
+        }
+    }
+    rig.close().await;
+}

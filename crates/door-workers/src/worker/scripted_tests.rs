@@ -1,0 +1,112 @@
+//! Agents that do what real ones seldom do, as scripts.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::config::Config;
+use crate::test_router::{PATIENCE, Rig, names};
+
+/// Codex, but for what it does with what is added to a turn: nothing.
+const DEAF_CODEX: &str = r#"
+import sys, json
+def out(value): print(json.dumps(value), flush=True)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {}})
+    elif method == "thread/start": out({"id": said["id"], "result": {"thread": {"id": "t"}}})
+    elif method == "turn/start":
+        out({"id": said["id"], "result": {"turn": {"id": "u"}}})
+        out({"method": "turn/started", "params": {"threadId": "t", "turn": {"id": "u"}}})
+    elif method == "turn/interrupt":
+        out({"id": said["id"], "result": {}})
+        out({"method": "turn/completed", "params": {"threadId": "t", "turn": {"id": "u", "status": "interrupted"}}})
+"#;
+
+/// An agent whose first word about a prompt is a question.
+const ASKING_ACP: &str = r#"
+import sys, json
+def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {"protocolVersion": 1}})
+    elif method == "session/new": out({"id": said["id"], "result": {"sessionId": "s"}})
+    elif method == "session/prompt":
+        prompt = said["id"]
+        call = {"toolCallId": "c", "title": "List files", "rawInput": {"command": "ls"}}
+        options = [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]
+        out({"id": 99, "method": "session/request_permission",
+             "params": {"sessionId": "s", "toolCall": call, "options": options}})
+    elif said.get("id") == 99: out({"id": prompt, "result": {"stopReason": "end_turn"}})
+"#;
+
+#[tokio::test]
+async fn an_agent_that_does_not_say_whether_it_was_added_to_does_not_hold_up_its_client() {
+    let rig = Rig::with(Config { steer: Duration::from_millis(20), ..Config::default() }).await;
+    let mut client = rig.client();
+    let job =
+        client.launch(json!({ "agent": "codex", "program": ["python3", "-c", DEAF_CODEX, "--"] })).await;
+    client.inject(&job, 0, "x").await;
+    client.next_of("turn_started").await;
+    let steer = json!({ "job_id": job, "node_id": 0, "content": "more" });
+    assert_eq!(client.rejected("steer", steer).await, "not_now");
+    client.ask("interrupt", json!({ "job_id": job, "node_id": 0 })).await;
+    assert_eq!(client.next_of("turn_complete").await.data["status"], "interrupted");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_about_a_prompt_has_accepted_it() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "acp", "program": ["python3", "-c", ASKING_ACP] })).await;
+    let id = client.injected(&job, 0, "x").await;
+    let mut events = Vec::new();
+    while events.last() != Some(&"approval_required".to_owned()) {
+        let event = client.next().await;
+        if event.event != "node_status" {
+            events.push(event.event);
+        }
+    }
+    assert_eq!(events, ["inject_delivered", "turn_started", "approval_required"]);
+    // The hub has been told as well: it is nobody's to hand over again.
+    let receipt = timeout(PATIENCE, rig.hub.settled(id.parse().unwrap())).await.unwrap().unwrap();
+    assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
+    let asked = client.ask("approvals_list", json!({})).await;
+    let approval = &asked.data["approvals"][0]["approval_id"];
+    client.ask("approve", json!({ "approval_id": approval, "decision": "accept" })).await;
+    let events = client.until_complete(None).await;
+    assert_eq!(names(&events).last(), Some(&"turn_complete"));
+    assert_eq!(events.last().unwrap().data["status"], "completed");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn a_turn_ends_with_its_program_whatever_that_has_left_running() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let program = ["sh", "-c", "sleep 1000 & echo hi"];
+    let job = client.launch(json!({ "agent": "command", "program": program })).await;
+    client.inject(&job, 0, "x").await;
+    let events = client.until_complete(None).await;
+    assert_eq!(events.last().unwrap().data["status"], "completed");
+    let answer = events.iter().find(|event| event.event == "assistant").unwrap();
+    assert_eq!(answer.data["content"], "hi");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn it_is_told_why_a_node_is_down() {
+    let config = Config { restart: Duration::from_millis(1), restarts: 0, ..Config::default() };
+    let rig = Rig::with(config).await;
+    let mut client = rig.client();
+    let program = ["sh", "-c", "echo no account >&2; exit 1"];
+    let job = client.launch(json!({ "agent": "acp", "program": program })).await;
+    while client.next_of("node_status").await.data["status"] != "failed" {}
+    let status = client.ask("job_status", json!({ "job_id": job })).await;
+    assert!(status.data["nodes"][0]["detail"].as_str().unwrap().contains("no account"), "{}", status.data);
+    rig.close().await;
+}

@@ -1,0 +1,77 @@
+//! `switchboard router --listen` on the machine's own network.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use test_support::files;
+
+use crate::workspace;
+
+/// A client on a socket.
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn to(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(test_support::poll::PATIENCE)).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
+    /// Asks, and returns what is answered; nothing where it was hung up.
+    fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Option<Value> {
+        let line = json!({
+            "protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
+            "command": command, "request_id": id, "payload": payload,
+        });
+        writeln!(self.stream.get_mut(), "{line}").ok()?;
+        loop {
+            let mut line = String::new();
+            if self.stream.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            let event: Value = serde_json::from_str(&line).unwrap();
+            if event["data"]["request_id"] == id {
+                return Some(event);
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_open_the_router_and_each_the_jobs_of_its_owner() {
+    let sandbox = workspace();
+    let (alice, bob) = ("a".repeat(43), "b".repeat(43));
+    let tokens = sandbox.path().join("tokens");
+    files::put(&tokens, format!("alice {alice}\nbob {bob}\n"));
+    let args = ["router", "--listen", "127.0.0.1:0", "--tokens", tokens.to_str().unwrap()];
+    let mut router = sandbox.start(args);
+    let line = router.line();
+    assert!(line.starts_with("Listening on 127.0.0.1:"), "{line}");
+    let signpost: Value =
+        serde_json::from_str(&std::fs::read_to_string(sandbox.file("router.json")).unwrap()).unwrap();
+    let address = signpost["listen"].as_str().unwrap();
+    let mut stranger = Client::to(address);
+    let refused = stranger.ask("1", "jobs_list", &json!({})).unwrap();
+    assert_eq!(refused["data"]["code"], "not_allowed");
+    let mut wrong = Client::to(address);
+    let refused = wrong.ask("1", "hello", &json!({ "token": "c".repeat(43) })).unwrap();
+    assert_eq!(refused["data"]["code"], "not_allowed");
+    let hello = |token: &str| {
+        let mut client = Client::to(address);
+        assert_eq!(client.ask("1", "hello", &json!({ "token": token })).unwrap()["event"], "hello");
+        client
+    };
+    let (mut first, mut second) = (hello(&alice), hello(&bob));
+    let launched = first.ask("2", "launch", &json!({ "agent": "echo", "job_id": "hers" })).unwrap();
+    assert_eq!(launched["data"]["owner"], "alice");
+    assert_eq!(second.ask("2", "jobs_list", &json!({})).unwrap()["data"]["jobs"], json!([]));
+    let refused = second.ask("3", "job_status", &json!({ "job_id": "hers" })).unwrap();
+    assert_eq!(refused["data"]["code"], "not_allowed");
+    // The command line finds the address and a token of its own.
+    assert_eq!(sandbox.json(["worker", "list"])[0]["job_id"], "hers");
+    assert!(router.terminate().success());
+    assert!(!sandbox.file("router.json").exists());
+}

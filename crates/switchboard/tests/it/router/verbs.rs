@@ -1,0 +1,140 @@
+//! `switchboard worker`, verb by verb, beside a running `serve`.
+
+use serde_json::Value;
+use test_support::sandbox::Ran;
+use test_support::{Sandbox, files, poll};
+
+use crate::workspace;
+
+/// An agent that asks before it does anything.
+const ASKING: &str = r#"
+import sys, json
+def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {"protocolVersion": 1}})
+    elif method == "session/new": out({"id": said["id"], "result": {"sessionId": "s"}})
+    elif method == "session/prompt":
+        prompt = said["id"]
+        call = {"toolCallId": "c", "title": "Tidy up", "rawInput": {"command": "rm -r target", "force": True}}
+        options = [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]
+        out({"id": 99, "method": "session/request_permission",
+             "params": {"sessionId": "s", "toolCall": call, "options": options}})
+    elif said.get("id") == 99: out({"id": prompt, "result": {"stopReason": "end_turn"}})
+"#;
+
+fn launch(sandbox: &Sandbox, args: &[&str]) -> String {
+    sandbox.ok([&["worker", "launch", "--agent"], args].concat())
+}
+
+fn status(sandbox: &Sandbox, job: &str) -> Value {
+    sandbox.json(["worker", "status", job]).remove(0)
+}
+
+fn is_refused(ran: &Ran, code: i32, part: &str) {
+    assert!(ran.code == Some(code) && ran.stderr.contains(part), "{ran:?}");
+}
+
+#[test]
+fn nobody_has_to_agree_to_what_is_not_shown() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let script = sandbox.path().join("asking.py");
+    files::put(&script, ASKING);
+    let job = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
+    assert!(sandbox.run(["worker", "approve"]).stderr.contains("No agent asks for anything"));
+    sandbox.ok(["worker", "inject", &job, "tidy up"]);
+    let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
+    let shown = sandbox.ok(["worker", "approve"]);
+    for part in ["Tidy up", "command: rm -r target", "\"force\": true"] {
+        assert!(shown.contains(part), "{shown}");
+    }
+    let id = asked["approval_id"].as_str().unwrap();
+    assert!(sandbox.ok(["worker", "approve", id]).contains("accept"));
+    is_refused(&sandbox.run(["worker", "approve", id]), 5, "`switchboard worker approve` lists");
+    poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
+}
+
+#[test]
+fn a_job_with_several_nodes_is_stopped_as_a_whole_and_otherwise_a_node_has_to_be_named() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let job = launch(&sandbox, &["command", "--nodes", "2", "--", "sleep", "1000"]);
+    is_refused(&sandbox.run(["worker", "interrupt", &job]), 3, "no turn runs");
+    sandbox.ok(["worker", "inject", &job, "wait"]);
+    poll::until("two turns", || {
+        let status = status(&sandbox, &job);
+        status["nodes"].as_array().unwrap().iter().all(|node| node["status"] == "busy").then_some(())
+    });
+    sandbox.ok(["worker", "inject", &format!("{job}/1"), "what comes next\nand more"]);
+    let queued = sandbox.ok(["worker", "queue", &job]);
+    assert!(queued.starts_with(&format!("{job}/1  ")) && queued.ends_with("what comes next"), "{queued}");
+    is_refused(&sandbox.run(["worker", "steer", &job, "more"]), 2, &format!("{job}/0 to {job}/1"));
+    is_refused(&sandbox.run(["worker", "logs", &job]), 2, "has 2 nodes");
+    let stopped = sandbox.ok(["worker", "interrupt", &job]);
+    assert_eq!(stopped, format!("Asked {job}/0 to stop.\nAsked {job}/1 to stop."));
+    poll::until("both to have stopped", || {
+        let status = status(&sandbox, &job);
+        status["nodes"].as_array().unwrap().iter().all(|node| node["turns"] == 1).then_some(())
+    });
+}
+
+#[test]
+fn logs_are_those_of_a_node_also_when_it_has_written_nothing_or_very_much() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let silent = launch(&sandbox, &["echo"]);
+    let said = sandbox.run(["worker", "logs", &silent]);
+    assert!(said.code == Some(0) && said.stderr.contains("has written nothing"), "{said:?}");
+    is_refused(&sandbox.run(["worker", "logs", &format!("{silent}/9")]), 5, "has no node 9");
+    is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no log of nobody/0");
+    // Just enough for the first part to be put aside.
+    let script = "i=0; while [ $i -lt 80 ]; do printf '%4000s %d\\n' x $i >&2; i=$((i+1)); done";
+    let loud = launch(&sandbox, &["command", "--", "sh", "-c", script]);
+    sandbox.ok(["worker", "inject", &loud, "x", "--wait"]);
+    assert!(sandbox.file(&format!("workers/{loud}/node-0.log.1")).exists());
+    let lines = sandbox.ok(["worker", "logs", &loud, "-n", "70"]);
+    assert!(lines.lines().count() == 70 && lines.ends_with(" 79"), "{} lines", lines.lines().count());
+}
+
+#[test]
+fn nobody_is_attached_to_what_will_never_say_anything() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let job = launch(&sandbox, &["echo"]);
+    is_refused(&sandbox.run(["worker", "attach", &format!("{job}/9")]), 5, "has no node 9");
+    is_refused(&sandbox.run(["worker", "attach", &job, "--since", "999999"]), 2, "the newest is");
+    sandbox.ok(["worker", "inject", &job, "hello", "--wait"]);
+    sandbox.ok(["worker", "terminate", &job]);
+    let over = sandbox.run(["worker", "attach", &job]);
+    assert!(over.code == Some(0) && over.stderr.contains("is over"), "{over:?}");
+    assert!(sandbox.ok(["worker", "attach", &job, "--since", "0"]).contains("hello"));
+    // All of it has been seen, and nothing will follow.
+    let newest = sandbox.json(["worker", "attach", &job, "--since", "0"]).pop().unwrap();
+    let since = newest["seq"].to_string();
+    assert_eq!(sandbox.ok(["worker", "attach", &job, "--since", &since]), "");
+}
+
+#[test]
+fn a_launch_takes_variables_from_here_and_says_what_it_cannot_do() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let mut command =
+        sandbox.command(["worker", "launch", "--agent", "command", "--env", "FOO", "--", "printenv", "FOO"]);
+    let job = Ran::of(command.env("FOO", "from here")).ok();
+    assert_eq!(sandbox.ok(["worker", "inject", &job, "x", "--wait"]), "from here");
+    let job = launch(&sandbox, &["command", "--input", "argument", "--", "echo", "said:"]);
+    assert_eq!(sandbox.ok(["worker", "inject", &job, "hello", "--wait"]), "said: hello");
+    for (args, code, part) in [
+        (&["echo", "--env", "=x"][..], 2, "has no name"),
+        (&["echo", "--env", "NOT_SET_ANYWHERE_AT_ALL"], 2, "is not set here"),
+        (&["claude", "--sandbox", "read-only", "--", "sh"], 2, "agent 'claude' has no such setting"),
+        (&["acp", "--", "no-such-program-anywhere"], 1, "no program 'no-such-program-anywhere'"),
+    ] {
+        let ran = sandbox.run([&["worker", "launch", "--agent"], args].concat());
+        is_refused(&ran, code, part);
+    }
+    let bad = sandbox.run(["worker", "launch", "--agent", "echo", "--nodes", "0"]);
+    is_refused(&bad, 2, "switchboard worker launch --help");
+}
