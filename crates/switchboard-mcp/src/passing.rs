@@ -1,4 +1,4 @@
-//! Tool calls that go past `rmcp`.
+//! Tool calls, and lists of what can be called, that go past `rmcp`.
 //!
 //! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
 //! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
@@ -27,6 +27,17 @@ pub trait Passing: Clone + Send + Sync + 'static {
 
     /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
     fn call(&self, call: PassedCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
+
+    /// Whether it answers requests of a method that lists something: there is something on the list that `rmcp` would
+    /// not pass on as it is.
+    fn lists(&self, _method: &str) -> bool {
+        false
+    }
+
+    /// Answers such a request in the same way.
+    fn list(&self, _list: PassedList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
+        std::future::ready(Err(RawValue::NULL.to_owned()))
+    }
 }
 
 /// A call that passes through.
@@ -40,6 +51,17 @@ pub struct PassedCall {
     pub meta: Option<Box<RawValue>>,
     /// By what the client wants to hear of progress, which stands in there as well.
     pub progress_token: Option<Box<RawValue>>,
+    /// Fires when the client no longer wants the answer. Then none is sent.
+    pub cancelled: CancellationToken,
+}
+
+/// A list that passes through.
+#[derive(Debug)]
+pub struct PassedList {
+    /// The method that lists.
+    pub method: String,
+    /// Its parameters, as the client wrote them.
+    pub params: Option<Box<RawValue>>,
     /// Fires when the client no longer wants the answer. Then none is sent.
     pub cancelled: CancellationToken,
 }
@@ -70,6 +92,8 @@ pub(crate) struct OnTheirWay {
 pub(crate) enum Seen {
     /// A call, with its id and what it is.
     Call(Box<RawValue>, PassedCall),
+    /// A request for a list, with its id.
+    List(Box<RawValue>, PassedList),
     /// A call for which there is no room, with its id.
     TooMany(Box<RawValue>),
     /// The client no longer wants a call of ours. It has been told off.
@@ -116,6 +140,7 @@ impl OnTheirWay {
         match (envelope.method, envelope.id, envelope.params) {
             (Some("tools/call"), Some(id), Some(params)) => self.see_call(id, params, passing),
             (Some("notifications/cancelled"), None, Some(params)) => self.see_cancelled(params),
+            (Some(method), Some(id), params) if passing.lists(method) => self.see_list(id, method, params),
             _ => Seen::Other,
         }
     }
@@ -128,12 +153,7 @@ impl OnTheirWay {
         if !passing.takes(params.name) || meta.contains_key(VERSION) {
             return Seen::Other;
         }
-        let mut calls = self.calls.lock();
-        if calls.len() >= MOST {
-            return Seen::TooMany(id.to_owned());
-        }
-        let cancelled = self.over.child_token();
-        calls.insert(id.get().to_owned(), cancelled.clone());
+        let Some(cancelled) = self.begin(id) else { return Seen::TooMany(id.to_owned()) };
         let call = PassedCall {
             tool: params.name.to_owned(),
             arguments: params.arguments.map(ToOwned::to_owned),
@@ -142,6 +162,33 @@ impl OnTheirWay {
             cancelled,
         };
         Seen::Call(id.to_owned(), call)
+    }
+
+    fn see_list(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Seen {
+        #[derive(Deserialize)]
+        struct ListParams<'a> {
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<HashMap<&'a str, &'a RawValue>>,
+        }
+        let read = params.map(|params| serde_json::from_str::<ListParams<'_>>(params.get())).transpose();
+        let Ok(read) = read else { return Seen::Other };
+        if read.and_then(|params| params.meta).is_some_and(|meta| meta.contains_key(VERSION)) {
+            return Seen::Other;
+        }
+        let Some(cancelled) = self.begin(id) else { return Seen::TooMany(id.to_owned()) };
+        let params = params.map(ToOwned::to_owned);
+        Seen::List(id.to_owned(), PassedList { method: method.to_owned(), params, cancelled })
+    }
+
+    /// Notes a request as on its way; `None` where there is no room for it.
+    fn begin(&self, id: &RawValue) -> Option<CancellationToken> {
+        let mut calls = self.calls.lock();
+        if calls.len() >= MOST {
+            return None;
+        }
+        let cancelled = self.over.child_token();
+        calls.insert(id.get().to_owned(), cancelled.clone());
+        Some(cancelled)
     }
 
     fn see_cancelled(&self, params: &RawValue) -> Seen {
