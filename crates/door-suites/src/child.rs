@@ -41,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::connection::{Connection, EndKind};
 pub use self::error::ChildError;
+pub use self::log::log_name;
 use self::object::raw;
 use self::recovery::{Gate, Recovery};
 use self::shared::Shared;
@@ -49,7 +50,7 @@ use self::start::Starter;
 use self::status::count;
 pub use self::status::{ChildEvent, ChildState, ChildStatus, Counts, Listed, Opened};
 use self::turns::{NoRoom, Turn, Turns};
-use crate::host::Caller;
+use crate::host::{Caller, Host};
 use crate::spec::ChildSpec;
 
 /// How many items of a list are taken. A server with more has lost count of them.
@@ -70,6 +71,8 @@ struct State {
     now: Now,
     recovery: Recovery,
     last_error: Option<String>,
+    /// It is over for good: nothing starts it again.
+    is_closed: bool,
 }
 
 enum Now {
@@ -91,7 +94,8 @@ impl Child {
         let turns = Turns::new(spec.limits.concurrency, options.queue);
         let shared = Arc::new(Shared::new(spec, options));
         let starter = Starter::new(Arc::clone(&shared));
-        let state = State { now: Now::Stopped, recovery: Recovery::default(), last_error: None };
+        let state =
+            State { now: Now::Stopped, recovery: Recovery::default(), last_error: None, is_closed: false };
         Self(Arc::new(Inner { shared, starter, state: Mutex::new(state), turns }))
     }
 
@@ -115,19 +119,33 @@ impl Child {
         let limit = self.spec().limits.rpc;
         match used.0.exchange(method, params.as_deref(), caller, limit).await {
             Err(ChildError::SessionEnded { .. }) => {
-                used.0.end("its session was over", EndKind::Wanted);
-                self.0.note_end(&mut self.0.state.lock(), &used.0);
-                drop(used);
-                let used = self.connection(caller).await?;
+                let used = self.reopen(used, caller).await?;
                 used.0.exchange(method, params.as_deref(), caller, limit).await
             }
             answer => answer,
         }
     }
 
-    /// All items of a list, page by page. Empty when the child said that it has no such list.
+    /// All items of a list, page by page. Empty when the child said that it has no such list. Starts the child if
+    /// need be, but not again when it ends meanwhile.
     pub async fn list(&self, what: Listed, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
-        let opened = self.open(caller).await?;
+        let used = self.connection(caller).await?;
+        match self.list_by(&used, what, caller).await {
+            Err(ChildError::SessionEnded { .. }) => {
+                let used = self.reopen(used, caller).await?;
+                self.list_by(&used, what, caller).await
+            }
+            listed => listed,
+        }
+    }
+
+    async fn list_by(
+        &self,
+        used: &Used,
+        what: Listed,
+        caller: &Caller,
+    ) -> Result<Vec<Box<RawValue>>, ChildError> {
+        let opened = used.0.opened().ok_or_else(|| used.0.gone_error())?;
         // Tools are asked for in any case: some servers have them and do not say so.
         if what != Listed::Tools && opened.capabilities.get(what.capability()).is_none() {
             return Ok(Vec::new());
@@ -136,7 +154,11 @@ impl Child {
         let mut cursor: Option<String> = None;
         loop {
             let params = cursor.as_ref().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
-            let page = match self.request(what.method(), params, caller).await {
+            let turn = self.0.turn(caller).await?;
+            let page =
+                used.0.exchange(what.method(), params.as_deref(), caller, self.spec().limits.rpc).await;
+            drop(turn);
+            let page = match page {
                 Err(ChildError::Rpc(error)) if error.code == envelope::code::METHOD_NOT_FOUND => {
                     return Ok(items);
                 }
@@ -157,6 +179,14 @@ impl Child {
             }
             cursor = next;
         }
+    }
+
+    /// A new connection in place of one whose session is over.
+    async fn reopen(&self, used: Used, caller: &Caller) -> Result<Used, ChildError> {
+        used.0.end("its session was over", EndKind::Wanted);
+        self.0.note_end(&mut self.0.state.lock(), &used.0);
+        drop(used);
+        self.connection(caller).await
     }
 
     /// What it said when it was opened; starts it if need be.
@@ -205,6 +235,23 @@ impl Child {
     /// What it makes known from now on. A receiver that is far behind is told that it missed some.
     pub fn events(&self) -> broadcast::Receiver<ChildEvent> {
         self.0.shared.events()
+    }
+
+    /// Tells it that what this client answered to `roots/list` is no longer so, if it runs and knows the client.
+    pub fn roots_changed(&self, host: &Arc<dyn Host>) {
+        let running = match &self.0.state.lock().now {
+            Now::Running(connection) => Arc::clone(connection),
+            _ => return,
+        };
+        if running.knows(host) {
+            running.notify("notifications/roots/list_changed", None);
+        }
+    }
+
+    /// Stops it for good.
+    pub async fn close(&self) {
+        self.0.state.lock().is_closed = true;
+        self.stop().await;
     }
 
     /// Stops it, with everything that it started, and returns when all of it is gone. The next request starts it
@@ -276,6 +323,9 @@ impl Inner {
         state: &mut State,
         caller: &Caller,
     ) -> Result<watch::Receiver<Option<Started>>, ChildError> {
+        if state.is_closed {
+            return Err(self.shared.cannot_start("it was stopped for good", "start Switchboard again"));
+        }
         let (wait, is_probe) = match state.recovery.gate(&self.shared.options.recovery, Instant::now()) {
             Gate::After(wait) => (wait, false),
             Gate::Probe => (Duration::ZERO, true),

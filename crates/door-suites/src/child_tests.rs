@@ -47,7 +47,7 @@ async fn parameters_with_line_breaks_are_sent_on_one_line() {
 }
 
 #[tokio::test]
-async fn a_child_sees_the_allowed_and_the_declared_variables_alone() {
+async fn suites_p13_a_child_sees_the_allowed_and_the_declared_variables_alone() {
     let child = child("echo.py", &[]);
     let names = text(&child, "environment").await.expect("an answer");
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "there is something to be kept from it");
@@ -98,7 +98,7 @@ async fn all_pages_of_a_list_are_read() {
 }
 
 #[tokio::test]
-async fn answers_to_nobody_are_ignored_and_counted() {
+async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
     let child = child_with("liar.py", &[], |spec, _| spec.limits.rpc = Duration::from_millis(300));
     let late = call(&child, "wait", json!({}), &Caller::default()).await;
     assert!(matches!(&late, Err(ChildError::Timeout { method, .. }) if method == "tools/call"), "{late:?}");
@@ -143,14 +143,21 @@ async fn a_call_that_is_off_returns_at_once_and_the_child_is_told() {
 async fn a_flood_of_changes_is_told_of_once_in_a_while() {
     let child = child("flood.py", &[]);
     let mut events = child.events();
-    assert_eq!(text(&child, "flood").await.expect("an answer"), "done");
+    let host = TestHost::new("host", json!({}));
+    let answer = call(&child, "flood", json!({}), &host.caller()).await.expect("an answer");
+    assert_eq!(answer["content"][0]["text"], "done");
     let mut changes = 0;
     let mut seen = HashSet::new();
     let begun = Instant::now();
     while seen.len() < 2 {
         match within(events.recv()).await.expect("nothing is missed") {
             ChildEvent::ListChanged(Listed::Tools) => changes += 1,
-            ChildEvent::ResourceUpdated(params) | ChildEvent::Log(params) => {
+            ChildEvent::ResourceUpdated(params) => {
+                seen.insert(params.get().to_owned());
+            }
+            ChildEvent::Said { params, to, .. } => {
+                let (caller, other) = (host.caller(), TestHost::new("other", json!({})).caller());
+                assert!(to.is(&caller.host.expect("it has one")) && !to.is(&other.host.expect("it has one")));
                 seen.insert(params.get().to_owned());
             }
             event => panic!("{event:?}"),
@@ -163,7 +170,7 @@ async fn a_flood_of_changes_is_told_of_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn many_hosts_share_a_child_and_each_gets_its_own_answer() {
+async fn suites_p22_many_hosts_share_a_child_and_each_gets_its_own_answer() {
     let child = child_with("echo.py", &[], |spec, options| {
         spec.limits.concurrency = 8;
         options.queue = 10_000;

@@ -53,8 +53,13 @@ impl Problem {
     /// Whether it is about the child of that name, as far as that is known.
     pub fn names(&self, name: &str) -> bool {
         let folder = self.file.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str());
-        self.child.as_deref().or(folder).is_some_and(|child| child.eq_ignore_ascii_case(name))
+        [self.child.as_deref(), folder].into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
     }
+}
+
+/// Whether a tool of Switchboard itself has this name, so that no server can.
+pub fn is_reserved(name: &str) -> bool {
+    OUR_TOOLS.iter().any(|tool| tool.eq_ignore_ascii_case(name))
 }
 
 /// Looks for children. The same files and settings always give the same answer, in the same order.
@@ -113,9 +118,15 @@ impl Discovered {
         self.children.iter().find(|child| child.name.eq_ignore_ascii_case(&wanted))
     }
 
-    /// The child of that name, or the error that names those that look like it.
+    /// The child of that name, or the error that says what keeps it away, or names those that look like it.
     pub fn known(&self, name: &str) -> Result<&ChildSpec, SuiteError> {
         self.child(name).ok_or_else(|| {
+            if let Some(problem) = self.problems.iter().find(|problem| problem.names(name)) {
+                return SuiteError::BadFile { file: problem.file.clone(), problem: problem.message.clone() };
+            }
+            if let Some(name) = self.disabled.iter().find(|other| other.eq_ignore_ascii_case(name)) {
+                return SuiteError::Disabled { name: name.clone() };
+            }
             let others = self.problems.iter().filter_map(|problem| problem.child.as_deref());
             let others = others.chain(self.disabled.iter().map(String::as_str));
             let known = self.children.iter().map(|child| child.name.as_str()).chain(others);

@@ -90,6 +90,18 @@ pub enum SuiteError {
         /// Which.
         file: PathBuf,
     },
+    /// A file was edited after we had read it, and would be lost.
+    #[error("{} was changed meanwhile, and is left as it is", .file.display())]
+    ChangedMeanwhile {
+        /// Which.
+        file: PathBuf,
+    },
+    /// The settings switched the child off.
+    #[error("the server '{name}' is switched off in the settings")]
+    Disabled {
+        /// Its name.
+        name: String,
+    },
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),

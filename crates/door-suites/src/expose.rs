@@ -2,6 +2,8 @@
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
+use crate::neutral::{is_hidden, neutral};
+
 /// The longest name of a tool that is looked at. Hosts take 64 characters; children have been seen with more.
 const MAX_NAME: usize = 256;
 
@@ -33,17 +35,15 @@ impl Exposed {
     }
 }
 
-/// Whether a text can be the name of a tool: no control or invisible characters, no spaces around it, no path
-/// that goes upward.
+/// Whether a text can be the name of a tool: no control or invisible characters, no markup that poses as an
+/// instruction, no spaces around it, no path that goes upward.
 pub(crate) fn is_name(tool: &str) -> bool {
-    let is_odd = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
+    let is_odd = |c: char| c.is_control() || is_hidden(c);
     !tool.is_empty()
         && tool.len() <= MAX_NAME
         && tool.trim() == tool
         && !tool.contains(is_odd)
+        && neutral(tool).flags.is_empty()
         && !tool.split('/').any(|part| part == ".." || part == ".")
 }
 

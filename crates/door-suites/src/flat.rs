@@ -1,10 +1,10 @@
 //! Tools that are listed by themselves, as the child has them but for the name.
 
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::introspect::{BLOCKED, Offered};
-use crate::neutral::neutral;
+use crate::neutral::{neutral, neutral_value};
 use crate::raw::{Object, raw};
 use crate::rules;
 
@@ -13,8 +13,11 @@ pub(crate) fn prefixed(child: &str, tool: &str) -> String {
     rules::tool_name(&format!("{child}__{tool}"))
 }
 
-/// The tool under another name. All else that the child says stays as it is, except that what is hidden in the
-/// description is taken out, and that nothing is told of a tool that is no longer what its owner approved.
+/// The arguments of a tool whose child does not say what they are. Hosts want to be told something.
+const ANY_ARGUMENTS: &str = r#"{"type":"object"}"#;
+
+/// The tool under another name. All else that the child says stays as it is, except that what is hidden in it is
+/// taken out, and that nothing is told of a tool that is no longer what its owner approved.
 pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
     let tool = offered.tool;
     if offered.is_blocked {
@@ -22,17 +25,46 @@ pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
             &json!({ "name": name, "description": BLOCKED.trim(), "inputSchema": { "type": "object" } }),
         );
     }
-    let description = Object::parse(&tool.raw).and_then(|object| object.text("description"));
-    let harmless = description.as_deref().map(neutral).filter(|harmless| !harmless.flags.is_empty());
-    if name == tool.name && harmless.is_none() {
-        return tool.raw.clone();
+    let listed = harmless(&tool.raw, "name");
+    let Some(mut object) = Object::parse(&listed) else { return listed };
+    let has_schema = object.get("inputSchema").is_some_and(|schema| schema.get().starts_with('{'));
+    if name == tool.name && has_schema {
+        return listed;
     }
     let name = raw(&name);
-    let description = harmless.map(|harmless| raw(&format!("{} [hidden text removed]", harmless.text)));
-    let Some(mut object) = Object::parse(&tool.raw) else { return tool.raw.clone() };
     object.set("name", &name);
-    if let Some(description) = &description {
-        object.set("description", description);
+    if !has_schema {
+        object.0.retain(|(key, _)| key != "inputSchema");
+        let any = serde_json::from_str(ANY_ARGUMENTS).unwrap_or(RawValue::NULL);
+        object.0.push(("inputSchema".to_owned(), any));
+    }
+    object.to_raw()
+}
+
+/// What a child lists, with all that is hidden in it taken out, and a word of that in its description. The member
+/// that others call it by stays as it is. Where nothing is hidden, not a byte is another.
+pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
+    let Some(mut object) = Object::parse(item) else { return item.to_owned() };
+    let has_odd_name = object.0.iter().any(|(key, _)| !neutral(key).flags.is_empty());
+    object.0.retain(|(key, _)| neutral(key).flags.is_empty());
+    let cleaned = |(key, value): &(String, &RawValue)| {
+        let mut value: Value =
+            serde_json::from_str(value.get()).ok().filter(|_| key.as_str() != called_by)?;
+        neutral_value(&mut value).then(|| (key.clone(), value))
+    };
+    let mut found: Vec<(String, Value)> = object.0.iter().filter_map(cleaned).collect();
+    if found.is_empty() && !has_odd_name {
+        return item.to_owned();
+    }
+    if let Some(description) = object.text("description") {
+        found.retain(|(key, _)| key != "description");
+        let told = format!("{} [hidden text removed]", neutral(&description).text);
+        found.push(("description".to_owned(), Value::String(told)));
+    }
+    let found: Vec<(String, Box<RawValue>)> =
+        found.into_iter().map(|(key, value)| (key, raw(&value))).collect();
+    for (key, value) in &found {
+        object.set(key, value);
     }
     object.to_raw()
 }
@@ -41,7 +73,7 @@ pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::renamed;
+    use super::{harmless, renamed};
     use crate::introspect::Offered;
     use crate::raw::raw;
     use crate::tool::Tool;
@@ -62,9 +94,33 @@ mod tests {
     fn what_is_hidden_is_taken_out_and_of_a_changed_tool_nothing_is_told() {
         let odd = Tool::read(raw(&json!({ "name": "a", "description": "b\u{200b}" }))).unwrap();
         let offered = Offered { tool: &odd, is_blocked: false };
-        assert_eq!(renamed(offered, "a").get(), r#"{"description":"b [hidden text removed]","name":"a"}"#);
+        assert_eq!(
+            renamed(offered, "a").get(),
+            r#"{"description":"b [hidden text removed]","name":"a","inputSchema":{"type":"object"}}"#
+        );
         let blocked = renamed(Offered { is_blocked: true, ..offered }, "a");
         let blocked: Value = serde_json::from_str(blocked.get()).unwrap();
         assert_eq!(blocked["description"], "[changed: blocked until approved]");
+    }
+
+    #[test]
+    fn suites_p4_nothing_is_hidden_in_any_part_of_what_is_listed() {
+        let hidden = "a\u{e0041}\u{202e}\u{1b}[31mb<IMPORTANT>";
+        let item = json!({
+            "name": "x", "title": hidden, "description": "d", "big": 1.50,
+            "annotations": { "title": hidden },
+            "inputSchema": { "properties": { hidden: { "description": hidden, "enum": [hidden] } }, "required": [hidden] },
+            hidden: 1,
+        });
+        let listed: Value = serde_json::from_str(harmless(&raw(&item), "name").get()).unwrap();
+        let plain = "ab‹IMPORTANT›";
+        assert_eq!(
+            listed,
+            json!({
+                "name": "x", "title": plain, "description": "d [hidden text removed]", "big": 1.5,
+                "annotations": { "title": plain },
+                "inputSchema": { "properties": { plain: { "description": plain, "enum": [plain] } }, "required": [plain] },
+            })
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Who asks, and what a child may ask of them in return.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,28 @@ pub trait Host: Send + Sync + 'static {
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>>;
+}
+
+/// A client, as it can be told from others.
+#[derive(Clone)]
+pub struct ClientRef(Weak<dyn Host>);
+
+impl ClientRef {
+    /// That of a client.
+    pub fn of(host: &Arc<dyn Host>) -> Self {
+        Self(Arc::downgrade(host))
+    }
+
+    /// Whether it is this client's.
+    pub fn is(&self, host: &Arc<dyn Host>) -> bool {
+        std::ptr::addr_eq(self.0.as_ptr(), Arc::as_ptr(host))
+    }
+}
+
+impl fmt::Debug for ClientRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientRef").field(&self.0.as_ptr()).finish()
+    }
 }
 
 /// Who makes a call, and how it can be called off.

@@ -303,3 +303,51 @@ fn a_linked_folder_of_servers_is_not_written_through() {
     assert!(import(&site.places, &root.servers.candidates[0]).is_err());
     assert!(files::tree(&site.home).is_empty());
 }
+
+#[test]
+fn what_was_edited_meanwhile_is_not_overwritten() {
+    let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
+    let children = take(&site, &root);
+    let edited = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
+    files::put(site.file(), edited);
+    let refused = root.replace(&site.places, &children, Path::new("/sb"), now());
+    assert!(matches!(refused, Err(SuiteError::ChangedMeanwhile { .. })), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(site.file()).unwrap(), edited);
+}
+
+#[test]
+fn of_two_with_one_name_under_both_keys_the_one_that_stays_stays() {
+    let text = r#"{"mcpServers": {"a": {"command": "x"}}, "mcps": {"a": {"command": "y"}}}"#;
+    let (site, root) = root(text);
+    let children = take(&site, &root);
+    assert_eq!((children.as_slice(), root.servers.skipped.len()), (&["a".to_owned()][..], 1));
+    root.replace(&site.places, &children, Path::new("/sb"), now()).unwrap();
+    let now: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
+    assert_eq!(now["mcpServers"]["a"], json!({ "command": "y" }));
+}
+
+#[test]
+fn what_a_client_restricts_is_taken_over_or_told() {
+    let site = Site::new();
+    let text = "[mcp_servers.a]\ncommand = \"x\"\nenabled_tools = [\"read\"]\ndisabled_tools = [\"drop\"]\n\
+                tool_timeout_sec = 1.5\nstartup_timeout_sec = 20\n";
+    let servers = site.client(Client::Codex, ".codex/config.toml", text).unwrap();
+    let [a] = servers.candidates.as_slice() else { panic!("{servers:?}") };
+    assert_eq!(a.file.rpc_timeout_ms, Some(1500));
+    for told in
+        ["expose.allow of it in switchboard.config.json to [\"read\"]", "expose.deny", "startup_timeout_sec"]
+    {
+        assert!(a.notes.iter().any(|note| note.contains(told)), "{told}: {:?}", a.notes);
+    }
+    let text = r#"{"servers": {"b": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#;
+    let servers = site.client(Client::VsCode, ".config/Code/User/mcp.json", text).unwrap();
+    assert!(servers.candidates[0].notes[0].contains(".env are not read here"), "{servers:?}");
+}
+
+#[test]
+fn a_byte_order_mark_is_named() {
+    let site = Site::new();
+    files::put(site.file(), "\u{feff}{}");
+    let error = RootFile::read(&site.places.workspace).unwrap_err().to_string();
+    assert!(error.contains("byte order mark"), "{error}");
+}

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 use switchboard_core::nearest;
 
 use crate::arguments::{Question, shape};
 use crate::config::IntrospectionMode;
-use crate::schema::tidy;
+use crate::raw::raw;
 use crate::search;
-use crate::signature::signature;
 use crate::summary::{first_sentence, summarise};
 use crate::tool::Tool;
 
@@ -17,6 +17,10 @@ use crate::tool::Tool;
 const PAGE: usize = 50;
 /// How many tools a query shows unless it says otherwise.
 const FOUND: usize = 8;
+/// After so many bytes of schemas a page ends. Fifty tools of real servers have some 40 kB.
+const PAGE_BYTES: usize = 256 * 1024;
+/// The longest description of a tool that is shown whole. The longest of real servers has some 4,000 letters.
+const DESCRIPTION: usize = 20_000;
 
 /// All that is shown of a tool that is no longer what its owner approved: its new text may be what was not to be seen.
 pub(crate) const BLOCKED: &str = " [changed: blocked until approved]";
@@ -36,8 +40,17 @@ pub(crate) struct Style {
     pub(crate) summary_max_chars: usize,
 }
 
-/// Answers a question about the tools of a suite. The error is a text for the model.
-pub(crate) fn introspect(tools: &[Offered<'_>], question: &Question, style: Style) -> Result<String, String> {
+/// Answers a question about the tools of a suite, with a note where there is one. The error is a text for the model.
+pub(crate) fn introspect(
+    tools: &[Offered<'_>],
+    question: &Question,
+    style: Style,
+    note: Option<&str>,
+) -> Result<String, String> {
+    let noted = |text: String| match note {
+        Some(note) => format!("{text}\n{note}"),
+        None => text,
+    };
     let mode = match question.mode.as_deref() {
         None => style.mode,
         Some("summary") => IntrospectionMode::Summary,
@@ -49,40 +62,48 @@ pub(crate) fn introspect(tools: &[Offered<'_>], question: &Question, style: Styl
     if let Some(subtool) = &question.subtool {
         let found = tools.iter().find(|offered| offered.tool.name == *subtool);
         return found
-            .map(|offered| one(*offered))
+            .map(|offered| noted(one(*offered)))
             .ok_or_else(|| unknown(subtool, tools.iter().map(|offered| offered.tool.name.as_str())));
     }
-    let (chosen, rest) = match &question.query {
+    let (chosen, start) = match &question.query {
         Some(query) => {
             let places = search::ranked(query, tools.iter().map(|offered| offered.tool));
             if places.is_empty() {
-                return Ok(format!(
+                return Ok(noted(format!(
                     "No tool fits \"{}\". Without a query all {} are listed.",
                     query,
                     tools.len()
-                ));
+                )));
             }
             let limit = question.limit.unwrap_or(FOUND).clamp(1, PAGE);
             (places.iter().take(limit).map(|&place| tools[place]).collect::<Vec<_>>(), None)
         }
-        None => page(tools, question)?,
+        None => page(tools, question).map(|(chosen, start)| (chosen, Some(start)))?,
     };
-    let mut text = match mode {
-        IntrospectionMode::Summary => chosen
-            .iter()
-            .map(|offered| line(*offered, style.summary_max_chars))
-            .collect::<Vec<_>>()
-            .join("\n"),
-        IntrospectionMode::Full => full(&chosen, style.summary_max_chars),
-    };
-    if let Some(next) = rest {
+    // Where the next page begins, after so many tools of this one.
+    let next = |shown: usize| start.map(|start| start + shown).filter(|next| *next < tools.len());
+    if mode == IntrospectionMode::Full {
+        let shown = full(&chosen, style.summary_max_chars);
+        let mut answer = json!({});
+        if let Some(next) = next(shown.len()) {
+            answer["more"] = json!({ "left": tools.len() - next, "cursor": next.to_string() });
+        }
+        if let Some(note) = note {
+            answer["note"] = json!(note);
+        }
+        answer["tools"] = json!(shown);
+        return Ok(answer.to_string());
+    }
+    let lines: Vec<String> = chosen.iter().map(|offered| line(*offered, style.summary_max_chars)).collect();
+    let mut text = lines.join("\n");
+    if let Some(next) = next(lines.len()) {
         let _ = write!(
             text,
             "\n{} more: {{\"action\":\"introspect\",\"cursor\":\"{next}\"}} or \"query\":\"words\"",
             tools.len() - next
         );
     }
-    Ok(text)
+    Ok(noted(text))
 }
 
 /// What is said of a tool that there is not, or that is not offered: the two look the same.
@@ -102,8 +123,8 @@ pub(crate) fn unknown<'a>(subtool: &str, offered: impl IntoIterator<Item = &'a s
     }
 }
 
-/// One page, and where the next one begins.
-fn page<'a>(tools: &[Offered<'a>], question: &Question) -> Result<(Vec<Offered<'a>>, Option<usize>), String> {
+/// One page, and where it begins.
+fn page<'a>(tools: &[Offered<'a>], question: &Question) -> Result<(Vec<Offered<'a>>, usize), String> {
     let start = match &question.cursor {
         None => 0,
         Some(cursor) => {
@@ -113,7 +134,7 @@ fn page<'a>(tools: &[Offered<'a>], question: &Question) -> Result<(Vec<Offered<'
         }
     };
     let end = tools.len().min(start + question.limit.unwrap_or(PAGE).clamp(1, PAGE));
-    Ok((tools[start..end].to_vec(), Some(end).filter(|end| *end < tools.len())))
+    Ok((tools[start..end].to_vec(), start))
 }
 
 /// `name(arg: type, opt?: type) [read-only] — summary`
@@ -126,26 +147,31 @@ pub(crate) fn line(offered: Offered<'_>, max_chars: usize) -> String {
     let description = shown.description.or(shown.title).unwrap_or_default();
     let summary = first_sentence(&description, max_chars);
     let dash = if summary.is_empty() { "" } else { " — " };
-    let signature = signature(&shown.input_schema);
+    let signature = shown.input_schema.signature();
     format!("{}{signature}{}{}{dash}{summary}", tool.name, tool.hints.mark(), flagged(is_flagged))
 }
 
-/// `{"tools":[{"name","summary","inputSchema"}]}`, as compact as JSON gets.
-fn full(tools: &[Offered<'_>], max_chars: usize) -> String {
-    let tools: Vec<Value> = tools
-        .iter()
-        .map(|offered| {
-            if offered.is_blocked {
-                return json!({ "name": offered.tool.name, "summary": BLOCKED.trim(), "inputSchema": {} });
-            }
-            let (mut shown, is_flagged) = offered.tool.shown();
-            tidy(&mut shown.input_schema);
+/// `{"name","summary","inputSchema"}` of each tool, until the page is full. There is always one.
+fn full(tools: &[Offered<'_>], max_chars: usize) -> Vec<Box<RawValue>> {
+    let mut shown = Vec::new();
+    let mut bytes = 0;
+    for offered in tools {
+        let one = if offered.is_blocked {
+            raw(&json!({ "name": offered.tool.name, "summary": BLOCKED.trim(), "inputSchema": {} }))
+        } else {
+            let (shown, is_flagged) = offered.tool.shown();
             let summary = summarise(&shown.description.unwrap_or_default(), max_chars);
             let marks = format!("{}{}", offered.tool.hints.mark(), flagged(is_flagged));
-            json!({ "name": offered.tool.name, "summary": summary + &marks, "inputSchema": shown.input_schema })
-        })
-        .collect();
-    json!({ "tools": tools }).to_string()
+            let schema = shown.input_schema.into_value();
+            raw(&json!({ "name": offered.tool.name, "summary": summary + &marks, "inputSchema": schema }))
+        };
+        bytes += one.get().len();
+        if bytes > PAGE_BYTES && !shown.is_empty() {
+            break;
+        }
+        shown.push(one);
+    }
+    shown
 }
 
 /// All about one tool, and how it is called.
@@ -154,17 +180,16 @@ fn one(offered: Offered<'_>) -> String {
     if offered.is_blocked {
         return line(offered, 0);
     }
-    let (mut shown, is_flagged) = tool.shown();
-    tidy(&mut shown.input_schema);
+    let (shown, is_flagged) = tool.shown();
     let mut text = format!("{}{}{}\n", tool.name, tool.hints.mark(), flagged(is_flagged));
     if let Some(description) = shown.description.or(shown.title) {
-        text.push_str(description.trim());
-        text.push('\n');
+        let mut letters = description.trim().chars();
+        text.extend(letters.by_ref().take(DESCRIPTION));
+        text.push_str(if letters.next().is_some() { "…\n" } else { "\n" });
     }
-    let _ = writeln!(text, "inputSchema: {}", shown.input_schema);
-    if let Some(mut schema) = shown.output_schema {
-        tidy(&mut schema);
-        let _ = writeln!(text, "outputSchema: {schema}");
+    let _ = writeln!(text, "inputSchema: {}", shown.input_schema.into_value());
+    if let Some(schema) = shown.output_schema {
+        let _ = writeln!(text, "outputSchema: {}", schema.into_value());
     }
     let _ = write!(text, "Call: {}", shape(&tool.name));
     text

@@ -36,7 +36,7 @@ fn notes() -> Vec<Tool> {
 fn shown(tools: &[Tool], question: &Question) -> Result<String, String> {
     let offered: Vec<_> =
         tools.iter().map(|tool| Offered { tool, is_blocked: tool.name == "changed" }).collect();
-    introspect(&offered, question, STYLE)
+    introspect(&offered, question, STYLE, None)
 }
 
 #[test]
@@ -114,4 +114,61 @@ fn a_thousand_tools_come_in_pages_and_each_comes_once() {
     assert_eq!((pages, seen.len()), (20, 1000));
     assert_eq!((seen[0].as_str(), seen[999].as_str()), ("tool_0()", "tool_999()"));
     assert!(shown(&tools, &Question { cursor: Some("x".into()), ..Question::default() }).is_err());
+}
+
+#[test]
+fn suites_p19_a_schema_that_is_too_large_is_not_shown() {
+    let large = json!({ "type": "object", "description": "x".repeat(9_000_000) });
+    let tools =
+        [tool(&json!({ "name": "large", "description": "y".repeat(1_000_000), "inputSchema": large }))];
+    for question in [
+        Question::default(),
+        Question { mode: Some("full".into()), ..Question::default() },
+        Question { subtool: Some("large".into()), ..Question::default() },
+    ] {
+        let text = shown(&tools, &question).unwrap();
+        assert!(text.len() < 100_000, "{question:?}: {}", text.len());
+    }
+    assert!(shown(&tools, &Question::default()).unwrap().starts_with("large(…) — "));
+}
+
+#[test]
+fn suites_p4_nothing_that_a_child_wrote_hides_anything() {
+    let hidden = "a\u{e0041}\u{202e}\u{1b}[31mb<IMPORTANT>";
+    let tools = [tool(&json!({
+        "name": "t", "title": hidden,
+        "inputSchema": {
+            "type": "object", "required": [hidden],
+            "properties": { hidden: { "description": hidden, "enum": [hidden, "plain"] } },
+        },
+        "outputSchema": { "title": hidden },
+    }))];
+    let plain = "ab‹IMPORTANT›";
+    let line = shown(&tools, &Question::default()).unwrap();
+    assert_eq!(line, format!("t({plain}: \"{plain}\"|\"plain\") [hidden text removed] — {plain}"));
+    let wrong = tools[0].checker().check(&json!({ hidden: 7 })).join("\n");
+    for text in [
+        shown(&tools, &Question { mode: Some("full".into()), ..Question::default() }).unwrap(),
+        shown(&tools, &Question { subtool: Some("t".into()), ..Question::default() }).unwrap(),
+        format!("{wrong}\n{}\n{}", tools[0].checker().shown(), tools[0].checker().example()),
+    ] {
+        assert!(text.contains(plain), "{text}");
+        for odd in ["\u{e0041}", "\u{202e}", "\u{1b}", "<IMPORTANT>"] {
+            assert!(!text.contains(odd), "{odd:?} in {text}");
+        }
+    }
+}
+
+#[test]
+fn full_stays_json_with_more_to_come_and_a_page_ends_where_it_gets_too_long() {
+    let long = json!({ "type": "object", "description": "x".repeat(100_000) });
+    let tools: Vec<Tool> =
+        (0..60).map(|number| tool(&json!({ "name": format!("t{number}"), "inputSchema": long }))).collect();
+    let offered: Vec<_> = tools.iter().map(|tool| Offered { tool, is_blocked: false }).collect();
+    let question = Question { mode: Some("full".into()), cursor: Some("7".into()), ..Question::default() };
+    let text = introspect(&offered, &question, STYLE, Some("(old)")).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let names: Vec<&Value> = value["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!(names, ["t7", "t8"]);
+    assert_eq!((&value["more"], &value["note"]), (&json!({ "left": 51, "cursor": "9" }), &json!("(old)")));
 }

@@ -23,6 +23,7 @@ mod mcp_json;
 mod metrics;
 mod names;
 mod neutral;
+mod overview;
 mod passthrough;
 mod pins;
 mod places;
@@ -44,28 +45,30 @@ mod test_files;
 mod tool;
 mod top;
 mod trust;
+mod unseen;
 mod via;
 mod watch;
 mod wrapper;
 
 pub use child::{
     Child, ChildError, ChildEvent, ChildOptions, ChildState, ChildStatus, Counts, Listed, Opened,
-    RecoveryRules,
+    RecoveryRules, log_name,
 };
 pub use config::{
     CacheSettings, Config, ExposeMode, ExposeSettings, Introspection, IntrospectionMode, RateLimit,
     SuiteSettings, Timeouts, UnknownKey, unknown_keys,
 };
 pub use descriptions::{DESCRIPTIONS_NAME, Description, Descriptions, suite_description};
-pub use discovery::{Discovered, Problem, discover, discover_with};
+pub use discovery::{Discovered, Problem, discover, discover_with, is_reserved};
 pub use edit::{Put, put_child, remove_child};
 pub use error::SuiteError;
 pub use expand::{ExpandError, Lookup, expand};
-pub use host::{Caller, Host, RpcError};
+pub use host::{Caller, ClientRef, Host, RpcError};
 pub use import::{Candidate, Client, Imported, Reverted, RootFile, Servers, import, read_client, revert};
 pub use mcp_json::{CommandLine, McpFile, Transport};
 pub use names::child_name;
 pub use neutral::{Flag, Neutral, neutral};
+pub use overview::Overview;
 pub use pins::{PinProblem, Pins};
 pub use places::Places;
 pub use redact::{REDACTED, Secrets, redact, redact_values};
@@ -73,6 +76,7 @@ pub use savings::{ChildSavings, Counted, Measured, SavingsReport};
 pub use spec::{ChildSpec, Expose, Framing, Launch, Limits, Written};
 pub use suites::{Suites, SuitesEvent, Warmed};
 pub use trust::{Trust, TrustState, shown_launch};
+pub use via::VARIABLE as VIA;
 pub use watch::watch;
 pub use wrapper::{
     ProviderKind, Unwrapped, Wrapped, Wrapper, WrapperError, WrapperSettings, is_wrapper, original_name,

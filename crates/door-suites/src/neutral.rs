@@ -7,6 +7,8 @@ mod tags;
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
+
 /// A text made harmless, and what was found in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neutral {
@@ -56,6 +58,32 @@ pub fn neutral(text: &str) -> Neutral {
     let seen = visible(text, &mut flags);
     let text = tags::inert(&seen, &mut flags);
     Neutral { text, flags: flags.into_iter().collect() }
+}
+
+/// Makes every text and every name in a value harmless, and says whether anything had to be.
+pub(crate) fn neutral_value(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) => neutral_text(text),
+        Value::Array(items) => items.iter_mut().fold(false, |found, item| neutral_value(item) | found),
+        Value::Object(members) => {
+            let is_odd = |name: &String| !neutral(name).flags.is_empty();
+            let has_odd = members.keys().any(is_odd);
+            if has_odd {
+                let old = std::mem::take(members);
+                members.extend(old.into_iter().map(|(name, value)| (neutral(&name).text, value)));
+            }
+            members.values_mut().fold(has_odd, |found, value| neutral_value(value) | found)
+        }
+        _ => false,
+    }
+}
+
+/// Makes a text harmless, and says whether it had to be.
+pub(crate) fn neutral_text(text: &mut String) -> bool {
+    let harmless = neutral(text);
+    let is_found = !harmless.flags.is_empty();
+    *text = harmless.text;
+    is_found
 }
 
 /// Whether a character takes up no room on a screen, or moves what does.

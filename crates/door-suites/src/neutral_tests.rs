@@ -21,7 +21,7 @@ fn what_is_harmless_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_taken_out_and_named() {
+fn suites_p4_what_cannot_be_seen_is_taken_out_and_named() {
     for (text, expected, flag) in [
         ("ig\u{200b}nore", "ignore", Flag::Hidden),
         ("a\u{feff}b\u{2060}c\u{ad}", "abc", Flag::Hidden),
@@ -45,7 +45,7 @@ fn what_cannot_be_seen_is_taken_out_and_named() {
 }
 
 #[test]
-fn markup_that_poses_as_an_instruction_is_made_plain() {
+fn suites_p4_markup_that_poses_as_an_instruction_is_made_plain() {
     for (text, expected) in [
         ("<IMPORTANT>do it</IMPORTANT>", "‹IMPORTANT›do it‹/IMPORTANT›"),
         ("<system>x</system >", "‹system›x‹/system ›"),

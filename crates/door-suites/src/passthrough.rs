@@ -9,9 +9,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::child::{ChildError, Listed};
+use crate::flat::harmless;
 use crate::host::{Caller, RpcError};
+use crate::neutral::neutral;
 use crate::raw::{Object, raw};
 use crate::suite::Suite;
+use crate::unseen::PATIENCE;
 
 /// The code of JSON-RPC for parameters that do not fit.
 const INVALID_PARAMS: i64 = -32602;
@@ -50,9 +53,13 @@ impl Passthrough {
                 let Some(key) = Object::parse(&item).and_then(|object| object.text(key_of(what))) else {
                     continue;
                 };
+                // A name that cannot be shown as it is cannot be called either.
+                if !neutral(&key).flags.is_empty() {
+                    continue;
+                }
                 let owner = owners.by_key.entry((what, key)).or_insert_with(|| suite.spec.name.clone());
                 if *owner == suite.spec.name {
-                    listed.push(item);
+                    listed.push(harmless(&item, key_of(what)));
                 }
             }
         }
@@ -71,7 +78,6 @@ impl Passthrough {
             return None;
         }
         let about = match method {
-            "logging/setLevel" => return Some(set_level(flat, params, caller).await),
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
                 text_of(params.as_deref(), &["uri"]).map(|uri| (Listed::Resources, uri))
             }
@@ -147,7 +153,11 @@ async fn list_one(suite: &Arc<Suite>, what: Listed, caller: &Caller) -> Vec<Box<
         return Vec::new();
     }
     suite.listen();
-    let listed = match suite.child.open(caller).await {
+    let Ok(opened) = tokio::time::timeout(PATIENCE, suite.child.open(caller)).await else {
+        announce_later(suite, what, caller);
+        return Vec::new();
+    };
+    let listed = match opened {
         Ok(_) if !has(suite, what) => return Vec::new(),
         Ok(_) => suite.child.list(what, caller).await,
         Err(error) => Err(error),
@@ -157,6 +167,16 @@ async fn list_one(suite: &Arc<Suite>, what: Listed, caller: &Caller) -> Vec<Box<
             |error| tracing::debug!(child = suite.spec.name, %error, ?what, "nothing could be listed"),
         )
         .unwrap_or_default()
+}
+
+/// Tells hosts of what a child has once it runs: others are not kept waiting for it.
+fn announce_later(suite: &Arc<Suite>, what: Listed, caller: &Caller) {
+    let (suite, caller) = (suite.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
+    tokio::spawn(async move {
+        if suite.child.open(&caller).await.is_ok() && has(&suite, what) {
+            suite.list_changed(what);
+        }
+    });
 }
 
 /// Whether a running child says that it has such things.
@@ -184,16 +204,15 @@ async fn ask(
     })
 }
 
-/// Tells every child that logs how much it should say. One that fails to take it is no reason to fail.
-async fn set_level(
-    flat: &[Arc<Suite>],
+/// Tells every one of these children that logs how much it should say. One that fails to take it is no reason to
+/// fail.
+pub(crate) async fn set_level(
+    running: &[Arc<Suite>],
     params: Option<Box<RawValue>>,
     caller: &Caller,
 ) -> Result<Box<RawValue>, RpcError> {
-    let told = join_all(flat.iter().map(|suite| async {
-        suite.check_trust().ok()?;
-        let opened = suite.child.open(caller).await.ok()?;
-        opened.capabilities.get("logging")?;
+    let told = join_all(running.iter().map(|suite| async {
+        suite.child.opened()?.capabilities.get("logging")?;
         Some(ask(suite, "logging/setLevel", params.clone(), caller).await)
     }));
     let mut answers = told.await.into_iter().flatten();

@@ -23,7 +23,7 @@ fn names(problems: &[super::PinProblem]) -> Vec<&str> {
 }
 
 #[test]
-fn a_changed_description_is_blocked_until_it_is_approved() {
+fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
     let folder = TempDir::new().unwrap();
     let places = places(&folder);
     let before = raw(&[tool("read", "Reads a file.\nSafely."), tool("write", "Writes.")]);

@@ -37,7 +37,7 @@ fn words_are_left_alone() {
 }
 
 #[test]
-fn declared_values_are_taken_out_wherever_they_are() {
+fn suites_p14_declared_values_are_taken_out_wherever_they_are() {
     let mut secrets = Secrets::default();
     secrets.add("correct horse");
     secrets.add("correct horse battery");

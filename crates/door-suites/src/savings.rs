@@ -5,9 +5,10 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use switchboard_hub::files::{Dir, FileError};
@@ -24,6 +25,8 @@ use crate::suites::Suites;
 const MAX_FILE: u64 = 64 * 1024;
 /// How long the file may be busy before counting goes on without it.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How often what was counted is written down at most, while suites are used.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
 /// What a call through a suite says more than a direct one.
 const CALL_WRAPPER: &str = r#"{"action":"call","subtool":"","args":}"#;
 
@@ -55,6 +58,7 @@ pub(crate) struct Ledger {
     introspect_bytes: AtomicU64,
     calls: AtomicU64,
     call_bytes: AtomicU64,
+    written: Mutex<Option<Instant>>,
 }
 
 impl Ledger {
@@ -76,6 +80,16 @@ impl Ledger {
     pub(crate) fn called(&self, own_bytes: usize) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.call_bytes.fetch_add((own_bytes + CALL_WRAPPER.len()) as u64, Ordering::Relaxed);
+    }
+
+    /// Whether it is time to write again. Says so once.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut written = self.written.lock();
+        let is_due = written.is_none_or(|written| written.elapsed() >= WRITE_EVERY);
+        if is_due {
+            *written = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Adds what was counted to the file. What could not be written is counted again next time.
@@ -251,8 +265,9 @@ fn measure(counted: Counted, flat: usize, suites: usize, shown: usize, shown_byt
 /// Everything that introspection shows of a suite in summary mode, page after page.
 fn all_pages(offered: &[crate::introspect::Offered<'_>], style: Style) -> String {
     let style = Style { mode: IntrospectionMode::Summary, ..style };
-    let pages =
-        offered.chunks(50).map(|page| introspect(page, &Question::default(), style).unwrap_or_default());
+    let pages = offered
+        .chunks(50)
+        .map(|page| introspect(page, &Question::default(), style, None).unwrap_or_default());
     pages.collect::<Vec<_>>().join("\n")
 }
 

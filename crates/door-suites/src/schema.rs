@@ -1,13 +1,26 @@
 //! Checks arguments against a tool's schema before the tool sees them.
 
+mod reach;
+
 use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::reach::Reach;
+use crate::neutral::{neutral, neutral_value};
+
 /// The largest schema that is compiled. The largest seen in real servers has some 20 kB.
-const MAX_SCHEMA: usize = 256 * 1024;
+pub(crate) const MAX_SCHEMA: usize = 256 * 1024;
 /// The deepest schema that is compiled; compiling follows every level.
 const MAX_DEPTH: usize = 48;
+/// The most parts of a schema that is compiled, each counted as often as references lead to it. A schema of a few
+/// lines can lead to the same part millions of times, and a check would follow every way.
+const MAX_PARTS: usize = 100_000;
+/// The deepest arguments that are checked against a schema that refers to itself: the ways through it multiply with
+/// every level.
+const MAX_CIRCLED: usize = 8;
+/// The most parts of an example.
+const MAX_EXAMPLE: usize = 100;
 /// How many wrong fields are named. The schema follows, so that more would be noise.
 const MAX_ERRORS: usize = 8;
 
@@ -19,6 +32,7 @@ const MAX_ERRORS: usize = 8;
 pub(crate) struct Checker {
     schema: Value,
     validator: Option<Box<Validator>>,
+    is_circular: bool,
 }
 
 impl Checker {
@@ -26,11 +40,15 @@ impl Checker {
         let small = schema.filter(|schema| schema.get().len() <= MAX_SCHEMA);
         let schema: Value =
             small.and_then(|schema| serde_json::from_str(schema.get()).ok()).unwrap_or_default();
-        let fits = schema.is_object() && depth(&schema) <= MAX_DEPTH;
+        let reach = Reach::of(&schema);
+        let fits = schema.is_object()
+            && depth(&schema) <= MAX_DEPTH
+            && reach.parts <= MAX_PARTS
+            && !reach.is_endless;
         // The linear-time engine: a pattern of the child's cannot make a check take forever.
         let options = || jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
         let validator = fits.then(|| options().build(&schema).ok()).flatten().map(Box::new);
-        Self { schema, validator }
+        Self { schema, validator, is_circular: reach.is_circular }
     }
 
     /// Whether the tool has an argument of this name.
@@ -41,27 +59,34 @@ impl Checker {
     /// What is wrong with the arguments, field by field.
     pub(crate) fn check(&self, arguments: &Value) -> Vec<String> {
         let Some(validator) = &self.validator else { return Vec::new() };
+        if self.is_circular && depth(arguments) > MAX_CIRCLED {
+            return Vec::new();
+        }
         let wrong = validator.iter_errors(arguments).take(MAX_ERRORS);
         wrong
             .map(|error| {
                 let field = error.instance_path().to_string();
                 let field = field.trim_start_matches('/').replace('/', ".");
                 let what = clip(&error.masked_with("the value").to_string());
-                if field.is_empty() { what } else { format!("{field}: {what}") }
+                // Names and choices in it are the child's words.
+                neutral(&if field.is_empty() { what } else { format!("{field}: {what}") }).text
             })
             .collect()
     }
 
-    /// The schema without what tells a model nothing.
+    /// The schema without what tells a model nothing, or is hidden in it.
     pub(crate) fn shown(&self) -> Value {
         let mut schema = self.schema.clone();
         tidy(&mut schema);
+        neutral_value(&mut schema);
         schema
     }
 
     /// Arguments that would do: what is required, with the first value that the schema names or one of its type.
     pub(crate) fn example(&self) -> Value {
-        example(&self.schema, &self.schema, 4)
+        let mut example = example(&self.schema, &self.schema, 4, &mut MAX_EXAMPLE.clone());
+        neutral_value(&mut example);
+        example
     }
 }
 
@@ -75,7 +100,7 @@ pub(crate) fn tidy(schema: &mut Value) {
     }
 }
 
-fn example(schema: &Value, root: &Value, depth: usize) -> Value {
+fn example(schema: &Value, root: &Value, depth: usize, room: &mut usize) -> Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     let schema = target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema);
     let first = |key: &str| schema.get(key).and_then(Value::as_array).and_then(|values| values.first());
@@ -85,11 +110,12 @@ fn example(schema: &Value, root: &Value, depth: usize) -> Value {
     if let Some(value) = first("examples").or_else(|| first("enum")) {
         return value.clone();
     }
-    if depth == 0 {
+    if depth == 0 || *room == 0 {
         return Value::Null;
     }
+    *room -= 1;
     if let Some(choice) = first("anyOf").or_else(|| first("oneOf")) {
-        return example(choice, root, depth - 1);
+        return example(choice, root, depth - 1, room);
     }
     let kind = match schema.get("type") {
         Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str),
@@ -102,16 +128,22 @@ fn example(schema: &Value, root: &Value, depth: usize) -> Value {
         }
         Some("boolean") => json!(true),
         Some("array") => {
-            json!([schema.get("items").map_or(Value::Null, |items| example(items, root, depth - 1))])
+            json!([schema.get("items").map_or(Value::Null, |items| example(items, root, depth - 1, room))])
         }
         Some("object") => {
             let properties = schema.get("properties").and_then(Value::as_object);
             let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-            let members = required.filter_map(Value::as_str).map(|name| {
+            let mut members = Map::new();
+            for name in required.filter_map(Value::as_str) {
+                if *room == 0 {
+                    break;
+                }
                 let member = properties.and_then(|properties| properties.get(name));
-                (name.to_owned(), member.map_or(json!("…"), |member| example(member, root, depth - 1)))
-            });
-            Value::Object(members.collect::<Map<_, _>>())
+                let value = member.map(|member| example(member, root, depth - 1, room));
+                *room = room.saturating_sub(usize::from(value.is_none()));
+                members.insert(name.to_owned(), value.unwrap_or(json!("…")));
+            }
+            Value::Object(members)
         }
         Some("null") => Value::Null,
         _ => json!("…"),

@@ -39,7 +39,7 @@ fn the_draft_is_the_one_that_the_schema_names() {
 }
 
 #[test]
-fn what_cannot_be_checked_here_is_left_to_the_child() {
+fn suites_p19_what_cannot_be_checked_here_is_left_to_the_child() {
     let remote = json!({ "type": "object", "properties": { "a": { "$ref": "http://127.0.0.1:9/x.json" } } });
     let file = json!({ "type": "object", "properties": { "a": { "$ref": "file:///etc/passwd" } } });
     let mut deep = json!({ "type": "string" });
@@ -83,4 +83,49 @@ fn the_example_fits_its_own_schema() {
     let example = checker.example();
     assert_eq!(example, json!({ "path": "…", "mode": "fast", "count": 5, "edits": [{ "old": "…" }] }));
     assert!(checker.check(&example).is_empty());
+}
+
+#[test]
+fn suites_p19_ways_that_multiply_or_never_end_are_not_followed() {
+    let mut defs = serde_json::Map::new();
+    for level in 0..40 {
+        let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+        defs.insert(format!("d{level}"), json!({ "anyOf": [next, next] }));
+    }
+    defs.insert("d40".to_owned(), json!({ "type": "string" }));
+    let multiplied =
+        json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": defs });
+    let endless = json!({
+        "type": "object", "properties": { "a": { "$ref": "#/$defs/x" } },
+        "$defs": {
+            "x": { "properties": { "y": { "$ref": "#/$defs/y" } }, "anyOf": [{ "$ref": "#/$defs/y" }] },
+            "y": { "oneOf": [{ "$ref": "#/$defs/x" }] },
+        },
+    });
+    let anchored = json!({
+        "type": "object", "properties": { "a": { "$ref": "#j" } },
+        "$defs": { "x": { "$anchor": "j", "anyOf": [{ "$ref": "#j" }] } },
+    });
+    for schema in [multiplied, endless, anchored] {
+        assert!(checker(&schema).check(&json!({ "a": 1 })).is_empty());
+    }
+    let list = json!({
+        "type": "object", "required": ["a"], "properties": { "a": { "$ref": "#/$defs/j" } },
+        "$defs": { "j": { "anyOf": [{ "type": "string" }, { "type": "array", "items": { "$ref": "#/$defs/j" } }] } },
+    });
+    assert_eq!(checker(&list).check(&json!({ "a": [["x"], 7] })).len(), 1, "what ends is checked");
+    let mut deep = json!(7);
+    for _ in 0..60 {
+        deep = json!([deep]);
+    }
+    assert!(checker(&list).check(&json!({ "a": deep })).is_empty(), "so deep, the child has the word");
+}
+
+#[test]
+fn suites_p19_an_example_ends() {
+    let names: Vec<String> = (0..5_000).map(|number| format!("n{number}")).collect();
+    let members: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({ "$ref": "#" }))).collect();
+    let example = checker(&json!({ "type": "object", "properties": members, "required": names })).example();
+    assert!(example.to_string().len() < 100_000);
 }

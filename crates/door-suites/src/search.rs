@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::signature::argument_names;
 use crate::tool::Tool;
 
 const IN_NAME: f64 = 4.0;
@@ -56,7 +55,7 @@ fn weights(tool: &Tool) -> BTreeMap<String, f64> {
     add(&tool.name, IN_NAME);
     add(shown.title.as_deref().unwrap_or_default(), IN_ARGUMENTS);
     add(shown.description.as_deref().unwrap_or_default(), IN_DESCRIPTION);
-    for argument in argument_names(&shown.input_schema) {
+    for argument in shown.input_schema.arguments() {
         add(argument, IN_ARGUMENTS);
     }
     weights

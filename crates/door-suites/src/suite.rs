@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) shelf: Shelf,
     pub(crate) clock: Clock,
     pub(crate) events: broadcast::Sender<SuitesEvent>,
+    /// How much of their protocol's log children are to tell, where a client said so: the parameters of its request.
+    pub(crate) level: Arc<Mutex<Option<Box<RawValue>>>>,
     /// Goes up when what a flat child lists has changed, so that the list for hosts is made anew.
     pub(crate) changes: Arc<AtomicU64>,
 }
@@ -133,7 +135,8 @@ impl Suite {
 
     /// Whether the child may be started. The error is a text that says who can allow it.
     pub(crate) fn check_trust(&self) -> Result<(), String> {
-        if self.state.lock().is_trusted {
+        // What runs was agreed to; what would be started may have been disagreed with a moment ago.
+        if self.state.lock().is_trusted && self.child.opened().is_some() {
             return Ok(());
         }
         let name = &self.spec.name;
@@ -171,11 +174,25 @@ impl Suite {
             return Ok(catalogue);
         }
         self.listen();
-        let _turn = self.listing.lock().await;
+        let turn = self.listing.lock().await;
         if let Some(catalogue) = self.of_this_run() {
             return Ok(catalogue);
         }
+        self.take(turn, caller).await
+    }
+
+    /// Takes a catalogue, one at a time.
+    async fn take(
+        self: &Arc<Self>,
+        _turn: tokio::sync::MutexGuard<'_, ()>,
+        caller: &Caller,
+    ) -> Result<Arc<Catalogue>, ChildError> {
         let opened = self.child.open(caller).await?;
+        let level = self.shared.level.lock().clone();
+        if let Some(level) = level.filter(|_| opened.capabilities.get("logging").is_some()) {
+            let told = self.child.request("logging/setLevel", Some(level), caller).await;
+            let _ = told.inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
+        }
         // Set before the tools are asked for: a change that is announced meanwhile takes it back.
         self.state.lock().run = Some(Arc::downgrade(&opened));
         let listed = match self.child.list(Listed::Tools, caller).await {
@@ -206,6 +223,17 @@ impl Suite {
         // The file waits for the disk; others who share this thread do not.
         let _ = tokio::task::spawn_blocking(move || shelf.save(&spec, &kept)).await;
         Ok(catalogue)
+    }
+
+    /// Lists the tools of the child again, if it still runs. One that was stopped meanwhile is not started for it.
+    pub(crate) async fn list_again(self: &Arc<Self>) {
+        let turn = self.listing.lock().await;
+        if self.child.opened().is_none() || self.of_this_run().is_some() {
+            return;
+        }
+        if let Err(error) = self.take(turn, &Caller::default()).await {
+            tracing::debug!(child = self.spec.name, %error, "the changed tools could not be listed");
+        }
     }
 
     /// The catalogue, if it was taken from the run of the child that is going on.
@@ -259,11 +287,7 @@ impl Suite {
     ) -> Result<String, String> {
         self.check_trust()?;
         let (catalogue, note) = self.for_showing(caller).await.map_err(|error| error.to_string())?;
-        let text = introspect::introspect(&self.offered(&catalogue), question, self.rules.style)?;
-        Ok(match note {
-            Some(note) => format!("{text}\n{note}"),
-            None => text,
-        })
+        introspect::introspect(&self.offered(&catalogue), question, self.rules.style, note.as_deref())
     }
 
     /// The tools for a search over all suites; nothing, and why, when they cannot be had.
@@ -427,23 +451,28 @@ impl Suite {
         let news = match event {
             ChildEvent::ListChanged(Listed::Tools) => {
                 self.state.lock().run = None;
-                if self.child.opened().is_some()
-                    && let Err(error) = self.current(&Caller::default()).await
-                {
-                    tracing::debug!(child = self.spec.name, %error, "the changed tools could not be listed");
-                }
+                self.list_again().await;
                 return;
             }
-            ChildEvent::ListChanged(Listed::Resources | Listed::ResourceTemplates) => {
-                SuitesEvent::ResourcesChanged
-            }
-            ChildEvent::ListChanged(Listed::Prompts) => SuitesEvent::PromptsChanged,
+            ChildEvent::ListChanged(what) => return self.list_changed(what),
             ChildEvent::ResourceUpdated(params) => SuitesEvent::ResourceUpdated(params),
-            ChildEvent::Log(params) => SuitesEvent::Log { child: self.spec.name.clone(), params },
+            ChildEvent::Said { method, params, to } => SuitesEvent::Said { method, params, to },
             ChildEvent::Stopped { .. } => return,
         };
         // A host sees nothing of a suite's lists, so that their changes are no news for it.
-        if self.is_flat() || matches!(news, SuitesEvent::Log { .. }) {
+        if self.is_flat() || matches!(news, SuitesEvent::Said { .. }) {
+            let _ = self.shared.events.send(news);
+        }
+    }
+
+    /// Makes known that what the child lists is no longer what it was.
+    pub(crate) fn list_changed(&self, what: Listed) {
+        let news = match what {
+            Listed::Tools => SuitesEvent::ToolsChanged,
+            Listed::Resources | Listed::ResourceTemplates => SuitesEvent::ResourcesChanged,
+            Listed::Prompts => SuitesEvent::PromptsChanged,
+        };
+        if self.is_flat() {
             let _ = self.shared.events.send(news);
         }
     }

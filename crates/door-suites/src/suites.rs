@@ -23,10 +23,11 @@ use crate::config::Config;
 use crate::descriptions::Descriptions;
 use crate::discovery::{Problem, discover};
 use crate::error::SuiteError;
-use crate::host::{Caller, RpcError};
+use crate::host::{Caller, ClientRef, Host, RpcError};
 use crate::introspect::line;
 use crate::metrics::{self, Outcome};
-use crate::passthrough::Passthrough;
+use crate::names::child_name;
+use crate::passthrough::{self, Passthrough};
 use crate::places::Places;
 use crate::raw::Object;
 use crate::redact::{Secrets, redact};
@@ -36,6 +37,7 @@ use crate::search::ranked;
 use crate::spec::ChildSpec;
 use crate::suite::{Done, Given, Shared, Suite};
 use crate::top::{Target, Top, describe};
+use crate::unseen::Unseen;
 use crate::via::{self, Via};
 
 /// How many children are started at once when all are warmed. Starting one keeps a core busy for a second.
@@ -66,6 +68,7 @@ pub(crate) struct Inner {
     /// Names that others list beside the suites.
     reserved: Mutex<BTreeSet<String>>,
     pub(crate) passthrough: Passthrough,
+    pub(crate) unseen: Unseen,
     pub(crate) ledger: Arc<Ledger>,
 }
 
@@ -75,7 +78,7 @@ pub(crate) struct Table {
     /// By the names of the children.
     pub(crate) suites: Vec<Arc<Suite>>,
     problems: Vec<Problem>,
-    descriptions: Descriptions,
+    pub(crate) descriptions: Descriptions,
 }
 
 /// What a host may want to know.
@@ -89,12 +92,14 @@ pub enum SuitesEvent {
     PromptsChanged,
     /// A resource changed; the parameters of the child's notification.
     ResourceUpdated(Box<RawValue>),
-    /// A log message of a child; the parameters of its notification.
-    Log {
-        /// Whose.
-        child: String,
-        /// What.
+    /// A child has something to say to one client.
+    Said {
+        /// The method of its notification.
+        method: &'static str,
+        /// The parameters.
         params: Box<RawValue>,
+        /// Who is meant.
+        to: ClientRef,
     },
 }
 
@@ -135,6 +140,7 @@ impl Suites {
             clock,
             events: broadcast::channel(EVENTS).0,
             changes: Arc::default(),
+            level: Arc::default(),
             places: Arc::new(places),
         };
         let inner = Inner {
@@ -152,6 +158,7 @@ impl Suites {
             top: Mutex::default(),
             reserved: Mutex::default(),
             passthrough: Passthrough::default(),
+            unseen: Unseen::default(),
         };
         let suites = Self { inner: Arc::new(inner) };
         let (table, _) = suites.find(config);
@@ -172,16 +179,11 @@ impl Suites {
 
     /// The tools for a host that asks for them now: counted, and flat children that were never seen are asked first.
     pub async fn list_tools(&self, caller: &Caller) -> Vec<Box<RawValue>> {
-        let unseen = self
-            .table()
-            .suites
-            .iter()
-            .filter(|suite| suite.is_flat() && suite.cached().is_none())
-            .cloned()
-            .collect::<Vec<_>>();
+        let is_unseen =
+            |suite: &&Arc<Suite>| suite.is_flat() && suite.cached().is_none() && suite.check_trust().is_ok();
+        let unseen: Vec<_> = self.table().suites.iter().filter(is_unseen).cloned().collect();
         if !unseen.is_empty() {
-            self.warm_all(unseen, caller).await;
-            self.relist();
+            self.inner.unseen.ask(self, unseen, caller).await;
         }
         self.inner.ledger.listed();
         self.tools()
@@ -239,7 +241,7 @@ impl Suites {
         if let Some(refusal) = &self.inner.via.refusal {
             return Ok(answer::refusal(refusal));
         }
-        match target {
+        let result = match target {
             Target::Suite(suite) => call_suite(suite, arguments, caller, Some(&self.inner.ledger)).await,
             Target::Flat(suite, name) => {
                 let begun = Instant::now();
@@ -247,7 +249,9 @@ impl Suites {
                 finish(suite, "flat", name, done, begun)
             }
             Target::Search => Ok(self.search(arguments, caller).await),
-        }
+        };
+        self.write_down();
+        result
     }
 
     /// Does what a child's suite does, however the child is listed: for people, who name the child or its tool.
@@ -259,7 +263,8 @@ impl Suites {
         caller: &Caller,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
         let table = self.table();
-        let by_name = table.suites.iter().find(|suite| suite.spec.name == name);
+        let wanted = child_name(name).unwrap_or_else(|_| name.to_owned());
+        let by_name = table.suites.iter().find(|suite| suite.spec.name.eq_ignore_ascii_case(&wanted));
         let suite = by_name.or_else(|| table.suites.iter().find(|suite| suite.rules.tool_name == name))?;
         if let Some(refusal) = &self.inner.via.refusal {
             return Some(Ok(answer::refusal(refusal)));
@@ -340,7 +345,24 @@ impl Suites {
         params: Option<Box<RawValue>>,
         caller: &Caller,
     ) -> Option<Result<Box<RawValue>, RpcError>> {
-        self.inner.passthrough.request(&self.flat(), method, params, caller).await
+        if method != "logging/setLevel" {
+            return self.inner.passthrough.request(&self.flat(), method, params, caller).await;
+        }
+        let table = self.table();
+        if table.suites.is_empty() {
+            return None;
+        }
+        self.inner.shared.level.lock().clone_from(&params);
+        // Those that do not run are told when they do.
+        let running = table.suites.iter().filter(|suite| suite.child.opened().is_some());
+        Some(passthrough::set_level(&running.cloned().collect::<Vec<_>>(), params, caller).await)
+    }
+
+    /// Tells the children that a client has used that its roots are others now.
+    pub fn roots_changed(&self, host: &Arc<dyn Host>) {
+        for suite in &self.table().suites {
+            suite.child.roots_changed(host);
+        }
     }
 
     /// What changes from now on.
@@ -355,7 +377,7 @@ impl Suites {
         warmed
     }
 
-    async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<Warmed> {
+    pub(crate) async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<Warmed> {
         let refusal = self.inner.via.refusal.as_ref();
         stream::iter(suites)
             .map(|suite| async move {
@@ -377,15 +399,15 @@ impl Suites {
     pub async fn reload(&self, config: Config) {
         let before = self.tools();
         let (table, gone) = self.find(config);
-        for suite in table.suites.iter().filter(|suite| suite.child.opened().is_some()) {
+        for suite in &table.suites {
             suite.forget_trust();
-            if suite.check_trust().is_err() {
+            if suite.child.opened().is_some() && suite.check_trust().is_err() {
                 suite.child.stop().await;
             }
         }
         *self.inner.table.write() = Arc::new(table);
         self.relist();
-        join_all(gone.iter().map(|suite| suite.child.stop())).await;
+        join_all(gone.iter().map(|suite| suite.child.close())).await;
         if differs(&before, &self.tools()) {
             let _ = self.inner.shared.events.send(SuitesEvent::ToolsChanged);
         }
@@ -394,11 +416,20 @@ impl Suites {
     /// Ends all children and writes down what was counted.
     pub async fn close(&self) {
         let table = self.table();
-        let stopping = join_all(table.suites.iter().map(|suite| suite.child.stop()));
+        let stopping = join_all(table.suites.iter().map(|suite| suite.child.close()));
         if tokio::time::timeout(CLOSE_WITHIN, stopping).await.is_err() {
             tracing::warn!("children did not end in time; their groups are killed");
         }
         self.flush().await;
+    }
+
+    /// Writes down what was counted before, when that was last done a while ago: a host that is killed takes little
+    /// of it along.
+    fn write_down(&self) {
+        if self.inner.ledger.is_due() {
+            let suites = self.clone();
+            tokio::spawn(async move { suites.flush().await });
+        }
     }
 
     /// Writes down what was counted so far.
@@ -547,6 +578,6 @@ fn finish(
 }
 
 /// Whether two lists of tools are different to a host.
-fn differs(before: &[Box<RawValue>], after: &[Box<RawValue>]) -> bool {
+pub(crate) fn differs(before: &[Box<RawValue>], after: &[Box<RawValue>]) -> bool {
     before.len() != after.len() || before.iter().zip(after).any(|(before, after)| before.get() != after.get())
 }

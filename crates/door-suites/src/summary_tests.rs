@@ -21,7 +21,7 @@ fn a_cut_within_a_sentence_is_between_words_and_says_so() {
 }
 
 #[test]
-fn what_is_seen_as_one_character_is_not_torn() {
+fn suites_p20_what_is_seen_as_one_character_is_not_torn() {
     let family = "👨‍👩‍👧‍👦";
     let text = family.repeat(40);
     let short = summarise(&text, 17);

@@ -3,12 +3,13 @@
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::expose;
-use crate::neutral::neutral;
-use crate::schema::Checker;
+use crate::neutral::{neutral_text, neutral_value};
+use crate::schema::{Checker, MAX_SCHEMA, tidy};
+use crate::signature::{argument_names, signature};
 
 /// A tool of a child. What the child said is kept as it was said; all else is read out of it when needed.
 #[derive(Debug)]
@@ -29,13 +30,20 @@ pub(crate) struct Hints {
 }
 
 /// What is read out of a tool to show it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) title: Option<String>,
     pub(crate) description: Option<String>,
-    pub(crate) input_schema: Value,
-    pub(crate) output_schema: Option<Value>,
+    pub(crate) input_schema: Schema,
+    pub(crate) output_schema: Option<Schema>,
+}
+
+/// A schema of a tool, to be shown.
+#[derive(Debug)]
+pub(crate) enum Schema {
+    Here(Value),
+    /// It has so many bytes, which is more than a model could make use of.
+    TooLarge(usize),
 }
 
 impl Tool {
@@ -59,16 +67,35 @@ impl Tool {
         expose::is_name(&name).then(|| Self { name, raw, hints, checker: OnceLock::new() })
     }
 
-    /// What is shown of it, with the description made harmless.
+    /// What is shown of it, with all that the child wrote made harmless, and whether it had to be.
     pub(crate) fn shown(&self) -> (Shown, bool) {
-        let mut shown: Shown = serde_json::from_str(self.raw.get()).unwrap_or_default();
-        let mut is_flagged = false;
-        if let Some(description) = &mut shown.description {
-            let harmless = neutral(description);
-            is_flagged = !harmless.flags.is_empty();
-            *description = harmless.text;
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Read<'a> {
+            title: Option<String>,
+            description: Option<String>,
+            #[serde(borrow)]
+            input_schema: Option<&'a RawValue>,
+            #[serde(borrow)]
+            output_schema: Option<&'a RawValue>,
         }
-        (shown, is_flagged)
+        let mut read: Read<'_> = serde_json::from_str(self.raw.get()).unwrap_or_default();
+        let mut is_flagged = false;
+        for text in [&mut read.title, &mut read.description].into_iter().flatten() {
+            is_flagged |= neutral_text(text);
+        }
+        let mut schema = |raw: &RawValue| {
+            if raw.get().len() > MAX_SCHEMA {
+                return Schema::TooLarge(raw.get().len());
+            }
+            let mut value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+            is_flagged |= neutral_value(&mut value);
+            tidy(&mut value);
+            Schema::Here(value)
+        };
+        let input_schema = read.input_schema.map(&mut schema).unwrap_or_default();
+        let output_schema = read.output_schema.map(&mut schema);
+        (Shown { title: read.title, description: read.description, input_schema, output_schema }, is_flagged)
     }
 
     /// What its arguments have to be.
@@ -76,13 +103,45 @@ impl Tool {
         self.checker.get_or_init(|| {
             #[derive(Deserialize)]
             #[serde(rename_all = "camelCase")]
-            struct Schema<'a> {
+            struct Head<'a> {
                 #[serde(borrow)]
                 input_schema: Option<&'a RawValue>,
             }
-            let schema = serde_json::from_str::<Schema<'_>>(self.raw.get()).ok();
+            let schema = serde_json::from_str::<Head<'_>>(self.raw.get()).ok();
             Checker::new(schema.and_then(|schema| schema.input_schema))
         })
+    }
+}
+
+impl Default for Schema {
+    fn default() -> Self {
+        Self::Here(Value::Null)
+    }
+}
+
+impl Schema {
+    /// What a tool takes, in one line.
+    pub(crate) fn signature(&self) -> String {
+        match self {
+            Self::Here(schema) => signature(schema),
+            Self::TooLarge(_) => "(…)".to_owned(),
+        }
+    }
+
+    /// The names of the arguments.
+    pub(crate) fn arguments(&self) -> Vec<&str> {
+        match self {
+            Self::Here(schema) => argument_names(schema),
+            Self::TooLarge(_) => Vec::new(),
+        }
+    }
+
+    /// As JSON.
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Here(schema) => schema,
+            Self::TooLarge(bytes) => json!({ "$comment": format!("{bytes} bytes, too large to be shown") }),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use crate::config::Config;
 use crate::descriptions::{Descriptions, suite_description};
 use crate::flat;
+use crate::introspect::Offered;
 use crate::neutral::neutral;
 use crate::raw::raw;
 use crate::rules::is_tool_name;
@@ -20,6 +21,9 @@ use crate::summary::summarise;
 pub(crate) const SEARCH: &str = "switchboard_tools";
 /// About fifteen words: what a suite is for, not what all it can do.
 const MAX_DESCRIPTION: usize = 100;
+
+/// How many tools a description names that is made of them.
+const NAMED: usize = 4;
 
 /// Where a name leads to.
 #[derive(Clone)]
@@ -53,17 +57,11 @@ impl Top {
         taken.insert(SEARCH.to_owned());
         let folded: Vec<_> = suites.iter().filter(|suite| !suite.is_flat()).collect();
         for suite in &folded {
-            let name = &suite.rules.tool_name;
-            if !taken.insert(name.clone()) {
-                let message = format!(
-                    "{}: its tool would be called {name}, which is taken. Set suites.{}.suiteName to another name.",
-                    suite.spec.name, suite.spec.name
-                );
-                top.problems.push(((*suite).clone(), message));
-                continue;
-            }
-            top.tools.push(suite_tool(suite, described));
-            top.by_name.insert(name.clone(), Target::Suite((*suite).clone()));
+            top.add_suite(suite, described, &mut taken);
+        }
+        // Of a flat child that nobody trusted there is nothing to list; its suite says who can change that.
+        for suite in suites.iter().filter(|suite| suite.is_flat() && suite.check_trust().is_err()) {
+            top.add_suite(suite, described, &mut taken);
         }
         top.add_flat(suites, &mut taken);
         if folded.len() > 1 {
@@ -73,10 +71,29 @@ impl Top {
         top
     }
 
+    fn add_suite(
+        &mut self,
+        suite: &Arc<Suite>,
+        described: (&Config, &Descriptions),
+        taken: &mut BTreeSet<String>,
+    ) {
+        let name = &suite.rules.tool_name;
+        if !taken.insert(name.clone()) {
+            let message = format!(
+                "{}: its tool would be called {name}, which is taken. Set suites.{}.suiteName to another name.",
+                suite.spec.name, suite.spec.name
+            );
+            self.problems.push((suite.clone(), message));
+            return;
+        }
+        self.tools.push(suite_tool(suite, described));
+        self.by_name.insert(name.clone(), Target::Suite(suite.clone()));
+    }
+
     fn add_flat(&mut self, suites: &[Arc<Suite>], taken: &mut BTreeSet<String>) {
         let flat: Vec<_> = suites
             .iter()
-            .filter(|suite| suite.is_flat())
+            .filter(|suite| suite.is_flat() && suite.check_trust().is_ok())
             .filter_map(|suite| Some((suite, suite.cached()?)))
             .collect();
         // A bare name is only given to a tool that no other bare child has, so that it does not change hands.
@@ -159,9 +176,21 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
     let described = if is_made_up {
         let catalogue = suite.cached();
         let instructions = catalogue.as_ref().and_then(|catalogue| catalogue.instructions.as_deref());
-        suite_description(&suite.spec, config, descriptions, instructions)
+        let said = instructions.map(str::trim).filter(|said| !said.is_empty()).map(str::to_owned);
+        let said = said.or_else(|| named_tools(&suite.offered(catalogue.as_ref()?)));
+        suite_description(&suite.spec, config, descriptions, said.as_deref())
     } else {
         written
     };
     summarise(&neutral(&described).text, MAX_DESCRIPTION)
+}
+
+/// What a child can do by the names of its tools, the first few of them.
+fn named_tools(offered: &[Offered<'_>]) -> Option<String> {
+    let names: Vec<&str> = offered.iter().map(|offered| offered.tool.name.as_str()).take(NAMED).collect();
+    match (names.is_empty(), offered.len() - names.len()) {
+        (true, _) => None,
+        (false, 0) => Some(names.join(", ")),
+        (false, more) => Some(format!("{} and {more} more", names.join(", "))),
+    }
 }

@@ -5,6 +5,7 @@
 //! to is kept outside the workspace, and a changed byte voids it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -185,7 +186,9 @@ impl Trust {
 ///
 /// Nothing of a command line is left out, whatever it looks like: a stranger could hide there what matters.
 /// Only values that are called secrets are, and the password of an address.
-pub fn shown_launch(written: &Written) -> Vec<String> {
+///
+/// The folder is shown as it is found from the file that describes the child: what is written there is relative to it.
+pub fn shown_launch(written: &Written, file: &Path) -> Vec<String> {
     let quoted = |text: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%${}".contains(c);
         let is_bare = !text.is_empty() && text.chars().all(is_plain);
@@ -195,7 +198,10 @@ pub fn shown_launch(written: &Written) -> Vec<String> {
     if let Some(command) = &written.command {
         let words: Vec<String> = std::iter::once(command).chain(&written.args).map(quoted).collect();
         lines.push(format!("command: {}", words.join(" ")));
-        lines.push(format!("folder: {}", shown(written.cwd.as_deref().unwrap_or("."), usize::MAX)));
+        let cwd = written.cwd.as_deref().unwrap_or(".");
+        let found = file.parent().and_then(|folder| folder.join(cwd).canonicalize().ok());
+        let cwd = found.map_or_else(|| cwd.to_owned(), |found| found.display().to_string());
+        lines.push(format!("folder: {}", shown(&cwd, usize::MAX)));
     }
     if let Some(url) = &written.url {
         let url = shown(&without_password(url), usize::MAX);

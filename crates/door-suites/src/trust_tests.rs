@@ -51,7 +51,7 @@ fn base() -> Value {
 }
 
 #[test]
-fn nothing_is_trusted_until_its_owner_agreed() {
+fn suites_p1_nothing_is_trusted_until_its_owner_agreed() {
     let site = Site::new();
     let (trust, child) = (site.trust(), spec(&base()));
     assert_eq!(trust.is_trusted(&child), TrustState::New);
@@ -66,7 +66,7 @@ fn nothing_is_trusted_until_its_owner_agreed() {
 }
 
 #[test]
-fn every_part_of_how_it_is_started_counts() {
+fn suites_p2_every_part_of_how_it_is_started_counts() {
     let site = Site::new();
     let trust = site.trust();
     trust.grant(&spec(&base())).unwrap();
@@ -181,7 +181,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
         "env": { "API_TOKEN": "s3cr3t-value", "OTHER_TOKEN": "${OTHER}", "MODE": "fast" },
     });
     assert_eq!(
-        shown_launch(&spec(&file).written),
+        shown_launch(&spec(&file).written, Path::new("/nowhere/.mcp.json")),
         [
             "command: npx -y 'a b' '' token=./evil/script.sh",
             "folder: .switchboard/mcps/x",
@@ -192,7 +192,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
     );
     let remote = spec(&json!({ "url": "https://me:hunter2@a.example/mcp", "headers": { "X-Key": "abc" } }));
     assert_eq!(
-        shown_launch(&remote.written),
+        shown_launch(&remote.written, Path::new("/nowhere/.mcp.json")),
         ["address: https://me:[redacted]@a.example/mcp (http)", "header X-Key=[redacted]"]
     );
 }

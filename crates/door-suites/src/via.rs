@@ -3,7 +3,7 @@
 use crate::spec::{ChildSpec, Launch};
 
 /// The variable that carries the workspaces on the way, from the outermost inward.
-pub(crate) const VARIABLE: &str = "SWITCHBOARD_VIA";
+pub const VARIABLE: &str = "SWITCHBOARD_VIA";
 
 /// How many may stand behind one another. Nobody nests more on purpose.
 const MAX_CHAIN: usize = 8;

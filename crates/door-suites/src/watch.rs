@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::neutral::neutral;
+use crate::redact::{Secrets, redact};
 use crate::suites::Suites;
 
 /// The folder of a workspace, and the one in it where children are described.
@@ -38,6 +40,8 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
     let mut watched = watch_folders(&suites, &hints);
     // Something may have changed before anybody watched.
     hints.notify_one();
+    let mut told = Vec::new();
+    tell_problems(&suites, &mut told);
     let mut flush = tokio::time::interval_at(tokio::time::Instant::now() + FLUSH, FLUSH);
     loop {
         let is_hint = tokio::select! {
@@ -55,10 +59,26 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         }
         if let Some(config) = load() {
             suites.reload(config).await;
+            tell_problems(&suites, &mut told);
         }
         // Folders may have come or gone.
         watched = watch_folders(&suites, &hints).or(watched);
     }
+}
+
+/// Logs what is wrong with children and their settings, each once as long as it lasts.
+fn tell_problems(suites: &Suites, told: &mut Vec<String>) {
+    let problems: Vec<String> = suites
+        .problems()
+        .into_iter()
+        .map(|problem| {
+            redact(&format!("{}: {}", problem.file.display(), problem.message), &Secrets::default())
+        })
+        .collect();
+    for problem in problems.iter().filter(|problem| !told.contains(problem)) {
+        tracing::warn!("{}", neutral(problem).text);
+    }
+    *told = problems;
 }
 
 /// Returns once there is such a folder.

@@ -1,4 +1,4 @@
-//! Tool calls that go past `rmcp`.
+//! Tool calls, and lists of what can be called, that go past `rmcp`.
 //!
 //! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
 //! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
@@ -29,6 +29,17 @@ pub trait Passing: Clone + Send + Sync + 'static {
 
     /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
     fn call(&self, call: PassedCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
+
+    /// Whether it answers requests of a method that lists something: there is something on the list that `rmcp` would
+    /// not pass on as it is.
+    fn lists(&self, _method: &str) -> bool {
+        false
+    }
+
+    /// Answers such a request in the same way.
+    fn list(&self, _list: PassedList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
+        std::future::ready(Err(RawValue::NULL.to_owned()))
+    }
 }
 
 /// A call that passes through.
@@ -42,6 +53,17 @@ pub struct PassedCall {
     pub meta: Option<Box<RawValue>>,
     /// By what the client wants to hear of progress, which stands in there as well.
     pub progress_token: Option<Box<RawValue>>,
+    /// Fires when the client no longer wants the answer. Then none is sent.
+    pub cancelled: CancellationToken,
+}
+
+/// A list that passes through.
+#[derive(Debug)]
+pub struct PassedList {
+    /// The method that lists.
+    pub method: String,
+    /// Its parameters, as the client wrote them.
+    pub params: Option<Box<RawValue>>,
     /// Fires when the client no longer wants the answer. Then none is sent.
     pub cancelled: CancellationToken,
 }
@@ -72,7 +94,9 @@ pub(crate) struct OnTheirWay {
 pub(crate) enum Seen {
     /// A call, with its id and what it is.
     Call(Box<RawValue>, PassedCall),
-    /// A call that is not taken, with its id and the error that says why.
+    /// A request for a list, with its id.
+    List(Box<RawValue>, PassedList),
+    /// One that is not taken, with its id and the error that says why.
     Refused(Box<RawValue>, Box<RawValue>),
     /// The client no longer wants a call of ours. It has been told off.
     Cancelled,
@@ -125,6 +149,9 @@ impl OnTheirWay {
                 self.see_call(id, params, passing)
             }
             (Some("notifications/cancelled"), None, Some(params)) => self.see_cancelled(params),
+            (Some(method), Some(id), params) if passing.lists(method) && intake::is_id(id.get()) => {
+                self.see_list(id, method, params)
+            }
             _ => Seen::Other,
         }
     }
@@ -137,19 +164,10 @@ impl OnTheirWay {
         if !passing.takes(params.name) || meta.contains_key(VERSION) {
             return Seen::Other;
         }
-        let mut calls = self.calls.lock();
-        if calls.contains_key(id.get()) {
-            // Two answers to one id could not be told apart.
-            let problem = format!("a call with the id {} is on its way already; use another", id.get());
-            return Seen::Refused(id.to_owned(), error(ErrorData::invalid_request(problem, None)));
-        }
-        if calls.len() >= MOST {
-            let problem =
-                format!("{MOST} calls are on their way already; wait for one of them and try again");
-            return Seen::Refused(id.to_owned(), error(ErrorData::internal_error(problem, None)));
-        }
-        let cancelled = self.over.child_token();
-        calls.insert(id.get().to_owned(), cancelled.clone());
+        let cancelled = match self.begin(id) {
+            Ok(cancelled) => cancelled,
+            Err(error) => return Seen::Refused(id.to_owned(), error),
+        };
         let call = PassedCall {
             tool: params.name.to_owned(),
             arguments: params.arguments.map(ToOwned::to_owned),
@@ -158,6 +176,43 @@ impl OnTheirWay {
             cancelled,
         };
         Seen::Call(id.to_owned(), call)
+    }
+
+    fn see_list(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Seen {
+        #[derive(Deserialize)]
+        struct ListParams<'a> {
+            #[serde(borrow, rename = "_meta")]
+            meta: Option<HashMap<&'a str, &'a RawValue>>,
+        }
+        let read = params.map(|params| serde_json::from_str::<ListParams<'_>>(params.get())).transpose();
+        let Ok(read) = read else { return Seen::Other };
+        if read.and_then(|params| params.meta).is_some_and(|meta| meta.contains_key(VERSION)) {
+            return Seen::Other;
+        }
+        let cancelled = match self.begin(id) {
+            Ok(cancelled) => cancelled,
+            Err(error) => return Seen::Refused(id.to_owned(), error),
+        };
+        let params = params.map(ToOwned::to_owned);
+        Seen::List(id.to_owned(), PassedList { method: method.to_owned(), params, cancelled })
+    }
+
+    /// Notes a request as on its way; otherwise why it cannot be.
+    fn begin(&self, id: &RawValue) -> Result<CancellationToken, Box<RawValue>> {
+        let mut calls = self.calls.lock();
+        if calls.contains_key(id.get()) {
+            // Two answers to one id could not be told apart.
+            let problem = format!("a call with the id {} is on its way already; use another", id.get());
+            return Err(error(ErrorData::invalid_request(problem, None)));
+        }
+        if calls.len() >= MOST {
+            let problem =
+                format!("{MOST} calls are on their way already; wait for one of them and try again");
+            return Err(error(ErrorData::internal_error(problem, None)));
+        }
+        let cancelled = self.over.child_token();
+        calls.insert(id.get().to_owned(), cancelled.clone());
+        Ok(cancelled)
     }
 
     fn see_cancelled(&self, params: &RawValue) -> Seen {

@@ -15,6 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::serve_server_with_ct;
 use rmcp::transport::Transport;
@@ -169,7 +170,8 @@ where
     let (id, call) = match on_their_way.see(bytes, passing) {
         Seen::Other => return false,
         Seen::Cancelled => return true,
-        Seen::Call(id, call) => (id, Ok(call)),
+        Seen::Call(id, call) => (id, Ok(Either::Left(call))),
+        Seen::List(id, list) => (id, Ok(Either::Right(list))),
         Seen::Refused(id, error) => (id, Err(error)),
     };
     output.unanswered.send_modify(|count| *count += 1);
@@ -177,7 +179,10 @@ where
     tokio::spawn(async move {
         let (outcome, is_wanted) = match call {
             Ok(call) => {
-                let outcome = passing.call(call).await;
+                let outcome = match call {
+                    Either::Left(call) => passing.call(call).await,
+                    Either::Right(list) => passing.list(list).await,
+                };
                 (outcome, on_their_way.ended(&id))
             }
             Err(error) => (Err(error), true),

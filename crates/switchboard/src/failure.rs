@@ -196,6 +196,11 @@ impl From<SuiteError> for Failure {
                 .hint("only what `switchboard init` imported can be taken back"),
             SuiteError::Edited { .. } => Self::new("edited", Exit::NotAllowed, message)
                 .hint("`switchboard suite revert --force` puts the old file back and drops the edits"),
+            SuiteError::ChangedMeanwhile { .. } => {
+                Self::temporary("changed", message).hint("run `switchboard init` again")
+            }
+            SuiteError::Disabled { name } => Self::new("disabled", Exit::NotFound, message)
+                .hint(format!("take suites.{name}.enabled out of switchboard.config.json")),
             SuiteError::Lock(_) => Self::temporary("locked", message).hint("try again"),
             SuiteError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")

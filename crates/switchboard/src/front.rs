@@ -6,13 +6,15 @@
 
 mod convert;
 mod host;
+mod lists;
 mod paused;
 mod swarm;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use door_suites::{Caller, Listed, Suites, SuitesEvent};
+use door_suites::{Caller, ClientRef, Host, Listed, Suites, SuitesEvent};
 use door_workspace::{ToolConfig, ToolServer};
 use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
@@ -29,7 +31,8 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_mcp::{PassedCall, Passing};
+use switchboard_mcp::{PassedCall, PassedList, Passing};
+use tokio::sync::SetOnce;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -41,6 +44,9 @@ pub(crate) use self::swarm::SwarmTools;
 /// What a client is told of the suites; models read it before the first call.
 const INSTRUCTIONS: &str = "Each tool named *_suite stands for the tools of one server: action introspect lists them, \
      with query those that fit, and action call uses one (subtool, args).";
+
+/// How long a call waits for its client to be known. The introduction came before it and only has to be read.
+const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// Addresses of resources that are the workspace's own.
 const OURS: &str = "switchboard://";
@@ -61,9 +67,33 @@ pub(crate) struct Front {
 #[derive(Default)]
 struct Session {
     /// The client, once it has introduced itself.
-    peer: OnceLock<Peer<RoleServer>>,
+    peer: SetOnce<Peer<RoleServer>>,
+    /// The client as servers behind suites know it: one for all of its calls, by which they tell it from others.
+    host: OnceLock<Arc<dyn Host>>,
+    /// Below this, log messages of servers are not for it.
+    level: Mutex<Option<convert::Severity>>,
     /// The resources of suites that it wants to hear of.
     watched: Mutex<BTreeSet<String>>,
+}
+
+impl Session {
+    fn host(&self, make: impl FnOnce() -> PeerHost) -> Arc<dyn Host> {
+        self.host.get_or_init(|| Arc::new(make())).clone()
+    }
+
+    /// The client as servers know it. A call may come right behind the client's first words, while those are still
+    /// being looked at; a client that says nothing of itself cannot be asked back.
+    async fn introduced(&self) -> Option<Arc<dyn Host>> {
+        let peer = match self.peer.get() {
+            Some(peer) => peer,
+            None => tokio::time::timeout(INTRODUCTION, self.peer.wait()).await.ok()?,
+        };
+        Some(self.host(|| PeerHost::session(peer)))
+    }
+
+    fn is_host(&self, client: &ClientRef) -> bool {
+        self.host.get().is_some_and(|host| client.is(host))
+    }
 }
 
 /// The calls of a session that go past `rmcp`.
@@ -71,6 +101,7 @@ struct Session {
 pub(crate) struct Passed {
     workspace: Arc<ToolServer>,
     suites: Suites,
+    swarm: SwarmTools,
     session: Arc<Session>,
 }
 
@@ -99,12 +130,17 @@ impl Front {
     /// The way past `rmcp`, for the same session.
     pub(crate) fn passed(&self) -> Passed {
         let (workspace, suites) = (self.workspace.clone(), self.suites.clone());
-        Passed { workspace, suites, session: self.session.clone() }
+        Passed { workspace, suites, swarm: self.swarm.clone(), session: self.session.clone() }
     }
 
-    fn caller(context: &RequestContext<RoleServer>) -> Caller {
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Caller {
+        let host = if is_stateless(context) {
+            Arc::new(PeerHost::of(context))
+        } else {
+            self.session.host(|| PeerHost::of(context))
+        };
         Caller {
-            host: Some(Arc::new(PeerHost::of(context))),
+            host: Some(host),
             progress_token: context.meta.get_progress_token().and_then(|token| to_raw_value(&token).ok()),
             cancelled: context.ct.clone(),
             meta: said_about(context),
@@ -124,7 +160,7 @@ impl Front {
             params["_meta"] = serde_json::to_value(&meta).ok()?;
         }
         let params = to_raw_value(&params).ok();
-        let answer = self.suites.request(method, params, &Self::caller(context)).await?;
+        let answer = self.suites.request(method, params, &self.caller(context)).await?;
         Some(answer.map_err(error_data))
     }
 
@@ -150,7 +186,7 @@ impl Front {
     ) -> Result<CallToolResponse, ErrorData> {
         if !is_stateless(&context) {
             let arguments = request.arguments.as_ref().and_then(|arguments| to_raw_value(arguments).ok());
-            let caller = Self::caller(&context);
+            let caller = self.caller(&context);
             let result = self.suites.call(&request.name, arguments.as_deref(), &caller).await;
             return result.map_err(error_data).and_then(|raw| call_result(&raw));
         }
@@ -174,7 +210,7 @@ impl Front {
             // Answers that none of ours waits for are a child's that knows the newest revision itself.
             input_responses: request.input_responses.as_ref().and_then(|answers| to_raw_value(answers).ok()),
             request_state: request.request_state.as_ref().and_then(|state| to_raw_value(state).ok()),
-            ..Self::caller(context)
+            ..self.caller(context)
         };
         let suites = self.suites.clone();
         let work = tokio::spawn(async move {
@@ -220,8 +256,9 @@ async fn tell(
             }
             _ => Ok(()),
         },
-        SuitesEvent::Log { params, .. } => {
-            match convert::notification("notifications/message", Some(&params)) {
+        SuitesEvent::Said { method, params, to } => {
+            let is_for_it = session.is_host(&to) && !convert::is_below(&params, *session.level.lock());
+            match convert::notification(method, Some(&params)).filter(|_| is_for_it) {
                 Some(notification) => peer.send_notification(notification).await,
                 None => Ok(()),
             }
@@ -259,9 +296,8 @@ impl Passing for Passed {
             Ok(is_governed) => is_governed,
             Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
         };
-        let host = self.session.peer.get().map(|peer| Arc::new(PeerHost::session(peer)) as _);
         let caller = Caller {
-            host,
+            host: self.session.introduced().await,
             progress_token: call.progress_token,
             cancelled: call.cancelled,
             meta: call.meta,
@@ -279,6 +315,18 @@ impl Passing for Passed {
             Some(line) => convert::with_text(result, &line),
             None => result,
         })
+    }
+
+    fn lists(&self, method: &str) -> bool {
+        lists::METHODS.contains(&method) && self.session.peer.get().is_some() && self.suites.has_flat()
+    }
+
+    async fn list(&self, list: PassedList) -> Result<Box<RawValue>, Box<RawValue>> {
+        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        let Some(peer) = self.session.peer.get().cloned() else {
+            return Err(raw(&ErrorData::internal_error("the session has not begun", None)));
+        };
+        self.list_all(list, peer).await.map_err(|error| raw(&error))
     }
 }
 
@@ -315,8 +363,9 @@ impl Passed {
 impl ServerHandler for Front {
     fn get_info(&self) -> ServerConfig {
         let mut info = self.workspace.get_info();
-        convert::declare(&mut info.capabilities, self.suites.has_flat());
-        if !self.suites.children().is_empty() {
+        let has_suites = !self.suites.children().is_empty();
+        convert::declare(&mut info.capabilities, self.suites.has_flat(), has_suites);
+        if has_suites {
             let ours = info.instructions.take().map(|ours| format!("{ours} ")).unwrap_or_default();
             info.instructions = Some(format!("{ours}{INSTRUCTIONS}"));
         }
@@ -329,12 +378,18 @@ impl ServerHandler for Front {
         }
     }
 
+    async fn on_roots_list_changed(&self, _: NotificationContext<RoleServer>) {
+        if let Some(host) = self.session.host.get() {
+            self.suites.roots_changed(host);
+        }
+    }
+
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let caller = Self::caller(&context);
+        let caller = self.caller(&context);
         let mut list = self.workspace.list_tools(request, context).await?;
         list.tools.extend(self.swarm.list());
         list.tools.extend(typed_list::<Tool>(&self.suites.list_tools(&caller).await));
@@ -384,7 +439,7 @@ impl ServerHandler for Front {
         if !self.suites.has_flat() {
             return self.workspace.list_prompts(request, context).await;
         }
-        let prompts = self.suites.list(Listed::Prompts, &Self::caller(&context)).await;
+        let prompts = self.suites.list(Listed::Prompts, &self.caller(&context)).await;
         Ok(ListPromptsResult::with_all_items(typed_list(&prompts)))
     }
 
@@ -422,7 +477,11 @@ impl ServerHandler for Front {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         match self.ask("logging/setLevel", &request, &context).await {
-            Some(answer) => answer.map(drop),
+            Some(answer) => {
+                answer?;
+                *self.session.level.lock() = convert::severity(&request.level);
+                Ok(())
+            }
             None => self.workspace.set_level(request, context).await,
         }
     }
@@ -432,7 +491,7 @@ impl ServerHandler for Front {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let theirs = self.suites.list(Listed::Resources, &Self::caller(&context)).await;
+        let theirs = self.suites.list(Listed::Resources, &self.caller(&context)).await;
         let mut list = self.workspace.list_resources(request, context).await?;
         list.resources.extend(typed_list(&theirs));
         Ok(list)
@@ -443,7 +502,7 @@ impl ServerHandler for Front {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let theirs = self.suites.list(Listed::ResourceTemplates, &Self::caller(&context)).await;
+        let theirs = self.suites.list(Listed::ResourceTemplates, &self.caller(&context)).await;
         let mut list = self.workspace.list_resource_templates(request, context).await?;
         list.resource_templates.extend(typed_list(&theirs));
         Ok(list)
@@ -513,7 +572,7 @@ impl ServerHandler for Front {
                         Some(params) => sink.notify_resource_updated(params.uri).await,
                         None => Ok(()),
                     },
-                    SuitesEvent::Log { .. } => Ok(()),
+                    SuitesEvent::Said { .. } => Ok(()),
                 };
             }
         };

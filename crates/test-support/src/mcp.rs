@@ -39,22 +39,27 @@ pub struct Said {
 impl Client {
     /// A session with a process that was started by [`Running::start_listening`].
     pub fn stdio(server: Running) -> Self {
-        Self::open(Link::stdio(server))
+        Self::open(Link::stdio(server), json!({}))
+    }
+
+    /// The same, of a client that can do something itself.
+    pub fn stdio_able(server: Running, capabilities: Value) -> Self {
+        Self::open(Link::stdio(server), capabilities)
     }
 
     /// A session over `/mcp`, for an agent where one is named.
     pub fn streamable(server: &Served, agent: Option<&str>) -> Self {
-        Self::open(Link::streamable(server, agent))
+        Self::open(Link::streamable(server, agent), json!({}))
     }
 
     /// A session over `/sse`, for an agent where one is named.
     pub fn sse(server: &Served, agent: Option<&str>) -> Self {
-        Self::open(Link::sse(server, agent))
+        Self::open(Link::sse(server, agent), json!({}))
     }
 
-    fn open(link: Link) -> Self {
+    fn open(link: Link, capabilities: Value) -> Self {
         let mut client = Self { link, kept: Vec::new(), last_id: 0 };
-        let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+        let about = json!({ "protocolVersion": REVISION, "capabilities": capabilities, "clientInfo": { "name": "test", "version": "1" } });
         client.ask("initialize", about).unwrap();
         client.link.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         client.link.listen();
@@ -148,6 +153,14 @@ impl Client {
     /// A notification's parameters, if it comes in time.
     pub fn told_within(&mut self, method: &str, limit: Duration) -> Option<Value> {
         self.find(limit, |message| message["method"] == method).map(|message| message["params"].clone())
+    }
+
+    /// Waits for a question of the server and answers it; its parameters.
+    pub fn asked(&mut self, method: &str, result: Value) -> Value {
+        let is_it = |message: &Value| message["method"] == method && message.get("id").is_some();
+        let question = self.wait(&format!("a question {method}"), PATIENCE, is_it);
+        self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
+        question["params"].clone()
     }
 
     /// The names of the tools, in the order of the list.

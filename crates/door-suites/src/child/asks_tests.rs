@@ -4,7 +4,7 @@ use crate::child::test_child::{TestHost, call, child, until};
 use crate::host::Caller;
 
 #[tokio::test]
-async fn questions_go_to_the_client_of_the_call_with_the_childs_name() {
+async fn suites_p15_questions_go_to_the_client_of_the_call_with_the_childs_name() {
     let child = child("asker.py", &[]);
     let all = json!({"roots": {}, "sampling": {}, "elicitation": {}, "experimental": {}});
     let host = TestHost::new("host", all);
@@ -19,7 +19,7 @@ async fn questions_go_to_the_client_of_the_call_with_the_childs_name() {
 }
 
 #[tokio::test]
-async fn what_the_client_did_not_declare_is_refused_with_the_reason() {
+async fn suites_p15_what_the_client_did_not_declare_is_refused_with_the_reason() {
     let child = child("asker.py", &[]);
     let host = TestHost::new("host", json!({"roots": {}}));
     let answer = call(&child, "sampling/createMessage", json!({}), &host.caller()).await.expect("an answer");
@@ -50,7 +50,7 @@ async fn a_ping_is_answered() {
 }
 
 #[tokio::test]
-async fn a_question_that_could_be_for_several_clients_is_for_none() {
+async fn suites_p15_a_question_that_could_be_for_several_clients_is_for_none() {
     let child = child("asker.py", &[]);
     let first = TestHost::silent("first", json!({"roots": {}}));
     let second = TestHost::new("second", json!({"roots": {}}));

@@ -24,7 +24,7 @@ use super::meta::Meta;
 use super::object::{Object, raw};
 use super::shared::Shared;
 use super::status::{ChildEvent, Listed, Opened, count};
-use crate::host::{Caller, Host, RpcError};
+use crate::host::{Caller, ClientRef, Host, RpcError};
 
 /// How many notes of progress wait for a caller. When it is full the next is dropped and counted: a later one
 /// says more.
@@ -247,16 +247,19 @@ impl Connection {
                 }
             }
             Some(Incoming::Request { id, method, params }) => self.asked(id, &method, params, via),
-            Some(Incoming::Notification { method, params }) => self.notified(&method, params),
+            Some(Incoming::Notification { method, params }) => self.notified(&method, params, via),
         }
         true
     }
 
-    fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>) {
+    fn notified(self: &Arc<Self>, method: &str, params: Option<&RawValue>, via: Option<u64>) {
         let params = || params.map_or_else(|| raw(&Object::default()), RawValue::to_owned);
         match method {
             "notifications/progress" => self.progressed(&params()),
-            "notifications/message" => self.shared.tell(ChildEvent::Log(params())),
+            "notifications/message" => self.say("notifications/message", params(), via),
+            "notifications/elicitation/complete" => {
+                self.say("notifications/elicitation/complete", params(), via);
+            }
             "notifications/resources/updated" => self.shared.tell(ChildEvent::ResourceUpdated(params())),
             "notifications/tools/list_changed" => self.shared.list_changed(Listed::Tools),
             "notifications/prompts/list_changed" => self.shared.list_changed(Listed::Prompts),
@@ -266,6 +269,17 @@ impl Connection {
             }
             "notifications/cancelled" => self.asks.call_off(&params()),
             _ => tracing::debug!(child = self.shared.name(), method, "a notification of no consequence"),
+        }
+    }
+
+    /// Makes known what is for one client: the one that a question would be for. Where that is not clear nobody hears
+    /// it, since it may be about what another client does.
+    fn say(&self, method: &'static str, params: Box<RawValue>, via: Option<u64>) {
+        match self.host_for(via) {
+            Ok(host) => self.shared.tell(ChildEvent::Said { method, params, to: ClientRef::of(&host) }),
+            Err(clients) => {
+                tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular")
+            }
         }
     }
 
@@ -371,6 +385,11 @@ impl Connection {
         if hosts.len() < HOSTS {
             hosts.push(Arc::downgrade(host));
         }
+    }
+
+    /// Whether a client used the child.
+    pub(super) fn knows(&self, host: &Arc<dyn Host>) -> bool {
+        self.hosts.lock().iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(host)))
     }
 
     /// Notes that something came.

@@ -69,7 +69,7 @@ fn both_ways_of_framing_are_read_however_they_are_split() {
 }
 
 #[test]
-fn a_length_that_cannot_be_is_an_error() {
+fn suites_p9_a_length_that_cannot_be_is_an_error() {
     let bad = |value: &str| read(format!("Content-Length: {value}\r\n\r\n{{}}").as_bytes(), &[1]);
     assert_eq!(bad("-1"), Err(FrameError::BadLength { value: "-1".to_owned() }));
     assert_eq!(bad("seven"), Err(FrameError::BadLength { value: "seven".to_owned() }));
@@ -79,7 +79,7 @@ fn a_length_that_cannot_be_is_an_error() {
 }
 
 #[test]
-fn lines_without_an_end_are_an_error() {
+fn suites_p7_lines_without_an_end_are_an_error() {
     let long = vec![b'x'; CAP + 1];
     assert_eq!(read(&long, &[4096]), Err(FrameError::TooLong { cap: CAP }));
     let mut json = b"{\"a\":\"".to_vec();

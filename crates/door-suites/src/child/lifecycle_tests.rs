@@ -31,7 +31,7 @@ async fn however_many_ask_a_child_is_started_once() {
 }
 
 #[tokio::test]
-async fn a_crash_fails_the_calls_in_flight_and_the_next_one_starts_again() {
+async fn suites_p11_a_crash_fails_the_calls_in_flight_and_the_next_one_starts_again() {
     let child = child("mortal.py", &[]);
     let mut events = child.events();
     let first = text(&child, "pid").await.expect("an answer");
@@ -47,7 +47,7 @@ async fn a_crash_fails_the_calls_in_flight_and_the_next_one_starts_again() {
 }
 
 #[tokio::test]
-async fn a_child_that_does_not_start_is_left_alone_after_a_while() {
+async fn suites_p10_a_child_that_does_not_start_is_left_alone_after_a_while() {
     let child = child_with("echo.py", &[], |spec, _| {
         if let Launch::Stdio { command, args, .. } = &mut spec.launch {
             (*command, *args) =
@@ -101,7 +101,7 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn a_child_that_never_answers_initialize_is_given_up_and_gone() {
+async fn suites_p10_a_child_that_never_answers_initialize_is_given_up_and_gone() {
     let child = child_with("mute.py", &[], |spec, _| spec.limits.spawn = Duration::from_millis(400));
     let error = text(&child, "any").await.expect_err("it does not start");
     assert!(matches!(error, ChildError::SpawnTimeout { .. }), "{error}");
@@ -145,6 +145,25 @@ async fn a_child_that_only_knows_blocks_is_found_out_and_remembered() {
 }
 
 #[tokio::test]
+async fn a_child_that_is_busy_with_something_else_first_is_given_more_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let starts = dir.path().join("starts");
+    // As `npx` does before it starts a server that it has to download.
+    let script = "echo downloading >&2; echo x >> \"$1\"; if [ $(wc -l < \"$1\") -lt 3 ]; then sleep 1000; fi; exec python3 -B \"$2\"";
+    let child = child_with("echo.py", &[], |spec, _| {
+        (spec.limits.spawn, spec.limits.rpc) = (Duration::from_secs(2), Duration::from_mins(1));
+        set_framing(spec, Framing::Auto);
+        if let Launch::Stdio { command, args, .. } = &mut spec.launch {
+            let server = args.pop().expect("the server");
+            let words = ["-c", script, "sh", &starts.display().to_string(), &server].map(str::to_owned);
+            (*command, *args) = ("sh".to_owned(), words.to_vec());
+        }
+    });
+    call(&child, "echo", json!({}), &Caller::default()).await.expect("an answer");
+    assert_eq!(std::fs::read_to_string(&starts).expect("it wrote").lines().count(), 3);
+}
+
+#[tokio::test]
 async fn the_configured_framing_is_used() {
     let child = child_with("length_only.py", &[], |spec, _| set_framing(spec, Framing::ContentLength));
     assert_eq!(text(&child, "any").await.expect("an answer"), "é");
@@ -174,7 +193,7 @@ async fn logs_on_stdout_and_stderr_go_to_the_log() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_ends_the_child_and_names_the_reason() {
+async fn suites_p9_what_cannot_be_read_ends_the_child_and_names_the_reason() {
     let cases = [
         ("line", "a line of more than 1048576 bytes"),
         ("json", "a line of more than 1048576 bytes"),
@@ -192,7 +211,7 @@ async fn what_cannot_be_read_ends_the_child_and_names_the_reason() {
 }
 
 #[tokio::test]
-async fn stopping_takes_those_with_it_who_ignore_everything() {
+async fn suites_p12_stopping_takes_those_with_it_who_ignore_everything() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("pids");
     let child = child("stubborn.py", &[&file.display().to_string()]);

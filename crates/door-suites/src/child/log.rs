@@ -38,7 +38,7 @@ pub(super) struct ChildLog {
 impl ChildLog {
     /// A log in `<child>.log` of the folder, or in memory alone.
     pub(super) fn new(dir: Option<Dir>, child: &str, redact: Option<Redact>) -> Self {
-        let name = format!("{}.log", file_name(child));
+        let name = log_name(child);
         let (tail, writing) = (Mutex::default(), Mutex::new(()));
         Self { dir, name, redact, clock: Clock::system(), tail, writing }
     }
@@ -103,6 +103,11 @@ impl ChildLog {
             tracing::warn!(log = %self.name, %error, "a child's log cannot be put aside");
         }
     }
+}
+
+/// The file of a child's log. The one that was put aside has `.1` after it.
+pub fn log_name(child: &str) -> String {
+    format!("{}.log", file_name(child))
 }
 
 /// A child's name as the name of a file.

@@ -37,7 +37,7 @@ fn the_log_stays_within_its_bounds_and_keeps_the_newest() {
 }
 
 #[test]
-fn secrets_reach_neither_the_file_nor_the_errors() {
+fn suites_p14_secrets_reach_neither_the_file_nor_the_errors() {
     let dir = tempfile::tempdir().expect("a folder");
     let redact: Redact = Arc::new(|text: &str| text.replace("hunter2", "***"));
     let log = ChildLog::new(Dir::open_root(dir.path()).ok(), "a", Some(redact));

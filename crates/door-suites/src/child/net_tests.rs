@@ -18,7 +18,7 @@ fn link_local_and_metadata_addresses_are_refused_however_they_are_written() {
 }
 
 #[tokio::test]
-async fn names_are_resolved_and_checked() {
+async fn suites_p16_names_are_resolved_and_checked() {
     let addresses = resolve("localhost", 80).await.expect("localhost is known");
     assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 80));
     // An address is resolved to itself, which is as near to a poisoned name as a machine without a name server gets.

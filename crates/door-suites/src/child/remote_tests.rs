@@ -110,10 +110,13 @@ async fn a_stream_that_breaks_off_is_taken_up_again() {
     let server = Server::start(&["events"]).await;
     let child = server.http();
     let mut events = child.events();
-    let answer = call(&child, "any", json!({"kept": 1}), &Caller::default()).await.expect("an answer");
+    let host = TestHost::new("host", json!({}));
+    let answer = call(&child, "any", json!({"kept": 1}), &host.caller()).await.expect("an answer");
     assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
-    let Ok(ChildEvent::Log(log)) = within(events.recv()).await else { panic!("it said something first") };
-    assert_eq!(log.get(), r#"{"data": "soon"}"#);
+    let Ok(ChildEvent::Said { params, .. }) = within(events.recv()).await else {
+        panic!("it said something first")
+    };
+    assert_eq!(params.get(), r#"{"data": "soon"}"#);
 }
 
 #[tokio::test]
@@ -211,14 +214,14 @@ async fn an_endpoint_at_another_origin_is_refused() {
 }
 
 #[tokio::test]
-async fn redirects_are_named_and_not_followed() {
+async fn suites_p16_redirects_are_named_and_not_followed() {
     let server = Server::start(&["redirect"]).await;
     let error = anyone(&server.http(), "any").await.expect_err("it is refused").to_string();
     assert!(error.contains("redirects to http://169.254.169.254/latest/meta-data"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_gets_the_headers_of_its_file_and_no_others() {
+async fn suites_p17_a_server_gets_the_headers_of_its_file_and_no_others() {
     let server = Server::start(&["guarded"]).await;
     let error = anyone(&server.http(), "any").await.expect_err("it is refused").to_string();
     assert!(
@@ -233,7 +236,7 @@ async fn a_server_gets_the_headers_of_its_file_and_no_others() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_never_meant_are_refused_before_anything_is_sent() {
+async fn suites_p16_addresses_that_are_never_meant_are_refused_before_anything_is_sent() {
     for url in [
         "http://169.254.169.254/mcp",
         "http://[fe80::1]/mcp",

@@ -1,6 +1,7 @@
 //! How a child is started and opened, by its transport.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
@@ -34,7 +35,8 @@ impl Starter {
         match &self.shared.spec.launch {
             Launch::Stdio { framing: Framing::Auto, .. } => self.start_by_trying(caller).await,
             Launch::Stdio { framing, .. } => {
-                self.start_program(caller, *framing).await.map_err(|(error, _)| error)
+                let limit = self.shared.spec.limits.spawn;
+                self.start_program(caller, *framing, limit).await.map_err(|(error, _)| error)
             }
             Launch::Http { url, headers } => http::start(&self.shared, url, headers, caller).await,
             Launch::Sse { url, headers } => sse::start(&self.shared, url, headers, caller).await,
@@ -44,12 +46,16 @@ impl Starter {
 
     /// Writes lines at first. A program that said nothing at all to them and still runs may be waiting for the end
     /// of a header block: it is started anew, since its stdin is spoilt, and written to in blocks.
+    ///
+    /// One that says nothing to those either, but wrote something beside its protocol, may be busy: `npx` and its
+    /// like download a server before they start it. It is started once more, and given the time of a request.
     async fn start_by_trying(&self, caller: &Caller) -> Result<Arc<Connection>, ChildError> {
+        let limits = &self.shared.spec.limits;
         let first = self.remembered();
-        let error = match self.start_program(caller, first).await {
+        let (error, was_mute) = match self.start_program(caller, first, limits.spawn).await {
             Ok(connection) => return Ok(connection),
             // What was remembered may be out of date, and then the program may fail in any way.
-            Err((error, was_mute)) if was_mute || first == Framing::ContentLength => error,
+            Err((error, was_mute)) if was_mute || first == Framing::ContentLength => (error, was_mute),
             Err((error, _)) => return Err(error),
         };
         let second = match first {
@@ -61,10 +67,19 @@ impl Starter {
             ?second,
             "it said nothing; it is written to in another way"
         );
+        let connection = match self.start_program(caller, second, limits.spawn).await {
+            Ok(connection) => {
+                self.remember(second);
+                return Ok(connection);
+            }
+            Err(_) if was_mute && limits.rpc > limits.spawn && !self.shared.log.last().is_empty() => {
+                tracing::debug!(child = self.shared.name(), "it may be busy; it is given more time");
+                self.start_program(caller, Framing::Newline, limits.rpc).await
+            }
+            failed => failed,
+        };
         // What is told is why the usual way failed: the other one fails for every child that is merely slow.
-        let connection = self.start_program(caller, second).await.map_err(|_| error)?;
-        self.remember(second);
-        Ok(connection)
+        connection.map_err(|_| error)
     }
 
     /// Starts the program and opens it. The error says also whether it ran and said nothing.
@@ -72,10 +87,10 @@ impl Starter {
         &self,
         caller: &Caller,
         framing: Framing,
+        limit: Duration,
     ) -> Result<Arc<Connection>, (ChildError, bool)> {
         let connection = stdio::start(&self.shared, framing).map_err(|error| (error, false))?;
         let starting = Unopened::new(&connection);
-        let limit = self.shared.spec.limits.spawn;
         let until = Instant::now() + limit;
         let opened = match timeout_at(until, opening::initialize(&connection, caller, limit)).await {
             Ok(opened) => opened,
@@ -178,7 +193,12 @@ pub(super) fn as_start_error(shared: &Shared, error: ChildError) -> ChildError {
     match error {
         ChildError::Timeout { .. } => spawn_timeout(shared),
         ChildError::Gone { cause, said, .. } => {
-            let hint = "try the command by hand: it has to stay and answer on stdout";
+            let hint = match &shared.spec.launch {
+                Launch::Stdio { .. } => "try the command by hand: it has to stay and answer on stdout",
+                Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => {
+                    "check its `url`, `type` and `headers`, and that the server runs"
+                }
+            };
             ChildError::CannotStart { child: shared.name().to_owned(), cause, said, hint: hint.to_owned() }
         }
         ChildError::Rpc(error) => shared

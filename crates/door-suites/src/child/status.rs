@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::host::ClientRef;
+
 /// What a child can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Listed {
@@ -70,8 +72,15 @@ pub enum ChildEvent {
     ListChanged(Listed),
     /// A resource changed: the parameters of its notification.
     ResourceUpdated(Box<RawValue>),
-    /// It wrote to its protocol log: the parameters of its notification.
-    Log(Box<RawValue>),
+    /// It has something to say to one client: a line of its protocol's log, or that what it asked for is settled.
+    Said {
+        /// The method of its notification.
+        method: &'static str,
+        /// The parameters.
+        params: Box<RawValue>,
+        /// Who is meant.
+        to: ClientRef,
+    },
     /// It no longer runs, or is no longer connected.
     Stopped {
         /// Why.

@@ -13,6 +13,10 @@ use crate::mcp_json::{CommandLine, McpFile, Transport, check_written};
 /// paths were relative to it, and a copy of the repository is a workspace elsewhere.
 const FROM_CHILD: &str = "../../..";
 
+/// Keys under which clients name the tools that alone are offered, and those that are not.
+const ONLY: &[&str] = &["enabled_tools", "includeTools", "enabledTools"];
+const NOT: &[&str] = &["disabled_tools", "disabledTools", "excludeTools"];
+
 /// Whose settings are read, and for which workspace.
 pub(super) struct Context<'c> {
     pub(super) client: Option<Client>,
@@ -38,7 +42,8 @@ pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<E
         return Err("it is switched off there".to_owned());
     }
     let mut reader = Reader { entry, context, notes: Vec::new() };
-    let file = reader.file()?;
+    let mut file = reader.file()?;
+    reader.limits(&mut file);
     check_written(&file, "").map_err(|error| error.to_string())?;
     Ok(Entry::Server(Box::new(file), reader.notes))
 }
@@ -105,6 +110,43 @@ impl Reader<'_> {
             file.headers.insert("Authorization".to_owned(), format!("Bearer ${{{variable}}}"));
         }
         Ok(file)
+    }
+
+    /// What the client restricts it by: taken over where the file has a word for it, and told where not.
+    fn limits(&mut self, file: &mut McpFile) {
+        for (keys, ours) in [(ONLY, "allow"), (NOT, "deny")] {
+            for key in keys {
+                if let Some(tools) = self.entry.get(*key).filter(|tools| !tools.is_null()) {
+                    self.notes.push(format!(
+                        "'{key}' holds there and not here; set expose.{ours} of it in switchboard.config.json to {tools}"
+                    ));
+                }
+            }
+        }
+        if let Some(path) = self.entry.get("envFile").and_then(Value::as_str) {
+            self.notes.push(format!(
+                "its variables in {path} are not read here; write those it needs into its 'env'"
+            ));
+        }
+        let seconds =
+            self.entry.get("tool_timeout_sec").and_then(Value::as_f64).map(|seconds| seconds * 1000.0);
+        let wanted = seconds.or_else(|| self.entry.get("timeout").and_then(Value::as_f64));
+        if let Some(milliseconds) = wanted.filter(|wanted| (1.0..1e12).contains(wanted)) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the range is checked"
+            )]
+            let milliseconds = milliseconds as u64;
+            file.rpc_timeout_ms = Some(milliseconds);
+        }
+        for key in ["startup_timeout_sec", "startup_timeout_ms"] {
+            if let Some(limit) = self.entry.get(key) {
+                self.notes.push(format!(
+                    "its '{key}' of {limit} is not taken over; timeouts.childSpawnMs in switchboard.config.json is for all"
+                ));
+            }
+        }
     }
 
     /// The program: a text with `args` beside it, a list, or an object with a path.

@@ -1,6 +1,7 @@
 //! `.mcp.json` beside `.switchboard/`: what most clients read. Its servers become children, and Switchboard
 //! takes their place in it.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,9 @@ const RECORDS: &str = "imports.json";
 /// Larger than any such file that a person writes.
 const LIMIT: u64 = 4 << 20;
 
+/// What some editors write before the text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// Most records that are kept; each stands for one import.
 const MOST_RECORDS: usize = 100;
 
@@ -37,6 +41,8 @@ pub struct RootFile {
     bytes: Vec<u8>,
     value: Map<String, Value>,
     has_ours: bool,
+    /// Under which key each of the servers is that can be taken over: both keys may have one of that name.
+    taken: BTreeMap<String, &'static str>,
     /// What it names.
     pub servers: Servers,
 }
@@ -77,10 +83,14 @@ impl RootFile {
         let Some(found) = root.read(NAME, LIMIT)? else { return Ok(None) };
         let path = root.path().join(NAME);
         let bad = |problem: String| SuiteError::BadFile { file: path.clone(), problem };
+        if found.bytes.starts_with(BYTE_ORDER_MARK) {
+            return Err(bad("begins with a byte order mark; save it as UTF-8 without one".to_owned()));
+        }
         let value: Value =
             serde_json::from_slice(&found.bytes).map_err(|error| bad(format!("is not JSON: {error}")))?;
         let Value::Object(value) = value else { return Err(bad("is not a JSON object".to_owned())) };
         let mut servers = Servers::default();
+        let mut taken = BTreeMap::new();
         let mut has_ours = false;
         for key in KEYS {
             let named = match value.get(key) {
@@ -93,9 +103,12 @@ impl RootFile {
             };
             has_ours |= named.iter().any(is_ours);
             servers.take(named, None, false, root.path());
+            for candidate in &servers.candidates {
+                taken.entry(candidate.original.clone()).or_insert(key);
+            }
         }
         servers.files.push(path.clone());
-        Ok(Some(Self { path, bytes: found.bytes, value, has_ours, servers }))
+        Ok(Some(Self { path, bytes: found.bytes, value, has_ours, taken, servers }))
     }
 
     /// Whether the file has to be written anew once its servers are children.
@@ -105,7 +118,8 @@ impl RootFile {
 
     /// Puts Switchboard in the place of the servers that became children; what did not, stays.
     ///
-    /// The old file is kept in `.switchboard/backups/` before anything is written.
+    /// The old file is kept in `.switchboard/backups/` before anything is written. Where it is no longer what was
+    /// read, which may be a while ago, it is left alone.
     pub fn replace(
         &self,
         places: &Places,
@@ -113,6 +127,10 @@ impl RootFile {
         program: &Path,
         now: Timestamp,
     ) -> Result<Imported, SuiteError> {
+        let root = Dir::open_root(&places.workspace)?;
+        if root.read(NAME, LIMIT)?.is_none_or(|now| now.bytes != self.bytes) {
+            return Err(SuiteError::ChangedMeanwhile { file: self.path.clone() });
+        }
         let backups = workspace_folder(places)?.make_subdir("backups")?;
         let backup = free_name("workspace", now, |name| {
             Ok(backups.create_new(name, &self.bytes, Durability::Synced)? == Created::Created)
@@ -126,22 +144,22 @@ impl RootFile {
         });
         let excess = records.len().saturating_sub(MOST_RECORDS);
         write_records(&backups, &records[excess..])?;
-        let root = Dir::open_root(&places.workspace)?;
         root.replace(NAME, text.as_bytes(), mode(&self.path))?;
         Ok(Imported { file: self.path.clone(), backup: backups.path().join(backup) })
     }
 
     /// The file with Switchboard's own entry in place of the children's.
     fn with_ours(&self, children: &[String], program: &Path) -> String {
-        let gone = |name: &String| {
+        let gone = |key: &str, name: &String| {
             let candidate = self.servers.candidates.iter().find(|candidate| candidate.original == *name);
-            candidate.is_some_and(|candidate| children.contains(&candidate.name))
+            self.taken.get(name) == Some(&key)
+                && candidate.is_some_and(|candidate| children.contains(&candidate.name))
         };
         let mut value = self.value.clone();
         let mut kept = Map::new();
         for key in KEYS {
             if let Some(Value::Object(named)) = value.remove(key) {
-                kept.extend(named.into_iter().filter(|(name, _)| !gone(name)));
+                kept.extend(named.into_iter().filter(|(name, _)| !gone(key, name)));
             }
         }
         if !self.has_ours {

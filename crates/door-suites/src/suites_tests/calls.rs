@@ -56,7 +56,7 @@ async fn wrong_arguments_never_reach_the_child_and_the_answer_shows_how() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_is_an_error_and_the_child_goes_on() {
+async fn suites_p18_a_result_that_is_too_large_is_an_error_and_the_child_goes_on() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();

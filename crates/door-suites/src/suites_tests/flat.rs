@@ -38,7 +38,7 @@ async fn tools_are_listed_as_they_are_under_a_name_that_says_whose_they_are() {
 }
 
 #[tokio::test]
-async fn bare_names_are_given_to_those_that_nobody_else_wants() {
+async fn suites_p5_bare_names_are_given_to_those_that_nobody_else_wants() {
     let rig = Rig::new().with(json!({ "suites": { "a": flat(true), "b": flat(true) } }));
     rig.child("a", &json!({ "tools": [{ "name": "one" }, { "name": "both" }, { "name": "send_message" }] }));
     rig.child("b", &json!({ "tools": [{ "name": "two" }, { "name": "both" }] }));
@@ -64,6 +64,29 @@ async fn a_changed_list_is_told_and_listed() {
     let event = tokio::time::timeout(std::time::Duration::from_secs(20), events.recv()).await.unwrap();
     assert!(matches!(event, Ok(crate::SuitesEvent::ToolsChanged)));
     assert_eq!(names(&suites.tools()), ["new"]);
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn a_child_that_does_not_answer_keeps_nobody_waiting_and_is_announced_when_it_does() {
+    let settings = json!({ "timeouts": { "childSpawnMs": 300_000 }, "suites": { "box": flat(false), "gate": flat(false) } });
+    let rig = Rig::new().with(settings);
+    rig.child("box", &tools());
+    let open = rig.places().cache.join("open");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/gate.py");
+    rig.describe("gate", &json!({ "command": { "cmd": "python3", "args": ["-B", script, open] } }));
+    let suites = rig.open_trusted();
+    let mut events = suites.events();
+    let list = names(&suites.list_tools(&Caller::default()).await);
+    assert!(!list.iter().any(|name| name.starts_with("gate__")), "{list:?}");
+    std::fs::write(&open, "").unwrap();
+    let event = tokio::time::timeout(std::time::Duration::from_mins(1), events.recv()).await.unwrap();
+    assert!(matches!(event, Ok(crate::SuitesEvent::ToolsChanged)), "{event:?}");
+    let list = names(&suites.tools());
+    assert!(
+        ["gate__echo", "box__echo"].iter().all(|name| list.iter().any(|listed| listed == name)),
+        "{list:?}"
+    );
     suites.close().await;
 }
 

@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::rig::{Rig, said, tools};
+use super::rig::{Rig, names, said, tools};
+use crate::host::Caller;
 use crate::pins::Pins;
+use crate::trust::Trust;
 
 #[tokio::test]
-async fn a_child_that_nobody_trusted_is_listed_and_says_so() {
+async fn suites_p1_a_child_that_nobody_trusted_is_listed_and_says_so() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open();
@@ -23,7 +25,7 @@ async fn a_child_that_nobody_trusted_is_listed_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_changed_command_is_not_trusted_any_more_and_is_stopped() {
+async fn suites_p2_a_changed_command_is_not_trusted_any_more_and_is_stopped() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -37,7 +39,7 @@ async fn a_changed_command_is_not_trusted_any_more_and_is_stopped() {
 }
 
 #[tokio::test]
-async fn what_is_denied_is_neither_seen_nor_found_nor_called() {
+async fn suites_p6_what_is_denied_is_neither_seen_nor_found_nor_called() {
     let rig = Rig::new()
         .with(json!({ "suites": { "box": { "expose": { "allow": ["e*", "count"], "deny": ["count"] } } } }));
     rig.child("box", &tools());
@@ -62,7 +64,7 @@ async fn what_is_denied_is_neither_seen_nor_found_nor_called() {
 }
 
 #[tokio::test]
-async fn a_tool_that_changed_is_marked_and_blocked_also_when_it_changes_while_running() {
+async fn suites_p3_a_tool_that_changed_is_marked_and_blocked_also_when_it_changes_while_running() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -110,7 +112,7 @@ async fn a_tool_that_changed_is_marked_and_blocked_also_when_it_changes_while_ru
 }
 
 #[tokio::test]
-async fn a_proxy_of_itself_is_refused_and_children_are_told_the_way() {
+async fn suites_p21_a_proxy_of_itself_is_refused_and_children_are_told_the_way() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
@@ -124,4 +126,52 @@ async fn a_proxy_of_itself_is_refused_and_children_are_told_the_way() {
     let (text, failed) = said(&inner, "box_suite", json!({ "action": "introspect" })).await;
     assert!(failed && text.contains("this workspace again"), "{text}");
     assert!(inner.table().suites[0].child.opened().is_none());
+}
+
+#[tokio::test]
+async fn suites_p1_what_is_no_longer_trusted_is_not_started_by_a_host_that_runs() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    suites.warm(&Caller::default()).await;
+    suites.close().await;
+
+    let suites = rig.open();
+    let (_, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(!failed, "known without a start");
+    Trust::load(&rig.places()).revoke("box").unwrap();
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    assert!(failed && text.contains("not trusted yet"), "{text}");
+    assert!(suites.table().suites[0].child.opened().is_none());
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn of_a_flat_child_that_nobody_trusted_the_suite_is_listed_and_says_so() {
+    let rig = Rig::new().with(json!({ "suites": { "box": { "expose": "flat" } } }));
+    rig.child("box", &tools());
+    let suites = rig.open();
+    assert_eq!(names(&suites.list_tools(&Caller::default()).await), ["box_suite"]);
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(failed && text.contains("switchboard suite trust box"), "{text}");
+    rig.trust();
+    suites.reload(rig.config.clone()).await;
+    assert_eq!(names(&suites.list_tools(&Caller::default()).await)[0], "box__echo");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn suites_p5_names_that_are_taken_and_patterns_that_are_none_are_told() {
+    let rig = Rig::new().with(json!({ "suites": {
+        "box": { "suiteName": "send_message" },
+        "odd": { "expose": { "allow": ["[a"] } },
+    } }));
+    rig.child("box", &tools());
+    rig.child("odd", &tools());
+    let suites = rig.open_trusted();
+    suites.reserve(["send_message".to_owned()]);
+    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].contains("suites.odd.expose: '[a' is no pattern"), "{problems:?}");
+    assert!(problems[1].contains("would be called send_message, which is taken"), "{problems:?}");
 }

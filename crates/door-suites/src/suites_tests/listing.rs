@@ -169,3 +169,39 @@ async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
     );
     suites.close().await;
 }
+
+#[tokio::test]
+async fn what_was_stopped_is_not_started_again_to_see_what_changed() {
+    let rig = Rig::new();
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    let suite = suites.table().suites[0].clone();
+    suite.child.stop().await;
+    suite.list_again().await;
+    assert!(suite.child.opened().is_none());
+    let (_, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
+    assert!(!failed, "a call starts it again");
+    suites.close().await;
+    assert!(suite.child.open(&Caller::default()).await.is_err(), "closed is closed for good");
+    assert_eq!(suite.child.status().counts.starts, 2);
+}
+
+#[tokio::test]
+async fn a_child_of_which_nobody_says_what_it_is_is_known_by_its_tools() {
+    let rig = Rig::new();
+    let mut lists = tools();
+    lists["instructions"] = Value::Null;
+    rig.child("box", &lists);
+    let mut file: Value =
+        serde_json::from_slice(&std::fs::read(rig.places().child_file("box")).unwrap()).unwrap();
+    file.as_object_mut().unwrap().remove("switchboardDescription");
+    rig.describe("box", &file);
+    let suites = rig.open_trusted();
+    assert_eq!(suites.overview()[0].tools, None);
+    suites.warm(&Caller::default()).await;
+    let known = &suites.overview()[0];
+    assert_eq!(known.description, "echo, count, write, fails and 4 more");
+    assert_eq!(known.tools.map(|(count, _)| count), Some(8));
+    suites.close().await;
+}

@@ -12,7 +12,7 @@ use super::model::Offer;
 use crate::child::{Child, ChildError};
 use crate::expose::Exposed;
 use crate::host::Caller;
-use crate::neutral::neutral;
+use crate::neutral::{neutral, neutral_value};
 
 /// Most tools that a model is given: what OpenAI's API takes.
 const MOST_TOOLS: usize = 128;
@@ -164,7 +164,9 @@ fn schema(schema: Option<Box<RawValue>>) -> Box<RawValue> {
             && serde_json::from_str::<Kind<'_>>(schema.get()).is_ok_and(|kind| kind.kind == "object")
     };
     let any = || RawValue::from_string(r#"{"type":"object"}"#.to_owned()).unwrap_or_default();
-    schema.filter(|schema| is_object(schema)).unwrap_or_else(any)
+    let Some(schema) = schema.filter(|schema| is_object(schema)) else { return any() };
+    let mut value: serde_json::Value = serde_json::from_str(schema.get()).unwrap_or_default();
+    if neutral_value(&mut value) { crate::raw::raw(&value) } else { schema }
 }
 
 #[cfg(test)]

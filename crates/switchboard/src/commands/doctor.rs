@@ -151,7 +151,9 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(nats(&settings, &workspace).await?);
     checks.extend(swarm(context, &workspace).await?);
     if let Ok(places) = context.places() {
-        checks.extend(servers(&settings, &places));
+        let suites = context.quiet_suites(&settings).await?;
+        checks.extend(servers(&settings, &places, &suites.problems()));
+        suites.close().await;
     }
     checks.extend(clients(context));
     checks.extend(repository(folder).await);
@@ -227,7 +229,7 @@ fn clients(context: &Context) -> Vec<Check> {
 }
 
 /// The MCP servers of the workspace: nothing is said where there are none.
-fn servers(settings: &config::Settings, places: &Places) -> Vec<Check> {
+fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -> Vec<Check> {
     let (found, trust) = (discover(&settings.suites, places), Trust::load(places));
     let problem = |problem: &Problem| {
         let file = problem.file.strip_prefix(&places.workspace).unwrap_or(&problem.file);
@@ -235,7 +237,9 @@ fn servers(settings: &config::Settings, places: &Places) -> Vec<Check> {
     };
     let mut checks: Vec<Check> =
         found.problems.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
-    checks.extend(found.warnings.iter().map(|odd| Check::new("servers", Status::Warn, problem(odd))));
+    // Names that collide and rules that are none: the server is there, but not as it was meant.
+    let odd = problems.iter().filter(|problem| !found.problems.contains(problem)).chain(&found.warnings);
+    checks.extend(odd.map(|odd| Check::new("servers", Status::Warn, problem(odd))));
     for child in &found.children {
         if !trust.is_trusted(child).is_trusted() {
             checks.push(

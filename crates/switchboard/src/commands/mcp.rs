@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
     let config = ToolConfig { profile: settings.profile, agent };
-    let attached = if args.alone { None } else { join(&context, &config).await? };
+    let attached = if args.alone || is_behind_suites() { None } else { join(&context, &config).await? };
     let Some(attached) = attached else {
         let here = Here::open(&context, &settings, config, shutdown.clone()).await?;
         let (server, passed) = here.session();
@@ -76,6 +76,12 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
         here.close().await;
     }
     result
+}
+
+/// Whether this process stands behind a suite itself. `serve` does not know the way to it, and would not notice that
+/// it leads in a circle.
+fn is_behind_suites() -> bool {
+    std::env::var_os(door_suites::VIA).is_some_and(|via| !via.is_empty())
 }
 
 /// Has the `serve` of the workspace answer, where one runs that is the same program.

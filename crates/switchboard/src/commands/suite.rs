@@ -75,6 +75,7 @@ enum Verb {
 
 pub(crate) async fn run(args: Suite, context: Context) -> Result<(), Failure> {
     match args.command.unwrap_or(Verb::List) {
+        Verb::List => list::run(context).await,
         Verb::Introspect(args) => introspect::run(args, context).await,
         Verb::Call(args) => call::run(args, context).await,
         Verb::Warm(args) => warm::run(args, context).await,
@@ -96,10 +97,7 @@ async fn about_files(verb: Verb, context: Context) -> Result<(), Failure> {
         Verb::Revert(args) => revert::run(&args, &workspace, &context),
         Verb::Wrap(args) => wrap::run(&args, &workspace, &context),
         Verb::Unwrap(args) => unwrap::run(&args, &workspace, &context),
-        _ => {
-            list::run(&workspace, &context);
-            Ok(())
-        }
+        _ => Ok(()),
     };
     tokio::task::spawn_blocking(work).await.map_err(anyhow::Error::from)?
 }

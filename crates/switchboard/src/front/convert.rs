@@ -1,5 +1,6 @@
 //! Between JSON as children write it and the types of `rmcp`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use door_suites::RpcError;
@@ -8,6 +9,7 @@ use rmcp::model::{
     CallToolResponse, ErrorCode, InputRequiredResult, ServerCapabilities, ServerNotification,
     SubscriptionFilter,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -122,14 +124,39 @@ pub(super) fn notification(method: &str, params: Option<&RawValue>) -> Option<Se
 }
 
 /// Adds what the suites can do.
-pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool) {
+pub(super) fn declare(capabilities: &mut ServerCapabilities, has_flat: bool, has_suites: bool) {
     capabilities.tools.get_or_insert_default().list_changed = Some(true);
+    if has_suites {
+        capabilities.logging.get_or_insert_default();
+    }
     if has_flat {
         capabilities.prompts.get_or_insert_default().list_changed = Some(true);
         capabilities.resources.get_or_insert_default().list_changed = Some(true);
         capabilities.completions.get_or_insert_default();
-        capabilities.logging.get_or_insert_default();
     }
+}
+
+/// The levels of log messages (RFC 5424), the least first.
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+/// How much a log message matters: its place among the levels.
+pub(super) type Severity = usize;
+
+/// How much messages of a level matter.
+pub(super) fn severity(level: &impl Serialize) -> Option<Severity> {
+    let level = serde_json::to_value(level).ok()?;
+    LEVELS.iter().position(|name| level == *name)
+}
+
+/// Whether a log message is less than a client wants to hear of. What does not say how much it matters is not.
+pub(super) fn is_below(params: &RawValue, least: Option<Severity>) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Message<'a> {
+        #[serde(borrow)]
+        level: Option<Cow<'a, str>>,
+    }
+    let said = serde_json::from_str::<Message<'_>>(params.get()).ok().and_then(|message| message.level);
+    said.and_then(|level| severity(&level)).zip(least).is_some_and(|(said, least)| said < least)
 }
 
 /// What a client without a session may hear of.

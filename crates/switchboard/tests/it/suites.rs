@@ -1,6 +1,8 @@
 //! Suites from outside: the built binary in front of real MCP servers, as a client and a person meet them.
 
+mod asking;
 mod crowd;
+mod guarded;
 mod orphans;
 mod real;
 mod remote;

@@ -115,7 +115,8 @@ impl Report {
             }
             let written = candidate.file.written(&candidate.name)?;
             let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
-            let is_trusted = was_trusted || candidate.is_own || yes || agrees(candidate, &written, context);
+            let is_trusted =
+                was_trusted || candidate.is_own || yes || agrees(places, candidate, &written, context);
             if is_trusted && !was_trusted {
                 trust.grant_file(&candidate.name, &candidate.file)?;
             }
@@ -180,10 +181,10 @@ impl Report {
 }
 
 /// Whether the person agrees to a server that the workspace brought along; nobody there means no.
-fn agrees(candidate: &Candidate, written: &Written, context: &Context) -> bool {
+fn agrees(places: &Places, candidate: &Candidate, written: &Written, context: &Context) -> bool {
     if context.printer.is_json() || !ask::is_possible() {
         return false;
     }
-    trust::show(context, &candidate.name, written, &TrustState::New);
+    trust::show(context, &candidate.name, written, &places.child_file(&candidate.name), &TrustState::New);
     ask::yes(&format!("Trust {}?", candidate.name))
 }

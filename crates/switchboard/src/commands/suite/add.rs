@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use door_suites::{CommandLine, McpFile, Put, SuiteError, Transport, Trust, child_name, put_child};
+use door_suites::{
+    CommandLine, McpFile, Put, SuiteError, Transport, Trust, child_name, is_reserved, put_child,
+};
 use serde_json::json;
 
 use super::{Workspace, typed};
@@ -44,6 +46,10 @@ pub(super) struct Add {
 
 pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let name = child_name(&args.name)?;
+    if is_reserved(&name) || is_reserved(&workspace.settings.suites.suite_name(&name)) {
+        let message = format!("'{name}' is what a tool of Switchboard itself is called");
+        return Err(Failure::new("name_taken", Exit::Failed, message).hint("choose another name"));
+    }
     let file = file_of(args, &name, &workspace.places.workspace)?;
     if let Some(other) = workspace.discover().child(&name) {
         return Err(SuiteError::NameTaken { name, file: other.file.clone() }.into());

@@ -1,7 +1,7 @@
 //! `switchboard suite call`
 
 use clap::Args;
-use door_suites::{Caller, Suites};
+use door_suites::{Caller, SuiteError, Suites};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use switchboard_core::nearest;
@@ -29,9 +29,9 @@ pub(crate) async fn run(args: Call, context: Context) -> Result<(), Failure> {
     suites.close().await;
     let answer = answer?;
     if context.printer.is_json() {
-        // As the server said it, byte for byte; that it failed is in there.
+        // As the server said it, byte for byte; that it failed is in there, and in the exit code.
         context.printer.line(answer.raw.get());
-        return Ok(());
+        return answer.succeeded().map(drop);
     }
     let answer = answer.succeeded()?;
     context.printer.line(answer.text());
@@ -92,6 +92,10 @@ pub(crate) async fn ask(
 ) -> Result<Answer, Failure> {
     let arguments = serde_json::value::to_raw_value(request).map_err(anyhow::Error::from)?;
     let Some(answer) = suites.call_child(name, Some(&arguments), caller).await else {
+        if let Some(problem) = suites.problems().iter().find(|problem| problem.names(name)) {
+            let (file, problem) = (problem.file.clone(), problem.message.clone());
+            return Err(SuiteError::BadFile { file, problem }.into());
+        }
         let names = suites.children();
         let near = nearest(name, names.iter().map(String::as_str));
         let hint = match (near.first(), names.is_empty()) {

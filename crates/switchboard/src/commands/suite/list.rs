@@ -1,26 +1,29 @@
 //! `switchboard suite list`
 
-use door_suites::{
-    ChildSpec, Descriptions, Pins, Problem, Secrets, Trust, TrustState, neutral, redact, suite_description,
-};
+use door_suites::{ChildSpec, Overview, Pins, Problem, Secrets, Trust, TrustState, redact};
+use jiff::SignedDuration;
 use serde_json::json;
+use switchboard_hub::clock::{Clock, ago};
 
 use super::{Workspace, typed};
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::show::plain;
 
-pub(super) fn run(workspace: &Workspace, context: &Context) {
+/// From this age on it is said when a server was asked for its tools.
+const OLD: SignedDuration = SignedDuration::from_hours(24);
+
+pub(super) async fn run(context: Context) -> Result<(), Failure> {
+    let workspace = Workspace::open(&context)?;
+    let suites = context.quiet_suites(&workspace.settings).await?;
+    let (overview, problems) = (suites.overview(), suites.problems());
+    suites.close().await;
     let found = workspace.discover();
     let trust = Trust::load(&workspace.places);
-    let descriptions = Descriptions::load(&workspace.places);
-    let mut warnings = found.warnings.clone();
-    let descriptions = descriptions.unwrap_or_else(|problem| {
-        warnings.push(problem);
-        Descriptions::default()
-    });
     for child in &found.children {
-        let line = Line::new(workspace, child, &trust, &descriptions);
-        line.print(context);
+        if let Some(known) = overview.iter().find(|known| known.name == child.name) {
+            Line::new(&workspace, child, known, &trust).print(&context);
+        }
     }
     for name in &found.disabled {
         if context.printer.is_json() {
@@ -29,45 +32,37 @@ pub(super) fn run(workspace: &Workspace, context: &Context) {
             context.printer.line(format_args!("{name}  disabled in the settings"));
         }
     }
-    let problems = found.problems.iter().map(|problem| (problem, "problem"));
-    for (problem, kind) in problems.chain(warnings.iter().map(|warning| (warning, "warning"))) {
-        print_problem(workspace, context, problem, kind);
+    let kinds = problems.iter().map(|problem| (problem, "problem"));
+    for (problem, kind) in kinds.chain(found.warnings.iter().map(|warning| (warning, "warning"))) {
+        print_problem(&workspace, &context, problem, kind);
     }
-    if found.children.is_empty() && found.problems.is_empty() && found.disabled.is_empty() {
+    if found.children.is_empty() && problems.is_empty() && found.disabled.is_empty() {
         context.printer.note("No servers yet; `switchboard suite add NAME -- COMMAND` adds one.");
     }
+    Ok(())
 }
 
 /// What is said of one server.
 struct Line<'l> {
     child: &'l ChildSpec,
-    tool: String,
+    known: &'l Overview,
     state: TrustState,
     description: String,
-    tools: Option<usize>,
     blocked: Vec<String>,
     file: String,
 }
 
 impl<'l> Line<'l> {
-    fn new(workspace: &Workspace, child: &'l ChildSpec, trust: &Trust, descriptions: &Descriptions) -> Self {
-        let config = &workspace.settings.suites;
-        let description = suite_description(child, config, descriptions, None);
-        let pins = Pins::load(&workspace.places, &child.name);
+    fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &Trust) -> Self {
         // What cannot be read counts as not there; `pins list` says what is wrong with it.
-        let (tools, blocked) = match &pins {
-            Ok(pins) => {
-                (pins.pinned().count(), pins.waiting().into_iter().map(|problem| problem.tool).collect())
-            }
-            Err(_) => (0, Vec::new()),
-        };
+        let waiting =
+            Pins::load(&workspace.places, &child.name).map(|pins| pins.waiting()).unwrap_or_default();
         Self {
             child,
-            tool: config.suite_name(&child.name),
+            known,
             state: trust.is_trusted(child),
-            description: redact(&neutral(&description).text, &Secrets::of(child)),
-            tools: (tools > 0).then_some(tools),
-            blocked,
+            description: redact(&known.description, &Secrets::of(child)),
+            blocked: waiting.into_iter().map(|problem| problem.tool).collect(),
             file: workspace.shown(&child.file),
         }
     }
@@ -77,11 +72,12 @@ impl<'l> Line<'l> {
         if context.printer.is_json() {
             context.printer.object(&json!({
                 "name": name,
-                "tool": self.tool,
+                "tool": self.known.tool,
                 "state": self.state.as_str(),
                 "type": self.child.written.transport,
                 "description": self.description,
-                "tools": self.tools,
+                "tools": self.known.tools.map(|(count, _)| count),
+                "as_of": self.known.tools.map(|(_, taken_at)| taken_at),
                 "blocked": self.blocked,
                 "file": self.file,
             }));
@@ -94,12 +90,17 @@ impl<'l> Line<'l> {
                 format!("changed since it was trusted: switchboard suite trust {}", typed(name))
             }
         };
-        let tools = match self.tools {
-            Some(1) => "1 tool".to_owned(),
-            Some(count) => format!("{count} tools"),
+        let tools = match self.known.tools {
+            Some((1, _)) => "1 tool".to_owned(),
+            Some((count, _)) => format!("{count} tools"),
             None => "never started".to_owned(),
         };
-        context.printer.line(format_args!("{name} ({}, {tools})  {state}", self.tool));
+        // Long after they were asked for, they may be others.
+        let now = Clock::system().now();
+        let age = self.known.tools.filter(|(_, taken_at)| now.duration_since(*taken_at) > OLD);
+        let age = age.map(|(_, taken_at)| format!(" as of {}", ago(now, taken_at))).unwrap_or_default();
+        let listed = self.known.tool.as_deref().unwrap_or("one by one");
+        context.printer.line(format_args!("{name} ({listed}, {tools}{age})  {state}"));
         context.printer.line(format_args!("    {}", plain(&self.description)));
         if !self.blocked.is_empty() {
             let blocked: Vec<String> = self.blocked.iter().map(|tool| plain(tool)).collect();

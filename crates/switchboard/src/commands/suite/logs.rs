@@ -1,7 +1,7 @@
 //! `switchboard suite logs`
 
 use clap::Args;
-use door_suites::{Secrets, redact};
+use door_suites::{ChildSpec, Secrets, SuiteError, log_name, original_name, redact};
 
 use super::Workspace;
 use crate::context::Context;
@@ -23,27 +23,42 @@ pub(super) struct Logs {
 
 pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let found = workspace.discover();
-    let child = found.known(&args.name)?;
-    let log = match workspace.places.logs().map_err(door_suites::SuiteError::from)? {
-        Some(folder) => {
-            folder.read(&format!("{}.log", child.name), LIMIT).map_err(door_suites::SuiteError::from)?
-        }
-        None => None,
+    // What a wrapper stands before has a log of its own.
+    let behind = |child: &&ChildSpec| {
+        original_name(child).is_some_and(|original| original.eq_ignore_ascii_case(&args.name))
     };
-    let Some(log) = log else {
-        context.printer.note(format_args!("{} has written nothing yet.", child.name));
+    let (child, name) = match found.children.iter().find(behind) {
+        Some(child) => (child, args.name.clone()),
+        None => found.known(&args.name).map(|child| (child, child.name.clone()))?,
+    };
+    let text = read(workspace, &log_name(&name), args.lines)?;
+    if text.is_empty() {
+        context.printer.note(format_args!("{name} has written nothing yet."));
         return Ok(());
-    };
-    let text = String::from_utf8_lossy(&log.bytes);
+    }
     let secrets = Secrets::of(child);
     let lines: Vec<&str> = text.lines().collect();
     for line in &lines[lines.len().saturating_sub(args.lines)..] {
         let line = redact(line, &secrets);
         if context.printer.is_json() {
-            context.printer.object(&serde_json::json!({ "name": child.name, "line": line }));
+            context.printer.object(&serde_json::json!({ "name": name, "line": line }));
         } else {
             context.printer.line(plain(&line));
         }
     }
     Ok(())
+}
+
+/// What is in a log; where that is less than was asked for, with the one that was put aside before it.
+fn read(workspace: &Workspace, file: &str, lines: usize) -> Result<String, SuiteError> {
+    let Some(folder) = workspace.places.logs()? else { return Ok(String::new()) };
+    let text = |file: &str| -> Result<String, SuiteError> {
+        let found = folder.read(file, LIMIT)?;
+        Ok(found.map(|found| String::from_utf8_lossy(&found.bytes).into_owned()).unwrap_or_default())
+    };
+    let newest = text(file)?;
+    if newest.lines().count() >= lines {
+        return Ok(newest);
+    }
+    Ok(text(&format!("{file}.1"))? + &newest)
 }

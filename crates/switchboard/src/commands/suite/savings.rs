@@ -48,8 +48,9 @@ fn table(report: &SavingsReport) -> Vec<String> {
     lines.push(row("together", tools, flat, suite, introspect));
     lines.push(String::new());
     if let Some(percent) = report.typical_saved_percent {
+        let worth = if percent < 0.0 { format!("{} % more", -percent) } else { format!("{percent} % saved") };
         lines.push(format!(
-            "One list, one introspection of the largest and one call: {} instead of {} tokens ({percent} % saved)",
+            "One list, one introspection of the largest and one call: {} instead of {} tokens ({worth})",
             report.typical, report.flat
         ));
     }

@@ -1,7 +1,9 @@
 //! `switchboard suite trust`
 
+use std::path::Path;
+
 use clap::Args;
-use door_suites::{ChildSpec, Discovered, SuiteError, TrustState, Written, shown_launch};
+use door_suites::{TrustState, Written, shown_launch};
 use serde_json::json;
 
 use super::{Workspace, ask};
@@ -43,7 +45,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         return Ok(());
     }
     let (wanted, by_name) = match &args.name {
-        Some(name) => (vec![known(&found, name)?], true),
+        Some(name) => (vec![found.known(name)?], true),
         None => (found.children.iter().collect(), args.all),
     };
     let mut left = 0;
@@ -51,7 +53,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         let mut state = trust.is_trusted(child);
         let was_trusted = state.is_trusted();
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
-            show(context, &child.name, &child.written, &state);
+            show(context, &child.name, &child.written, &child.file, &state);
         }
         let agrees = || {
             let can_ask = !context.printer.is_json() && ask::is_possible();
@@ -63,7 +65,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         }
         left += usize::from(!state.is_trusted());
         if context.printer.is_json() {
-            let launch = shown_launch(&child.written);
+            let launch = shown_launch(&child.written, &child.file);
             context.printer.object(&json!({ "name": child.name, "state": state.as_str(), "launch": launch }));
         } else if state.is_trusted() && (!was_trusted || args.name.is_some()) {
             let already = if was_trusted { "already " } else { "" };
@@ -78,24 +80,10 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
     Ok(())
 }
 
-/// The child of that name, or what is wrong with its file.
-fn known<'f>(found: &'f Discovered, name: &str) -> Result<&'f ChildSpec, Failure> {
-    if let Some(child) = found.child(name) {
-        return Ok(child);
-    }
-    match found.problems.iter().find(|problem| problem.names(name)) {
-        Some(problem) => {
-            let (file, problem) = (problem.file.clone(), problem.message.clone());
-            Err(SuiteError::BadFile { file, problem }.into())
-        }
-        None => Ok(found.known(name)?),
-    }
-}
-
 /// Shows exactly what would be agreed to.
-pub(crate) fn show(context: &Context, name: &str, written: &Written, state: &TrustState) {
+pub(crate) fn show(context: &Context, name: &str, written: &Written, file: &Path, state: &TrustState) {
     context.printer.line(name);
-    for line in shown_launch(written) {
+    for line in shown_launch(written, file) {
         context.printer.line(format_args!("    {}", plain(&line)));
     }
     if let TrustState::Changed { diff } = state {

@@ -29,6 +29,7 @@ pub(crate) async fn run(_: Warm, context: Context) -> Result<(), Failure> {
             continue;
         }
         match &child.tools {
+            Ok(1) => context.printer.line(format_args!("{}: 1 tool ({took} ms)", child.child)),
             Ok(tools) => context.printer.line(format_args!("{}: {tools} tools ({took} ms)", child.child)),
             Err(why) => context.printer.line(format_args!("{}: {why}", child.child)),
         }

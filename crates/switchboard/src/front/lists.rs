@@ -1,0 +1,73 @@
+//! Lists that go past `rmcp`, so that nothing is lost of what servers say of their tools, prompts and resources.
+
+use std::collections::BTreeMap;
+
+use door_suites::{Caller, Listed};
+use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::value::{RawValue, to_raw_value};
+use switchboard_mcp::PassedList;
+
+use super::{Passed, object};
+
+/// The methods that list something.
+pub(super) const METHODS: [&str; 4] =
+    ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+
+impl Passed {
+    /// A list, of ours and of the servers whose things are listed one by one.
+    pub(super) async fn list_all(
+        &self,
+        list: PassedList,
+        peer: Peer<RoleServer>,
+    ) -> Result<Box<RawValue>, ErrorData> {
+        let request = list.params.as_deref().map(|params| object("params", params)).transpose()?;
+        let mut context = RequestContext::new(NumberOrString::Number(0), peer);
+        context.ct = list.cancelled.clone();
+        let host = self.session.introduced().await;
+        let caller = Caller { host, cancelled: list.cancelled, ..Caller::default() };
+        match list.method.as_str() {
+            "tools/list" => {
+                let mut ours = self.workspace.list_tools(request, context).await?;
+                ours.tools.extend(self.swarm.list());
+                with_theirs(ours, "tools", self.suites.list_tools(&caller).await)
+            }
+            "prompts/list" => {
+                let theirs = self.suites.list(Listed::Prompts, &caller).await;
+                with_theirs(ListPromptsResult::default(), "prompts", theirs)
+            }
+            "resources/list" => {
+                let theirs = self.suites.list(Listed::Resources, &caller).await;
+                with_theirs(self.workspace.list_resources(request, context).await?, "resources", theirs)
+            }
+            _ => {
+                let theirs = self.suites.list(Listed::ResourceTemplates, &caller).await;
+                let ours = self.workspace.list_resource_templates(request, context).await?;
+                with_theirs(ours, "resourceTemplates", theirs)
+            }
+        }
+    }
+}
+
+/// A list of ours with what the servers behind us list added to it, as they wrote it.
+fn with_theirs(
+    ours: impl Into<ServerResult>,
+    member: &str,
+    theirs: Vec<Box<RawValue>>,
+) -> Result<Box<RawValue>, ErrorData> {
+    let mut ours = ours.into();
+    // Only sessions come here, and theirs are the older revisions.
+    ours.strip_result_type_for_legacy_peer();
+    let add = || -> serde_json::Result<Box<RawValue>> {
+        let mut list: BTreeMap<String, Box<RawValue>> = serde_json::from_str(&serde_json::to_string(&ours)?)?;
+        let mut items: Vec<Box<RawValue>> = match list.get(member) {
+            Some(items) => serde_json::from_str(items.get())?,
+            None => Vec::new(),
+        };
+        items.extend(theirs);
+        list.insert(member.to_owned(), to_raw_value(&items)?);
+        to_raw_value(&list)
+    };
+    add().map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}

@@ -1,0 +1,102 @@
+//! What servers ask of the client at the other end.
+
+use serde_json::{Value, json};
+use test_support::mcp::Client;
+use test_support::process::command;
+use test_support::{Running, Sandbox, tools};
+
+use super::{add, be_patient, call, fixture, npm, sandbox};
+
+/// `switchboard mcp` for a client that answers questions.
+fn able(sandbox: &Sandbox) -> Client {
+    Client::stdio_able(Running::start_listening(&mut sandbox.command(["mcp"])), capabilities())
+}
+
+fn capabilities() -> Value {
+    json!({ "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {}, "url": {} } })
+}
+
+fn roots(name: &str) -> Value {
+    json!({ "roots": [{ "uri": format!("file:///{name}") }] })
+}
+
+#[test]
+fn suites_p15_calls_of_one_client_ask_beside_one_another_and_outside_of_calls() {
+    let sandbox = sandbox();
+    add(&sandbox, "asker", &fixture("asker.py"));
+    let mut client = able(&sandbox);
+    // The first call comes right behind the client's introduction, and the others while it is on its way.
+    let begun: Vec<i64> =
+        (0..3).map(|_| client.begin_call("asker_suite", call("roots/list", json!({})))).collect();
+    for number in 0..3 {
+        let params = client.asked("roots/list", roots(&number.to_string()));
+        assert_eq!(params["_meta"]["switchboard/server"], "asker");
+    }
+    let mut told: Vec<Value> = begun
+        .into_iter()
+        .map(|id| client.answer(id).unwrap()["told"]["result"]["roots"][0]["uri"].clone())
+        .collect();
+    told.sort_by_key(ToString::to_string);
+    assert_eq!(told, ["file:///0", "file:///1", "file:///2"]);
+
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" }));
+    client.asked("roots/list", roots("later"));
+}
+
+/// Calls a tool that asks for something first, and answers what it asks.
+fn asking(client: &mut Client, name: &str, arguments: &Value, asks: &str, answer: &Value) -> Value {
+    let id = client.begin("tools/call", json!({ "name": name, "arguments": arguments }));
+    client.asked(asks, answer.clone());
+    client.answer(id).unwrap()
+}
+
+#[test]
+fn suites_p15_every_tool_of_everything_that_needs_its_client_works_through_the_suite() {
+    let server = match npm("everything", &[]) {
+        Ok(server) => server,
+        Err(reason) => return tools::skip("suites_p15_everything", &reason),
+    };
+    let sandbox = sandbox();
+    be_patient(&sandbox);
+    add(&sandbox, "everything", &server);
+    let direct = Running::start_listening(command(&server[0]).args(&server[1..]));
+    let mut direct = Client::stdio_able(direct, capabilities());
+    let mut through = able(&sandbox);
+    // It asks for the roots once, of its own accord, and shows what it then knows.
+    direct.asked("roots/list", roots("x"));
+    let known = json!({ "name": "everything_suite", "arguments": call("get-roots-list", json!({})) });
+    let id = through.begin("tools/call", known);
+    through.asked("roots/list", roots("x"));
+    let (ours, theirs) = (
+        through.answer(id).unwrap(),
+        direct.ask("tools/call", json!({ "name": "get-roots-list", "arguments": {} })).unwrap(),
+    );
+    assert!(ours.to_string().contains("file:///x") || ours == theirs, "{ours}");
+
+    let sampled =
+        json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "sampled" } });
+    let accepted = json!({ "action": "accept", "content": { "name": "n", "check": true } });
+    for (tool, arguments, asks, answer) in [
+        (
+            "trigger-sampling-request",
+            json!({ "prompt": "p", "maxTokens": 7 }),
+            "sampling/createMessage",
+            sampled,
+        ),
+        ("trigger-elicitation-request", json!({}), "elicitation/create", accepted),
+        (
+            "trigger-url-elicitation",
+            json!({ "url": "https://example.com/" }),
+            "elicitation/create",
+            json!({ "action": "accept" }),
+        ),
+    ] {
+        let theirs = asking(&mut direct, tool, &arguments, asks, &answer);
+        let ours = asking(&mut through, "everything_suite", &call(tool, arguments), asks, &answer);
+        let kinds = |result: &Value| {
+            let blocks = result["content"].as_array().unwrap();
+            blocks.iter().map(|block| block["type"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!((kinds(&ours), &ours["isError"]), (kinds(&theirs), &theirs["isError"]), "{tool}: {ours}");
+    }
+}

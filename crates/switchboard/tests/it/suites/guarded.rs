@@ -1,0 +1,134 @@
+//! What a server cannot do to the host, to other clients or to a person.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use test_support::Served;
+use test_support::files::put;
+use test_support::mcp::Client;
+
+use super::{add, call, client, fixture, sandbox};
+use crate::BINARY;
+
+/// A server that lists what a file says.
+fn lists(sandbox: &test_support::Sandbox, name: &str, lists: &Value) {
+    let file = sandbox.path().join(format!("{name}-lists.json"));
+    put(&file, lists.to_string());
+    let mut command = fixture("toolbox.py");
+    command.push(file.display().to_string());
+    add(sandbox, name, &command);
+}
+
+#[test]
+fn suites_p19_a_schema_that_leads_in_circles_ends_nothing() {
+    let sandbox = sandbox();
+    let schema = json!({
+        "type": "object", "properties": { "x": { "$ref": "#/$defs/j" } },
+        "$defs": { "j": { "anyOf": [{ "type": "string" }, { "type": "array", "items": { "$ref": "#/$defs/j" } }] } },
+    });
+    lists(&sandbox, "odd", &json!({ "tools": [{ "name": "t", "inputSchema": schema }] }));
+    let mut client = client(&sandbox);
+    let said =
+        client.ask("tools/call", json!({ "name": "odd_suite", "arguments": { "action": "introspect" } }));
+    let text = said.unwrap()["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("t(x?: string|"), "{text}");
+    let called = json!({ "name": "odd_suite", "arguments": call("t", json!({ "x": [["a"], 7] })) });
+    assert_eq!(client.ask("tools/call", called).unwrap()["isError"], true);
+}
+
+#[test]
+fn suites_p21_a_loop_is_seen_also_where_serve_runs() {
+    let sandbox = sandbox();
+    add(&sandbox, "me", &[BINARY.to_owned(), "mcp".to_owned()]);
+    let served = Served::start(&sandbox);
+    let mut client = Client::streamable(&served, None);
+    let inner = call("me_suite", json!({ "action": "introspect" }));
+    let said = client.ask("tools/call", json!({ "name": "me_suite", "arguments": inner })).unwrap();
+    assert!(said.to_string().contains("this workspace again"), "{said}");
+}
+
+#[test]
+fn suites_what_a_server_logs_is_for_the_client_that_called_it() {
+    let sandbox = sandbox();
+    add(&sandbox, "flood", &fixture("flood.py"));
+    let served = Served::start(&sandbox);
+    let (mut one, mut other) = (Client::streamable(&served, None), Client::streamable(&served, None));
+    let introspect = json!({ "name": "flood_suite", "arguments": { "action": "introspect" } });
+    other.ask("tools/call", introspect).unwrap();
+    one.ask("tools/call", json!({ "name": "flood_suite", "arguments": call("echo", json!({})) })).unwrap();
+    assert_eq!(one.told("notifications/message")["data"], "flooded");
+    other.ask("ping", json!({})).unwrap();
+    assert_eq!(other.told_within("notifications/message", Duration::ZERO), None);
+
+    one.ask("logging/setLevel", json!({ "level": "error" })).unwrap();
+}
+
+#[test]
+fn suites_what_is_in_the_way_of_a_server_is_said() {
+    let sandbox = sandbox();
+    add(&sandbox, "echo", &fixture("echo.py"));
+    put(
+        sandbox.path().join("switchboard.config.json"),
+        r#"{"suites": {"echo": {"suiteName": "send_message", "expose": {"allow": ["[a"]}}}}"#,
+    );
+    for said in [sandbox.ok(["suite", "list"]), sandbox.ok(["doctor"])] {
+        assert!(said.contains("would be called send_message, which is taken"), "{said}");
+        assert!(said.contains("'[a' is no pattern"), "{said}");
+    }
+}
+
+#[test]
+fn suites_logs_are_found_whatever_the_server_is_called() {
+    let sandbox = sandbox();
+    add(&sandbox, "my notes.v2", &fixture("chatty.py"));
+    sandbox.run(["suite", "introspect", "my notes.v2"]);
+    assert!(sandbox.ok(["suite", "logs", "my notes.v2"]).contains("red to stderr"));
+}
+
+#[test]
+fn suites_a_call_that_fails_fails_for_programs_too() {
+    let sandbox = sandbox();
+    lists(&sandbox, "box", &json!({ "tools": [{ "name": "fails", "inputSchema": { "type": "object" } }] }));
+    let ran = sandbox.run(["--json", "suite", "call", "box", "fails"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with(r#"{"content":[{"type":"text","text":"it failed"}],"isError":true}"#));
+}
+
+#[test]
+fn suites_what_is_listed_one_by_one_keeps_all_that_the_server_says_of_it() {
+    let sandbox = sandbox();
+    let tool = json!({
+        "name": "t", "title": "T", "inputSchema": { "type": "object", "x": 1 },
+        "annotations": { "readOnlyHint": true, "unknown": 1 }, "execution": { "taskSupport": "optional" }, "x-kept": [1],
+    });
+    let (prompt, resource) =
+        (json!({ "name": "p", "x-kept": 1 }), json!({ "uri": "x://r", "name": "r", "x-kept": 2 }));
+    let template = json!({ "uriTemplate": "x://{id}", "name": "i", "x-kept": 3 });
+    let without = json!({ "name": "without" });
+    lists(
+        &sandbox,
+        "box",
+        &json!({ "tools": [tool, without], "prompts": [prompt], "resources": [resource], "templates": [template] }),
+    );
+    put(
+        sandbox.path().join("switchboard.config.json"),
+        r#"{"suites": {"box": {"expose": {"mode": "flat", "bare": true}}}}"#,
+    );
+    let mut client = client(&sandbox);
+    client.ok("list_agents", json!({}));
+    for (method, member, expected) in [
+        (
+            "tools/list",
+            "tools",
+            vec![tool, json!({ "name": "without", "inputSchema": { "type": "object" } })],
+        ),
+        ("prompts/list", "prompts", vec![prompt]),
+        ("resources/list", "resources", vec![resource]),
+        ("resources/templates/list", "resourceTemplates", vec![template]),
+    ] {
+        let list = client.ask(method, json!({})).unwrap();
+        for item in expected {
+            assert!(list[member].as_array().unwrap().contains(&item), "{method}: {item} in {list}");
+        }
+    }
+}
