@@ -290,9 +290,12 @@ impl Workspace {
                     }
                     Fate::Taken
                 }
-                Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
-                    return Err(error.into());
-                }
+                Err(
+                    error @ (HubError::Store { .. }
+                    | HubError::NoSpace { .. }
+                    | HubError::Unsure { .. }
+                    | HubError::Closed),
+                ) => return Err(error.into()),
                 Err(error) => Fate::Problem { reason: error.to_string(), in_file: true },
             };
             self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?;

@@ -350,6 +350,8 @@ impl From<HubError> for Failure {
             HubError::NoSpace { .. } => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            HubError::Unsure { .. } => Self::temporary("unsure", message)
+                .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)
                 .hint("run the command again: the damaged journal is moved aside and rebuilt"),
             HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
