@@ -75,20 +75,26 @@ pub(crate) fn advance(
     Ok(moved)
 }
 
-/// Ends earlier messages of the same kind, sender and recipient that are still waiting.
+/// Ends earlier messages of the same kind, sender and recipient that are still waiting. What has lost its use replaces
+/// nothing, and what nobody vouches for replaces only what nobody vouches for.
 pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
     let Some(stored) = reads::message(tx.db, newer)? else { return Ok(Vec::new()) };
+    if stored.message.expires_at.is_some_and(|at| at <= tx.now) {
+        return Ok(Vec::new());
+    }
     let mut older = Vec::new();
     for delivery in reads::deliveries(tx.db, stored.seq, newer)? {
         let mut statement = tx.db.prepare_cached(&format!(
             "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
-             WHERE d.agent = ?1 AND d.id < ?2 AND d.state IN (2, 3) AND m.sender = ?3 AND m.kind = ?4"
+             WHERE d.agent = ?1 AND d.id < ?2 AND d.state IN (2, 3) AND m.sender = ?3 AND m.kind = ?4 \
+             AND m.verified <= ?5"
         ))?;
         let mut rows = statement.query(params![
             delivery.agent.to_string(),
             rows::delivery_ids(stored.seq)[0],
             stored.message.from.to_string(),
-            stored.message.kind.as_str()
+            stored.message.kind.as_str(),
+            stored.message.origin.verified
         ])?;
         while let Some(row) = rows.next()? {
             // One that cannot be read is left as it is.
@@ -99,8 +105,10 @@ pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Deliv
             }
         }
     }
+    // By the name that its sender knows it by.
+    let note = format!("superseded by {}", stored.message.origin.native.id);
     for delivery in &mut older {
-        put_state(tx, delivery, DeliveryState::Expired, Some(format!("superseded by {newer}")))?;
+        put_state(tx, delivery, DeliveryState::Expired, Some(note.clone()))?;
     }
     Ok(older)
 }

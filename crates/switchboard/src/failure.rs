@@ -6,7 +6,7 @@ use door_suites::{SuiteError, WrapperError};
 use door_swarm::SwarmError;
 use door_workers::RouterError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
-use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
+use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_mcp::McpError;
 
@@ -85,6 +85,7 @@ impl From<WorkspaceError> for Failure {
                 .hint("use the terminal that runs, end it first, or choose another name"),
             WorkspaceError::Lock(_) => Self::temporary("locked", message)
                 .hint("another program is changing state.json; try again, or look with `switchboard doctor`"),
+            WorkspaceError::LockLost => Self::temporary("locked", message).hint("try again"),
             WorkspaceError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
@@ -387,10 +388,17 @@ impl From<ResolveError> for Failure {
                     format!("did you mean {}?", or_list(&near))
                 })
             }
-            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message),
+            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message)
+                .hint("`switchboard worker list` shows the jobs and how they are"),
             ResolveError::NoRoute { .. } => Self::new("no_route", Exit::Failed, message),
-            ResolveError::EmptyGroup { .. } => Self::new("empty_group", Exit::NotFound, message)
-                .hint("`switchboard agents` lists who is registered"),
+            ResolveError::EmptyGroup { group } => {
+                Self::new("empty_group", Exit::NotFound, message).hint(match group {
+                    GroupId::Channel(_) => {
+                        "`switchboard channel list` lists the channels; the first post makes one"
+                    }
+                    _ => "`switchboard agents` lists who is registered",
+                })
+            }
         }
     }
 }

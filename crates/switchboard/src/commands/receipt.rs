@@ -1,6 +1,7 @@
 //! `switchboard receipt`
 
 use clap::Args;
+use switchboard_hub::HubError;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -16,9 +17,15 @@ pub(crate) struct ReceiptOf {
 pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let id = workspace.find(&args.id).await?;
-    let Some((stored, receipt)) = workspace.hub().receipt(id).await? else {
-        return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
-    };
+    let unknown = || HubError::UnknownMessage { id: args.id.clone() };
+    let (stored, mut receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    // Nobody may have kept house since then.
+    if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
+        && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
+    {
+        workspace.expire().await?;
+        (_, receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    }
     let printer = context.printer;
     if printer.is_json() {
         printer.object(&show::receipt_object(&stored.message, &receipt, true));
