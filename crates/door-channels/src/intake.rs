@@ -248,9 +248,12 @@ impl Channels {
                         self.mended(channel, &file.id).await?;
                     }
                 }
-                Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
-                    return Err(error.into());
-                }
+                Err(
+                    error @ (HubError::Store { .. }
+                    | HubError::NoSpace { .. }
+                    | HubError::Unsure { .. }
+                    | HubError::Closed),
+                ) => return Err(error.into()),
                 Err(error) => self.report(channel, &file, &error.to_string()).await?,
             }
         }

@@ -18,8 +18,8 @@ use crate::workspace::Workspace;
 /// Most deliveries written in one go.
 const BATCH: usize = 64;
 
-/// No message of ours has a file larger than this.
-const LARGEST: u64 = 64 << 20;
+/// Files are read up to this size to be compared; larger ones only with what is as large.
+pub(crate) const LARGEST: u64 = 64 << 20;
 
 /// A message's file as it should be in one mailbox.
 pub(crate) struct Expected {
@@ -137,7 +137,7 @@ pub(crate) fn place(mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> 
         if mailbox.create_new(&name, &bytes, Durability::Later)? == Created::Created {
             return Ok(());
         }
-        match mailbox.read(&name, LARGEST) {
+        match mailbox.read(&name, LARGEST.max(2 * bytes.len() as u64)) {
             Ok(there) if there.as_ref().is_none_or(|t| t.bytes == bytes || is_same(&t.bytes, file)) => {
                 return Ok(());
             }
@@ -191,6 +191,11 @@ impl Expected {
 /// Whether this is the name of a file that was moved out of the way.
 pub(crate) fn is_aside(name: &str) -> bool {
     name.contains(".json.conflict.")
+}
+
+/// Whether two files say the same, however they are spelled.
+pub(crate) fn says_the_same(one: &[u8], other: &[u8]) -> bool {
+    one == other || MessageFile::parse(other).is_ok_and(|other| is_same(one, &other))
 }
 
 /// Whether a file says the same as a message, however it is spelled.

@@ -76,6 +76,9 @@ pub enum WorkspaceError {
     /// `state.json` is locked by another program.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// This program stood still for longer than a lock lives, and somebody else took the lock over.
+    #[error("the lock on state.json was lost while this program stood still, and nothing was written")]
+    LockLost,
     /// The runtime is shutting down.
     #[error("the program is shutting down")]
     Closed,

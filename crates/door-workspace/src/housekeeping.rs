@@ -6,6 +6,7 @@ use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 
 use crate::error::WorkspaceError;
+use crate::intake::own_fault;
 use crate::receipts;
 use crate::tree::{Folders, Section, Tree};
 use crate::workspace::{Workspace, blocking};
@@ -20,17 +21,46 @@ const PAGE: usize = 500;
 const SETTLED: SignedDuration = SignedDuration::from_secs(30);
 
 impl Workspace {
-    /// Archives what has expired and removes what is older than the retention settings allow.
+    /// Puts everything in order, and removes what is older than the retention settings allow.
     pub async fn keep_house(&self) -> Result<(), WorkspaceError> {
+        self.tidy_up().await?;
+        self.remove_old().await
+    }
+
+    /// Archives what has expired, writes what is missing and clears away what was never finished. No mail is removed.
+    pub async fn tidy_up(&self) -> Result<(), WorkspaceError> {
+        self.expire().await?;
+        self.complete_receipts().await?;
+        // What the hub let expire by itself, and whatever the stamps of the folders did not show.
+        self.sweep_all().await?;
+        let (tree, now) = (self.tree().clone(), self.hub().now());
+        blocking(move || {
+            tree.root().clear_stale_temps(now)?;
+            for section in [Section::Inbox, Section::Archive, Section::Outbox] {
+                for folder in tree.folders(section)? {
+                    if let Ok(Some(dir)) = tree.folder(section, &folder) {
+                        dir.clear_stale_temps(now)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Ends what has expired: it goes to the archive, and its sender is told.
+    pub async fn expire(&self) -> Result<(), WorkspaceError> {
         for delivery in self.hub().expire_due().await? {
             let archived = self.archive(&delivery.agent, delivery.message).await;
             if let Err(error) = archived.and(self.write_receipt(delivery.message).await) {
                 tracing::warn!(error = %error, "an expired message could not be put away");
             }
         }
-        self.complete_receipts().await?;
-        // What the hub let expire by itself, and whatever the stamps of the folders did not show.
-        self.sweep_all().await?;
+        Ok(())
+    }
+
+    /// Removes what is older than the retention settings allow.
+    async fn remove_old(&self) -> Result<(), WorkspaceError> {
         let (now, keep) = (self.hub().now(), self.config().retention);
         let before = |keep: Option<SignedDuration>| keep.and_then(|keep| now.checked_sub(keep).ok());
         for (section, before) in
@@ -50,19 +80,7 @@ impl Workspace {
                 tracing::info!(removed, "removed old messages from the journal");
             }
         }
-        let tree = self.tree().clone();
-        blocking(move || {
-            tree.root().clear_stale_temps(now)?;
-            for section in [Section::Inbox, Section::Archive, Section::Outbox] {
-                for folder in tree.folders(section)? {
-                    if let Ok(Some(dir)) = tree.folder(section, &folder) {
-                        dir.clear_stale_temps(now)?;
-                    }
-                }
-            }
-            Ok(())
-        })
-        .await
+        Ok(())
     }
 }
 
@@ -85,7 +103,11 @@ impl Workspace {
             };
             let first = cursor;
             for stored in page.items.iter().take_while(|stored| stored.accepted_at < settled) {
-                self.write_first_receipt(stored.message.id).await?;
+                // One sender's folder in trouble does not keep the others from being told.
+                if let Err(error) = self.write_first_receipt(stored.message.id).await {
+                    let (error, sender) = (own_fault(error)?, &stored.message.from);
+                    tracing::warn!(%error, %sender, "a receipt could not be written");
+                }
                 cursor = stored.seq;
             }
             if cursor > first {

@@ -1,15 +1,15 @@
 //! A look at the workspace's files that changes nothing: what `switchboard doctor` reports.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use switchboard_core::{AgentId, Name};
-use switchboard_hub::files::{self, Dir};
+use switchboard_hub::files::{self, Dir, FileError};
 use switchboard_hub::platform;
 
-use crate::delivery::{Expected, is_aside};
+use crate::delivery::{Expected, describe, is_aside};
 use crate::error::WorkspaceError;
 use crate::ids;
-use crate::tree::Section;
+use crate::tree::{Section, Tree};
 use crate::workspace::{Workspace, blocking};
 
 /// Something that is not as it should be.
@@ -32,6 +32,13 @@ pub enum Finding {
         /// Why, as far as it is known.
         reason: Option<String>,
     },
+    /// Something else stands in the place of a folder.
+    Unusable {
+        /// Where it is.
+        path: String,
+        /// What it is.
+        problem: String,
+    },
     /// A file that a killed program left half written.
     StaleTemp {
         /// Where it is.
@@ -39,6 +46,13 @@ pub enum Finding {
     },
     /// A file of ours that other users can read or write, or that belongs to another user.
     Exposed {
+        /// Where it is.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A file or folder of ours that other users can read.
+    Readable {
         /// Where it is.
         path: String,
         /// What is wrong.
@@ -66,17 +80,18 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
     let mut findings = Vec::new();
     let problems = workspace.problems().await?;
     let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
-    for agent in mailboxes(workspace, &mut findings).await? {
-        let (tree, name) = (workspace.tree().clone(), agent.name.clone());
-        let folder = format!("inbox/{}", agent.name);
-        let dir = match blocking(move || Ok(tree.folder(Section::Inbox, name.as_str())?)).await {
+    for (name, agent) in mailboxes(workspace, &mut findings).await? {
+        let (tree, folder) = (workspace.tree().clone(), format!("inbox/{name}"));
+        // Under a former name, or another spelling, nothing is expected.
+        let is_own = agent.name.as_str() == name;
+        let dir = match blocking(move || Ok(tree.own_folder(Section::Inbox, &name)?)).await {
             Ok(dir) => dir,
             Err(error) => {
                 findings.push(Finding::NotTakenIn { path: folder, reason: Some(error.to_string()) });
                 continue;
             }
         };
-        let waiting = workspace.hub().waiting(agent.clone()).await?;
+        let waiting = if is_own { workspace.hub().waiting(agent.clone()).await? } else { Vec::new() };
         let names: BTreeSet<String> = match dir.clone() {
             Some(dir) => blocking(move || Ok(dir.names()?)).await?.into_iter().collect(),
             None => BTreeSet::new(),
@@ -110,12 +125,17 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
             }
         }
     }
+    let tree = workspace.tree().clone();
+    findings.extend(blocking(move || Ok(unusable(&tree)?)).await?);
     let root = workspace.tree().root().clone();
     let now = workspace.hub().now();
     findings.extend(blocking(move || Ok(look_at_root(&root, now.as_second()))).await?);
     let state = workspace.state().clone();
-    match blocking(move || state.read()).await {
-        Ok(_) => {}
+    match blocking(move || state.misnamed()).await {
+        Ok(misnamed) => findings.extend(misnamed.into_iter().map(|(name, error)| {
+            let path = format!("'{}' in state.json", name.escape_debug());
+            Finding::NotTakenIn { path, reason: Some(error.to_string()) }
+        })),
         Err(WorkspaceError::DamagedState { problem }) => findings.push(Finding::DamagedState { problem }),
         Err(other) => findings.push(Finding::DamagedState { problem: other.to_string() }),
     }
@@ -125,36 +145,58 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
     Ok(findings)
 }
 
-/// Everyone who has a mailbox, or should have one. A folder that is none of an agent's is a finding.
+/// The folders in which somebody has mail, or should have, and whose they are. A folder that is none of an agent's is
+/// a finding.
 async fn mailboxes(
     workspace: &Workspace,
     findings: &mut Vec<Finding>,
-) -> Result<Vec<AgentId>, WorkspaceError> {
+) -> Result<BTreeMap<String, AgentId>, WorkspaceError> {
     let directory = workspace.hub().directory().await?;
     let tree = workspace.tree().clone();
     let folders = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
-    let mut agents: Vec<AgentId> =
-        directory.agents().map(|agent| agent.id.clone()).filter(|id| id.realm.is_none()).collect();
-    agents.push(AgentId::human());
+    let known = directory.agents().map(|agent| agent.id.clone()).filter(|id| id.realm.is_none());
+    let mut mailboxes: BTreeMap<String, AgentId> =
+        known.chain([AgentId::human()]).map(|agent| (agent.name.to_string(), agent)).collect();
     for folder in folders {
         match Name::parse(&folder) {
-            Ok(name) => agents.push(AgentId::local(name)),
+            Ok(name) => {
+                let owner = workspace.owner_of(&directory, name).await?;
+                mailboxes.insert(folder, owner);
+            }
             Err(error) => {
                 let (path, reason) = (format!("inbox/{folder}"), Some(error.to_string()));
                 findings.push(Finding::NotTakenIn { path, reason });
             }
         }
     }
-    agents.sort();
-    agents.dedup();
-    Ok(agents)
+    Ok(mailboxes)
+}
+
+/// What stands in the place of folders for what is done with, and for receipts.
+fn unusable(tree: &Tree) -> Result<Vec<Finding>, FileError> {
+    let mut findings = Vec::new();
+    for section in [Section::Archive, Section::Outbox] {
+        for folder in tree.folders(section)? {
+            // Other files that lie there are in nobody's way.
+            if Name::parse(&folder).is_err() {
+                continue;
+            }
+            if let Err(error) = tree.own_folder(section, &folder) {
+                let path = format!("{}/{folder}", section.as_str());
+                findings.push(Finding::Unusable { path, problem: describe(&error) });
+            }
+        }
+    }
+    Ok(findings)
 }
 
 fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
     use std::os::unix::fs::MetadataExt;
     let mut findings = Vec::new();
     let own = std::fs::symlink_metadata(root.path()).map(|found| found.uid());
-    let secret = ["", "hub.db", "state.json", "auth_token"];
+    let secret = ["", "hub.db", "state.json", "auth_token", "inbox", "archive", "outbox"];
+    // Where others cannot enter the folder, what is in it cannot be read either.
+    let enterable = std::fs::symlink_metadata(root.path()).is_ok_and(|found| found.mode() & 0o011 != 0);
     for name in secret {
         let path = if name.is_empty() { root.path().to_owned() } else { root.path().join(name) };
         let Ok(found) = std::fs::symlink_metadata(&path) else { continue };
@@ -165,6 +207,9 @@ fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
         } else if found.mode() & 0o022 != 0 || (name == "auth_token" && found.mode() & 0o077 != 0) {
             let problem = format!("has mode {:o}", found.mode() & 0o777);
             findings.push(Finding::Exposed { path: shown, problem });
+        } else if enterable && !name.is_empty() && found.mode() & 0o077 != 0 {
+            let problem = format!("has mode {:o}: other users can read it", found.mode() & 0o777);
+            findings.push(Finding::Readable { path: shown, problem });
         }
     }
     if let Ok(lock) = std::fs::symlink_metadata(root.path().join("state.json.lock"))

@@ -93,6 +93,7 @@ impl Workspace {
 
     /// Compares all mailboxes with the journal by content, whatever their stamps say.
     pub async fn verify(&self) -> Result<Swept, WorkspaceError> {
+        self.finish_renaming().await?;
         self.sweep_with(Care::Content).await
     }
 
@@ -120,7 +121,7 @@ impl Workspace {
 
     /// Looks at one agent's mailbox, if it changed since it was last looked at.
     pub async fn sweep_mailbox(&self, agent: &AgentId) -> Result<Swept, WorkspaceError> {
-        let own = owner_of(&*self.hub().directory().await?, agent.name.clone());
+        let own = self.owner_of(&*self.hub().directory().await?, agent.name.clone()).await?;
         let mut swept = self.sweep_or_report(own.name.as_str(), Care::Changed).await?;
         if own.name.as_str() != agent.name.as_str() {
             swept.add(self.sweep_or_report(agent.name.as_str(), Care::Changed).await?);
@@ -149,7 +150,7 @@ impl Workspace {
             return Ok(Swept::default());
         };
         let (tree, wanted) = (self.tree().clone(), name.clone());
-        let found = blocking(move || match tree.folder(Section::Inbox, wanted.as_str())? {
+        let found = blocking(move || match tree.own_folder(Section::Inbox, wanted.as_str())? {
             Some(dir) => Ok(Some((dir.stamp()?, dir))),
             None => Ok(None),
         });
@@ -195,18 +196,19 @@ impl Workspace {
 
     /// A mailbox folder that is gone although mail waits in it is made again.
     async fn restore_folder(&self, name: Name, care: Care) -> Result<Swept, WorkspaceError> {
-        let agent = owner_of(&*self.hub().directory().await?, name);
-        if self.hub().unread(agent.clone(), 1).await? == 0 {
+        let agent = self.owner_of(&*self.hub().directory().await?, name.clone()).await?;
+        // Under a former name, or another spelling, nothing is expected.
+        if agent.name.as_str() != name.as_str() || self.hub().unread(agent.clone(), 1).await? == 0 {
             return Ok(Swept::default());
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
-        let dir = blocking(move || Ok(tree.make_folder(Section::Inbox, &name)?)).await?;
+        let dir = blocking(move || Ok(tree.make_own_folder(Section::Inbox, &name)?)).await?;
         self.look(agent.name, dir, care).await
     }
 
     async fn look(&self, folder: Name, dir: Dir, care: Care) -> Result<Swept, WorkspaceError> {
         let directory = self.hub().directory().await?;
-        let agent = owner_of(&directory, folder.clone());
+        let agent = self.owner_of(&directory, folder.clone()).await?;
         // The folder of a former name holds nothing that is expected there.
         let is_own = agent.name.as_str() == folder.as_str();
         let mailbox = Mailbox { folder, agent, is_own, dir, directory };
@@ -290,9 +292,12 @@ impl Workspace {
                     }
                     Fate::Taken
                 }
-                Err(error @ (HubError::Store { .. } | HubError::NoSpace { .. } | HubError::Closed)) => {
-                    return Err(error.into());
-                }
+                Err(
+                    error @ (HubError::Store { .. }
+                    | HubError::NoSpace { .. }
+                    | HubError::Unsure { .. }
+                    | HubError::Closed),
+                ) => return Err(error.into()),
                 Err(error) => Fate::Problem { reason: error.to_string(), in_file: true },
             };
             self.note_fate(fate, mailbox, name, stamp, &mut swept, &mut still).await?;
@@ -355,11 +360,31 @@ impl Workspace {
         let (tree, dir) = (self.tree().clone(), mailbox.dir.clone());
         let (owner, name) = (mailbox.agent.name.clone(), name.to_owned());
         blocking(move || {
-            let own = tree.make_folder(Section::Inbox, &owner)?;
-            dir.move_new(&name, &own, &name)?;
+            let own = tree.make_own_folder(Section::Inbox, &owner)?;
+            mailbox::bring(&dir, &own, &name)?;
             Ok(())
         })
         .await
+    }
+
+    /// Whose mailbox a folder is, in the spelling that is used for every path. A name that nobody has registered is
+    /// spelled as the folder that is there; where several are, as the first.
+    pub(crate) async fn owner_of(
+        &self,
+        directory: &Directory,
+        folder: Name,
+    ) -> Result<AgentId, WorkspaceError> {
+        let agent = AgentId::local(folder);
+        if agent.is_human() {
+            return Ok(AgentId::human());
+        }
+        if let Some(known) = directory.agent(&agent) {
+            return Ok(known.id.clone());
+        }
+        let (tree, name) = (self.tree().clone(), agent.name.clone());
+        let spellings = blocking(move || Ok(tree.spellings(Section::Inbox, name.as_str())?)).await?;
+        let spelling = spellings.first().and_then(|first| Name::parse(first).ok());
+        Ok(spelling.map_or(agent, AgentId::local))
     }
 
     /// A new file as a draft, or what becomes of it instead.
@@ -463,14 +488,6 @@ impl Mailbox {
     /// Where a file of it is, below `.switchboard/`.
     fn path(&self, name: &str) -> String {
         format!("inbox/{}/{name}", self.folder)
-    }
-}
-
-/// Whose mailbox a folder is, in the spelling that is used for every path.
-fn owner_of(directory: &Directory, folder: Name) -> AgentId {
-    match AgentId::local(folder) {
-        human if human.is_human() => AgentId::human(),
-        agent => directory.canonical(&agent),
     }
 }
 

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use switchboard_core::Name;
 use switchboard_hub::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
 
+use crate::delivery::{LARGEST, says_the_same};
 use crate::ids;
+use crate::translate::time_of;
 use crate::tree::{Section, Tree};
 use crate::wire::{Malformed, MessageFile};
 
@@ -104,7 +106,7 @@ pub(crate) fn read(mailbox: &Dir, name: &str, limit: u64) -> Option<NewFile> {
     };
     let mtime = stamp.map_or(0, |stamp| stamp.mtime_ns);
     let modified = Timestamp::from_nanosecond(mtime).unwrap_or(Timestamp::UNIX_EPOCH);
-    let created = content.as_ref().ok().and_then(|file| file.created_at.as_deref()?.parse().ok());
+    let created = content.as_ref().ok().and_then(|file| time_of(file.created_at.as_deref()?));
     Some(NewFile {
         order: (created.unwrap_or(modified), mtime, name.to_owned()),
         name: name.to_owned(),
@@ -145,22 +147,57 @@ fn stamp_text(stamp: FileStamp) -> String {
 
 /// Moves everything of a renamed agent: what waits, what is archived, its receipts.
 pub(crate) fn move_all(tree: &Tree, from: &Name, to: &Name) -> Result<(), FileError> {
-    // On a file system that ignores case, or where only the case differs, it may be the same folder.
     for section in [Section::Inbox, Section::Archive, Section::Outbox] {
-        let Some(old) = tree.folder(section, from.as_str())? else { continue };
-        let new = tree.make_folder(section, to)?;
-        if old.stamp()?.inode == new.stamp()?.inode {
-            continue;
-        }
-        for name in old.names()? {
-            // What is still being written, and what is no message, stays.
-            if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
-                continue;
-            }
-            if old.move_new(&name, &new, &name)? == Moved::AlreadyThere {
-                tracing::warn!(file = name, from = %from, to = %to, "both folders have this file; it stays in the old one");
-            }
+        gather(tree, section, from.as_str(), to)?;
+    }
+    Ok(())
+}
+
+/// Moves everything that lies under other spellings of a name to where it is expected from now on.
+pub(crate) fn adopt(tree: &Tree, name: &Name) -> Result<(), FileError> {
+    for section in [Section::Inbox, Section::Archive, Section::Outbox] {
+        for spelling in tree.spellings(section, name.as_str())? {
+            gather(tree, section, &spelling, name)?;
         }
     }
     Ok(())
+}
+
+/// Moves what lies in the folder of a former name, or of another spelling, into an agent's own.
+pub(crate) fn gather(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
+    let Some(old) = tree.own_folder(section, from)?.filter(|_| from != to.as_str()) else { return Ok(()) };
+    let mut new = None;
+    for name in old.names()? {
+        // What is still being written, and what is no message, stays.
+        if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
+            continue;
+        }
+        if new.is_none() {
+            new = Some(tree.make_own_folder(section, to)?);
+        }
+        if let Some(new) = &new
+            && bring(&old, new, &name)? == Moved::AlreadyThere
+        {
+            tracing::warn!(file = name, from, to = %to, "both folders have this file; it stays in the old one");
+        }
+    }
+    Ok(())
+}
+
+/// Moves a file to where it belongs. Where it is already, a second one that says the same is taken away, and any other
+/// is left alone.
+pub(crate) fn bring(from: &Dir, to: &Dir, name: &str) -> Result<Moved, FileError> {
+    // On a file system that ignores case it may be the same folder.
+    if from.stamp()?.inode == to.stamp()?.inode {
+        return Ok(Moved::SourceMissing);
+    }
+    let moved = from.move_new(name, to, name)?;
+    if moved == Moved::AlreadyThere
+        && let (Some(second), Some(first)) = (from.read(name, LARGEST)?, to.read(name, LARGEST)?)
+        && says_the_same(&second.bytes, &first.bytes)
+        && from.remove(name)?
+    {
+        return Ok(Moved::Moved);
+    }
+    Ok(moved)
 }

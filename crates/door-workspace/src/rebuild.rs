@@ -10,7 +10,7 @@ use crate::error::WorkspaceError;
 use crate::ids;
 use crate::mailbox;
 use crate::receipts::later_name;
-use crate::translate::{Found, drop_label, group_address, to_draft};
+use crate::translate::{Found, drop_label, group_address, time_of, to_draft};
 use crate::tree::{Section, Tree};
 use crate::wire::{MessageFile, ReceiptFile};
 use crate::workspace::{Workspace, blocking};
@@ -64,7 +64,7 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
 
 /// Our own ids rise; of others with the same time the date of the file tells, as when they were taken in.
 fn order(remains: &Remains) -> (Timestamp, Option<Timestamp>, &str) {
-    let created = remains.file.created_at.as_deref().and_then(|text| text.parse().ok());
+    let created = remains.file.created_at.as_deref().and_then(time_of);
     let dated = ids::from_native(&remains.file.id).is_none().then_some(remains.modified);
     (created.unwrap_or(remains.modified), dated, &remains.file.id)
 }

@@ -8,6 +8,7 @@ use switchboard_core::{AgentRecord, Directory, Name};
 use switchboard_hub::{Registration, platform};
 
 use crate::error::WorkspaceError;
+use crate::mailbox::adopt;
 use crate::roles::Role;
 use crate::state::{find, take, text, write_agent, write_teams};
 use crate::terminal::Pane;
@@ -158,7 +159,8 @@ impl Workspace {
         let directory = self.hub().directory().await?;
         let (tree, state, agent) = (self.tree().clone(), self.state().clone(), record.clone());
         blocking(move || {
-            tree.make_folder(Section::Inbox, &agent.id.name)?;
+            tree.make_own_folder(Section::Inbox, &agent.id.name)?;
+            adopt(&tree, &agent.id.name)?;
             state.update(|state| {
                 write(state, &agent.id.name);
                 finish(state, &agent, &directory);

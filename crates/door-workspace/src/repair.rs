@@ -1,13 +1,14 @@
 //! Waiting messages whose mailbox file is gone, torn or replaced: the journal has them, so the file is
 //! written again.
 
-use switchboard_core::{Message, MessageId};
-use switchboard_hub::files::FileError;
+use switchboard_core::{AgentId, Message, MessageId, Name};
+use switchboard_hub::files::{FileError, Moved};
 
 use crate::delivery::{Expected, place, set_aside};
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::intake::{Mailbox, own_fault};
+use crate::mailbox::bring;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
 
@@ -58,10 +59,34 @@ impl Workspace {
             self.acknowledge(agent, id, Some("moved to the archive by its reader".into())).await?;
             return Ok(false);
         }
+        if self.bring_from_elsewhere(mailbox, ids::file_name(&file.id)).await? {
+            return Ok(true);
+        }
         tracing::warn!(file = %file.id, agent = %agent, "a waiting message's file was gone and is written again");
         let dir = mailbox.dir.clone();
         blocking(move || Ok(place(&dir, &file)?)).await?;
         Ok(true)
+    }
+
+    /// Brings a file home that lies under a former name of its reader, or under another spelling of it.
+    async fn bring_from_elsewhere(&self, mailbox: &Mailbox, name: String) -> Result<bool, WorkspaceError> {
+        let (tree, own) = (self.tree().clone(), mailbox.dir.clone());
+        let (agent, directory) = (mailbox.agent.clone(), mailbox.directory.clone());
+        blocking(move || {
+            for folder in tree.folders(Section::Inbox)? {
+                let Ok(owner) = Name::parse(&folder) else { continue };
+                if folder == agent.name.as_str() || directory.canonical(&AgentId::local(owner)) != agent {
+                    continue;
+                }
+                if let Ok(Some(dir)) = tree.own_folder(Section::Inbox, &folder)
+                    && bring(&dir, &own, &name)? == Moved::Moved
+                {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
     }
 
     /// Puts a waiting message's file right where its content is not what was accepted.

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentRecord, Directory, Name, OFFLINE, TeamRecord};
+use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord};
+use switchboard_hub::Hub;
 use switchboard_hub::files::{Dir, FileStamp, Moved};
 use switchboard_hub::lock::{DirLock, LockOptions};
 
 use self::last_read::LastRead;
 use crate::error::WorkspaceError;
-use crate::translate::iso;
+use crate::translate::{iso, time_of};
 
 const FILE: &str = "state.json";
 
@@ -26,10 +27,12 @@ const LIMIT: u64 = 64 << 20;
 const ALIVE_EVERY: SignedDuration = SignedDuration::from_mins(1);
 
 /// A handle on the file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct StateFile {
     root: Dir,
     last_read: LastRead,
+    /// Who is known, for a file that has to be made anew.
+    hub: Option<Hub>,
 }
 
 /// What the file says of agents and teams, as far as it concerns the hub.
@@ -58,7 +61,12 @@ pub struct AgentState {
 
 impl StateFile {
     pub(crate) fn new(root: Dir) -> Self {
-        Self { root, last_read: LastRead::default() }
+        Self { root, last_read: LastRead::default(), hub: None }
+    }
+
+    /// The file of a hub: made anew, it has everyone whom the hub knows.
+    pub(crate) fn of(self, hub: Hub) -> Self {
+        Self { hub: Some(hub), ..self }
     }
 
     /// Makes the file with the protocol's first state, where there is none.
@@ -77,8 +85,9 @@ impl StateFile {
             for (name, record) in objects(&state, section) {
                 match Name::parse(name) {
                     Ok(name) => known.agents.push(agent(name, record)),
+                    // `inspect` tells; said by every command, it would only be in the way.
                     Err(error) => {
-                        tracing::warn!(section, name, error = %error, "an agent in state.json was left out");
+                        tracing::debug!(section, name, error = %error, "an agent in state.json was left out");
                     }
                 }
             }
@@ -92,6 +101,13 @@ impl StateFile {
             }
         }
         Ok(known)
+    }
+
+    /// The agents that the file has under names which are none, and why they are not.
+    pub(crate) fn misnamed(&self) -> Result<Vec<(String, NameError)>, WorkspaceError> {
+        let state = self.whole()?;
+        let names = ["terminals", "chatAgents"].into_iter().flat_map(|section| objects(&state, section));
+        Ok(names.filter_map(|(name, _)| Some((name.clone(), Name::parse(name).err()?))).collect())
     }
 
     /// Changes the file under the lock; it is left alone where `change` says that nothing changed.
@@ -124,14 +140,14 @@ impl StateFile {
         options: LockOptions,
         change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {
-        let _lock = DirLock::acquire(&self.root, FILE, options)?;
+        let lock = DirLock::acquire(&self.root, FILE, options)?;
         let mut state = match self.load()? {
             Loaded::State(state) => state,
-            Loaded::Missing => Map::new(),
+            Loaded::Missing => self.anew()?,
             Loaded::Damaged { problem } => {
                 let aside = self.set_aside()?;
                 tracing::error!(%problem, moved_to = %aside, "state.json was damaged and is moved aside");
-                Map::new()
+                self.anew()?
             }
         };
         fill_in(&mut state);
@@ -140,10 +156,24 @@ impl StateFile {
             Change::Write(answer) => {
                 let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
                 bytes.push(b'\n');
+                // Whoever took the lock over meanwhile has read what is there, and would overwrite or lose this.
+                if !lock.is_held() {
+                    return Err(WorkspaceError::LockLost);
+                }
                 self.root.replace(FILE, &bytes, 0o600)?;
                 Ok(answer)
             }
         }
+    }
+
+    /// A new state with everyone whom the hub knows.
+    fn anew(&self) -> Result<Map<String, Value>, WorkspaceError> {
+        let mut state = Map::new();
+        fill_in(&mut state);
+        if let Some(hub) = &self.hub {
+            write_all(&mut state, &*hub.directory_blocking()?);
+        }
+        Ok(state)
     }
 
     /// The whole of it, without a lock, with the protocol's first state for whatever is missing.
@@ -212,10 +242,7 @@ impl StateFile {
     /// Writes everything the hub knows.
     pub(crate) fn rewrite(&self, directory: &Directory) -> Result<(), WorkspaceError> {
         self.update(|state| {
-            for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
-                write_agent(state, agent);
-            }
-            write_teams(state, directory);
+            write_all(state, directory);
             true
         })
     }
@@ -246,6 +273,7 @@ impl StateFile {
         self.update(|state| {
             for section in ["terminals", "chatAgents"] {
                 if let Some(record) = take(state, section, old)
+                    && find(state, &agent.id.name).is_none()
                     && let Some(records) = state.get_mut(section).and_then(Value::as_object_mut)
                 {
                     records.insert(agent.id.to_string(), record);
@@ -375,7 +403,7 @@ pub(crate) fn text(record: &Map<String, Value>, key: &str) -> Option<String> {
 /// ISO 8601, or milliseconds since 1970 as JavaScript counts.
 fn time(record: &Map<String, Value>, key: &str) -> Option<Timestamp> {
     match record.get(key)? {
-        Value::String(text) => text.parse().ok(),
+        Value::String(text) => time_of(text),
         Value::Number(millis) => Timestamp::from_millisecond(millis.as_i64()?).ok(),
         _ => None,
     }
@@ -409,6 +437,14 @@ pub(crate) fn take(state: &mut Map<String, Value>, section: &str, name: &Name) -
 fn spelling(state: &Map<String, Value>, section: &str, name: &Name) -> Option<String> {
     let records = state.get(section)?.as_object()?;
     records.keys().find(|key| key.eq_ignore_ascii_case(name.as_str())).cloned()
+}
+
+/// Writes everyone whom the hub knows.
+fn write_all(state: &mut Map<String, Value>, directory: &Directory) {
+    for agent in directory.agents().filter(|agent| agent.id.realm.is_none()) {
+        write_agent(state, agent);
+    }
+    write_teams(state, directory);
 }
 
 /// Writes an agent's record. Being registered is no sign of life: `lastSeen` stays open until one comes.

@@ -52,8 +52,8 @@ pub(crate) fn to_draft(
     }
     let sent_at = match &file.created_at {
         None => found.modified,
-        Some(text) => text.parse().map_err(|_| {
-            field("createdAt", format!("is not an ISO 8601 time with zone: '{}'", text.escape_debug()))
+        Some(text) => time_of(text).ok_or_else(|| {
+            field("createdAt", format!("is not an ISO 8601 time: '{}'", text.escape_debug()))
         })?,
     };
     let given = file.metadata.unwrap_or_default();
@@ -188,6 +188,13 @@ pub(crate) fn is_foreign(message: &Message) -> bool {
     message.metadata.contains_key(key::FOREIGN_OWNER)
 }
 
+/// A time as other programs write it: ISO 8601. One without a zone is read as UTC, which is what those who leave it
+/// out mostly mean.
+pub(crate) fn time_of(text: &str) -> Option<Timestamp> {
+    let civil = || text.parse::<jiff::civil::DateTime>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok();
+    text.parse().ok().or_else(|| civil().map(|zoned| zoned.timestamp()))
+}
+
 /// A time as the protocol writes it: milliseconds and `Z`.
 pub(crate) fn iso(time: Timestamp) -> String {
     format!("{time:.3}")
@@ -199,7 +206,7 @@ pub(crate) fn dispatch_expiry(metadata: &Map<String, Value>, sent_at: Timestamp)
     let dispatch = metadata.get("dispatch").and_then(Value::as_object);
     let in_dispatch = |key: &str| dispatch.and_then(|dispatch| dispatch.get(key));
     if let Some(Value::String(at)) = in_dispatch("expires_at")
-        && let Ok(at) = at.parse()
+        && let Some(at) = time_of(at)
     {
         return Some(at);
     }

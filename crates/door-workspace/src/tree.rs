@@ -96,17 +96,45 @@ impl Tree {
         std::fs::symlink_metadata(self.root.path()).ok().map(|found| found.uid())
     }
 
-    /// An agent's folder in a section, made where it is missing.
+    /// An agent's folder in a section, made where it is missing. One that is there in another spelling will do: of a
+    /// name that nobody has registered, none is the right one.
     pub fn make_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
+        match self.folder(section, agent.as_str())? {
+            Some(folder) => Ok(folder),
+            None => self.make_own_folder(section, agent),
+        }
+    }
+
+    /// An agent's folder in a section, where it exists, be it in another spelling.
+    pub fn folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
+        if let Some(folder) = self.own_folder(section, agent)? {
+            return Ok(Some(folder));
+        }
+        match self.spellings(section, agent)?.first() {
+            Some(spelling) => self.own_folder(section, spelling),
+            None => Ok(None),
+        }
+    }
+
+    /// The folder in a section that spells a name in exactly this way, made where it is missing.
+    pub(crate) fn make_own_folder(&self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         self.root.make_subdir(section.as_str())?.make_subdir(agent.as_str())
     }
 
-    /// An agent's folder in a section, where it exists.
-    pub fn folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
+    /// The folder in a section that spells a name in exactly this way, where it exists.
+    pub(crate) fn own_folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
         match self.root.subdir(section.as_str())? {
             Some(section) => section.subdir(agent),
             None => Ok(None),
         }
+    }
+
+    /// How the folders of a section spell a name, in their order.
+    pub(crate) fn spellings(&self, section: Section, agent: &str) -> Result<Vec<String>, FileError> {
+        let mut folders = self.folders(section)?;
+        folders.retain(|folder| folder.eq_ignore_ascii_case(agent));
+        folders.sort_unstable();
+        Ok(folders)
     }
 
     /// The names of what is in a section: one folder per agent, and whatever else lies there.

@@ -101,8 +101,10 @@ pub enum Malformed {
         problem: String,
     },
     /// A field is missing or of the wrong type.
-    #[error("the file is not a message: {problem}")]
+    #[error("the file is not a message: {}{problem}", .field.as_ref().map(|field| format!("the field '{field}': ")).unwrap_or_default())]
     Fields {
+        /// Which, where it is there.
+        field: Option<String>,
         /// What the parser said.
         problem: String,
     },
@@ -131,7 +133,10 @@ impl MessageFile {
             .deserialize(&mut parser)
             .and_then(|value| parser.end().map(|()| value))
             .map_err(|error| Malformed::Json { problem: error.to_string() })?;
-        serde_json::from_value(value).map_err(|error| Malformed::Fields { problem: error.to_string() })
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let field = Some(error.path().to_string()).filter(|path| path != ".");
+            Malformed::Fields { field, problem: error.into_inner().to_string() }
+        })
     }
 
     /// The file's content, as people read it.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -16,9 +17,11 @@ use crate::config::Config;
 use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::ids;
+use crate::mailbox::{adopt, gather};
 use crate::own_files::OwnFiles;
 use crate::receipts;
 use crate::registration::{is_title, role};
+use crate::run::run_deliveries;
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, to_draft};
 use crate::tree::{Folders, Section, Tree};
@@ -105,7 +108,7 @@ impl Workspace {
         let mut hub_config = HubConfig::new(tree.root().path());
         configure(&mut hub_config);
         let hub = Hub::open(hub_config).await?;
-        let state = StateFile::new(tree.root().clone());
+        let state = StateFile::new(tree.root().clone()).of(hub.clone());
         Ok(Self { hub, tree, state, own_files: OwnFiles::default(), config: Arc::new(config) })
     }
 
@@ -253,6 +256,27 @@ impl Workspace {
         }))
     }
 
+    /// Delivers what is due to mailboxes: after a sender that was killed there may be nobody else to do it.
+    pub async fn finish_deliveries(&self) -> Result<(), WorkspaceError> {
+        /// Far longer than it takes, unless the disk hangs.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let outbound = self.hub.open_door(Door::Workspace).await?;
+        let working = self.clone();
+        let deliveries = tokio::spawn(async move { run_deliveries(&working, outbound).await });
+        let mut changes = self.hub.changes();
+        let all_taken = async {
+            while self.hub.has_due(Door::Workspace).await? {
+                changes.next().await;
+            }
+            Ok::<_, HubError>(())
+        };
+        let taken = tokio::time::timeout(PATIENCE, all_taken).await;
+        // What has been taken on is finished first.
+        self.hub.close_doors();
+        let _ = deliveries.await;
+        Ok(taken.unwrap_or(Ok(()))?)
+    }
+
     /// Registers an agent, here and in `state.json`.
     pub async fn register(&self, registration: Registration) -> Result<AgentRecord, WorkspaceError> {
         let role = role(registration.role.as_deref())?;
@@ -261,7 +285,8 @@ impl Workspace {
         let (tree, state) = (self.tree.clone(), self.state.clone());
         let agent = record.clone();
         blocking(move || {
-            tree.make_folder(Section::Inbox, &agent.id.name)?;
+            tree.make_own_folder(Section::Inbox, &agent.id.name)?;
+            adopt(&tree, &agent.id.name)?;
             state.put_agent(&agent, &directory)
         })
         .await?;
@@ -294,6 +319,35 @@ impl Workspace {
         })
         .await?;
         Ok(record)
+    }
+
+    /// Finishes what a program that was killed in [`rename`](Self::rename) has left. What waits is brought home by a
+    /// look at the mailboxes.
+    pub(crate) async fn finish_renaming(&self) -> Result<(), WorkspaceError> {
+        let directory = self.hub.directory().await?;
+        let (tree, state) = (self.tree.clone(), self.state.clone());
+        blocking(move || {
+            for section in [Section::Archive, Section::Outbox] {
+                for folder in tree.folders(section)? {
+                    let Ok(name) = Name::parse(&folder) else { continue };
+                    let Some(known) = directory.agent(&AgentId::local(name)) else { continue };
+                    if let Err(error) = gather(&tree, section, &folder, &known.id.name) {
+                        tracing::warn!(error = %describe(&error), "a folder could not be gone through");
+                    }
+                }
+            }
+            // One that cannot be read is made anew, with the names of now.
+            let Ok(whole) = state.whole() else { return Ok(()) };
+            for (former, agent) in directory.aliases() {
+                if let Some(known) = directory.agent(&AgentId::local(agent.clone()))
+                    && crate::state::record(&whole, former).is_some()
+                {
+                    state.rename_agent(former, known, &directory)?;
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Makes a team, here and in `state.json`.

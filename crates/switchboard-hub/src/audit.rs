@@ -263,12 +263,12 @@ fn removed(db: &Connection) -> Result<Vec<i64>, HubError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Whether retention has removed an entry since it was noted, so that nothing can be said of it any more.
+/// Whether an entry was removed as it should be since it was noted, so that nothing can be said of it any more.
 fn is_bridged(db: &Connection, noted: Head) -> Result<bool, HubError> {
     Ok(db.query_row(
-        "SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE reason = ?2 \
+        "SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE reason IN (?2, ?3) \
          AND seq = (SELECT min(seq) FROM messages WHERE seq > ?1))",
-        rusqlite::params![noted.seq, BreakReason::Retention.as_str()],
+        rusqlite::params![noted.seq, BreakReason::Retention.as_str(), BreakReason::Refused.as_str()],
         |row| row.get(0),
     )?)
 }

@@ -9,7 +9,7 @@ use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName
 use crate::files::FileError;
 use crate::reservations::Reservation;
 
-/// Why the hub did not do what was asked. Nothing was accepted.
+/// Why the hub did not do what was asked. Nothing was accepted, unless it is said to be [unsure](HubError::Unsure).
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The address leads to nobody.
@@ -175,6 +175,13 @@ pub enum HubError {
         #[source]
         source: Arc<rusqlite::Error>,
     },
+    /// The disk failed after the message was written, and the message could not be taken back.
+    #[error("the disk failed while the message was written, and whether it was kept is not known")]
+    Unsure {
+        /// What was being written.
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
     /// The database said no.
     #[error("the journal could not be read or written")]
     Store {
@@ -224,7 +231,7 @@ impl HubError {
     /// What SQLite said, where the database itself failed and not what was asked of it.
     pub(crate) fn of_database(&self) -> Option<&Arc<rusqlite::Error>> {
         match self {
-            Self::Store { source } | Self::NoSpace { source } => {
+            Self::Store { source } | Self::NoSpace { source } | Self::Unsure { source } => {
                 matches!(**source, rusqlite::Error::SqliteFailure(..)).then_some(source)
             }
             _ => None,
@@ -244,6 +251,7 @@ impl HubError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::NoSpace { .. }
+            | Self::Unsure { .. }
             | Self::Closed
             | Self::DamagedInUse { .. }
             | Self::OlderSchema { .. }

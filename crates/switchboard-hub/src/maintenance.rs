@@ -7,7 +7,7 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Native
 use crate::error::{HubError, is_suspicious};
 use crate::outbox::put_state;
 use crate::reads;
-use crate::store::chain;
+use crate::store::chain::{self, BreakReason};
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
 use crate::store::writer::Work;
 
@@ -75,20 +75,26 @@ pub(crate) fn advance(
     Ok(moved)
 }
 
-/// Ends earlier messages of the same kind, sender and recipient that are still waiting.
+/// Ends earlier messages of the same kind, sender and recipient that are still waiting. What has lost its use replaces
+/// nothing, and what nobody vouches for replaces only what nobody vouches for.
 pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
     let Some(stored) = reads::message(tx.db, newer)? else { return Ok(Vec::new()) };
+    if stored.message.expires_at.is_some_and(|at| at <= tx.now) {
+        return Ok(Vec::new());
+    }
     let mut older = Vec::new();
     for delivery in reads::deliveries(tx.db, stored.seq, newer)? {
         let mut statement = tx.db.prepare_cached(&format!(
             "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
-             WHERE d.agent = ?1 AND d.id < ?2 AND d.state IN (2, 3) AND m.sender = ?3 AND m.kind = ?4"
+             WHERE d.agent = ?1 AND d.id < ?2 AND d.state IN (2, 3) AND m.sender = ?3 AND m.kind = ?4 \
+             AND m.verified <= ?5"
         ))?;
         let mut rows = statement.query(params![
             delivery.agent.to_string(),
             rows::delivery_ids(stored.seq)[0],
             stored.message.from.to_string(),
-            stored.message.kind.as_str()
+            stored.message.kind.as_str(),
+            stored.message.origin.verified
         ])?;
         while let Some(row) = rows.next()? {
             // One that cannot be read is left as it is.
@@ -99,8 +105,10 @@ pub(crate) fn supersede(tx: &mut Work<'_>, newer: MessageId) -> Result<Vec<Deliv
             }
         }
     }
+    // By the name that its sender knows it by.
+    let note = format!("superseded by {}", stored.message.origin.native.id);
     for delivery in &mut older {
-        put_state(tx, delivery, DeliveryState::Expired, Some(format!("superseded by {newer}")))?;
+        put_state(tx, delivery, DeliveryState::Expired, Some(note.clone()))?;
     }
     Ok(older)
 }
@@ -160,12 +168,6 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
     };
     let Some(last) = old.iter().max().copied() else { return Ok(0) };
     for seq in &old {
-        tx.db
-            .prepare_cached(
-                "INSERT INTO search (search, rowid, body) SELECT 'delete', seq, body FROM messages WHERE seq = ?1 \
-                 AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
-            )?
-            .execute([seq])?;
         // What came in as a file of a channel lies there still: its id is what tells that it was taken in.
         tx.db
             .prepare_cached(
@@ -173,16 +175,26 @@ pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubEr
              AND door <> 'channels' AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
             )?
             .execute([seq])?;
-        tx.db
-            .prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
-            .execute(rows::delivery_ids(*seq))?;
-        tx.db.prepare_cached("DELETE FROM stops WHERE seq = ?1")?.execute([seq])?;
-        chain::bridge(tx.db, *seq, tx.now)?;
-        tx.db.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([seq])?;
+        remove(tx.db, *seq, BreakReason::Retention, tx.now)?;
     }
     let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
     tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('pruned', ?1)", [pruned.to_string()])?;
     Ok(old.len())
+}
+
+/// Removes an entry of the journal and what belongs to it, except for its names in protocols.
+pub(crate) fn remove(db: &Connection, seq: i64, reason: BreakReason, now: Timestamp) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO search (search, rowid, body) SELECT 'delete', seq, body FROM messages WHERE seq = ?1 \
+         AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
+    )?
+    .execute([seq])?;
+    db.prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
+        .execute(rows::delivery_ids(seq))?;
+    db.prepare_cached("DELETE FROM stops WHERE seq = ?1")?.execute([seq])?;
+    chain::bridge(db, seq, reason, now)?;
+    db.prepare_cached("DELETE FROM messages WHERE seq = ?1")?.execute([seq])?;
+    Ok(())
 }
 
 /// Looks the whole database over.

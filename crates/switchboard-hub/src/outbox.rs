@@ -101,6 +101,11 @@ impl Doors {
         Outbound { queue, taken: Vec::new(), doors: self.clone() }
     }
 
+    /// This process, as deliveries name it.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
+    }
+
     pub(crate) fn close(&self) {
         self.open.lock().clear();
     }

@@ -7,6 +7,7 @@ pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod readers;
 pub(crate) mod recover;
+mod refused;
 pub(crate) mod rows;
 mod salvage;
 pub(crate) mod search;

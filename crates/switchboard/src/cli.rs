@@ -49,8 +49,9 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) from: Option<String>,
 
-    /// The workspace; without it, the nearest folder upward with `.switchboard/`
-    #[arg(long, global = true, env = "SWITCHBOARD_WORKSPACE_ROOT", value_name = "DIR")]
+    // Not `env`: a variable that is empty counts as not set.
+    /// The workspace; without it `$SWITCHBOARD_WORKSPACE_ROOT`, or the nearest folder upward with `.switchboard/`
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
 
     /// Tell more on stderr; twice for still more

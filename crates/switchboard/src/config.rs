@@ -15,7 +15,6 @@ use std::time::Duration;
 use door_suites::Places;
 use door_workspace::Profile;
 use jiff::SignedDuration;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
 use switchboard_hub::HubConfig;
@@ -23,7 +22,7 @@ use switchboard_hub::files::Dir;
 use switchboard_mcp::PortChoice;
 
 use self::file::ConfigFile;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, chain};
 use crate::notify::NotifyConfig;
 
 /// The file's name, beside `.switchboard/`.
@@ -99,7 +98,7 @@ impl Settings {
 /// knows are warned of, and so is what a workspace may not decide.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     let mut value = match user_folder() {
-        Some(folder) if folder.is_dir() => read(&folder, USER_NAME)?,
+        Some(folder) if folder.is_dir() => read_own(&folder)?,
         _ => None,
     }
     .unwrap_or_else(|| Value::Object(Map::new()));
@@ -111,14 +110,14 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
         file::lay_over(&mut value, ours);
     }
     let suites = door_suites::Config::from_file(&value).map_err(|error| bad(NAME, &error.to_string()))?;
-    let file: ConfigFile = serde_json::from_value(value).map_err(|error| bad(NAME, &error.to_string()))?;
-    let settings = resolve(file).map_err(|problem| bad(whose(user, &problem), &problem))?;
+    let file = parse(&value).map_err(|problem| bad(whose(&user, &problem), &problem))?;
+    let settings = resolve(file).map_err(|problem| bad(whose(&user, &problem), &problem))?;
     Ok(Settings { suites, ..settings })
 }
 
 /// The file to correct: the user's own, where it has the problem without the workspace's.
-fn whose(user: Value, problem: &str) -> &'static str {
-    let alone = serde_json::from_value(user).ok().and_then(|file| resolve(file).err());
+fn whose(user: &Value, problem: &str) -> &'static str {
+    let alone = parse(user).and_then(resolve).err();
     if alone.as_deref() == Some(problem) { USER_PATH } else { NAME }
 }
 
@@ -152,10 +151,26 @@ pub(crate) fn places(workspace: &Path) -> Result<Places, Failure> {
     })
 }
 
+/// Reads the user's own file. Many keep their settings elsewhere and have a link to them: what lies in a user's own
+/// folder is theirs to decide.
+fn read_own(folder: &Path) -> Result<Option<Value>, Failure> {
+    let path = folder.join(USER_NAME);
+    if !path.is_symlink() {
+        return read(folder, USER_NAME);
+    }
+    let target = path
+        .canonicalize()
+        .map_err(|error| bad(USER_NAME, &format!("{} leads nowhere: {error}", path.display())))?;
+    match (target.parent(), target.file_name().and_then(|name| name.to_str())) {
+        (Some(folder), Some(name)) => read(folder, name),
+        _ => Err(bad(USER_NAME, &format!("{} is no file", target.display()))),
+    }
+}
+
 /// Reads one file and checks it.
 fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
     let root = Dir::open_root(folder).map_err(door_workspace::WorkspaceError::from)?;
-    let found = root.read(name, LIMIT).map_err(|error| bad(name, &error.to_string()))?;
+    let found = root.read(name, LIMIT).map_err(|error| bad(name, &chain(&error)))?;
     let Some(found) = found else { return Ok(None) };
     let value = serde_json::from_slice(&found.bytes).map_err(|error| bad(name, &error.to_string()))?;
     for unknown in file::unknown_keys(&value) {
@@ -163,13 +178,22 @@ fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
         tracing::warn!("{name}: the key '{}' is not known{hint}", unknown.path);
     }
-    if let Err(error) = ConfigFile::deserialize(&value) {
-        return Err(bad(name, &error.to_string()));
-    }
+    parse(&value).map_err(|problem| bad(name, &problem))?;
     if let Err(error) = door_suites::Config::from_file(&value) {
         return Err(bad(name, &error.to_string()));
     }
     Ok(Some(value))
+}
+
+/// The file's content, or what is wrong with it and where.
+fn parse(value: &Value) -> Result<ConfigFile, String> {
+    if let Some(path) = file::misshapen(value) {
+        return Err(format!("'{path}' must be an object"));
+    }
+    serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
+        "." => error.into_inner().to_string(),
+        path => format!("'{path}': {}", error.inner()),
+    })
 }
 
 /// The settings that the file asks for, or what is wrong with one of its values.
@@ -178,6 +202,9 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     let mut settings = Settings::default();
     let hub = file.hub.unwrap_or_default();
     settings.body_limit = hub.body_limit_bytes;
+    // As JSON a body can take six times its size, and there is more in a file than its body.
+    let file_limit = hub.body_limit_bytes.and_then(|body| u64::try_from(body).ok()?.checked_mul(8));
+    settings.workspace.file_limit = settings.workspace.file_limit.max(file_limit.unwrap_or(0));
     settings.loops.hops = hub.reply_hops.unwrap_or(settings.loops.hops);
     settings.loops.pair_per_minute = hub.replies_per_minute.unwrap_or(settings.loops.pair_per_minute);
     settings.loops.thread = hub.replies_per_thread.unwrap_or(settings.loops.thread);

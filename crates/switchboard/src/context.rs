@@ -29,7 +29,9 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(global: Global, printer: Printer) -> Self {
+    pub(crate) fn new(mut global: Global, printer: Printer) -> Self {
+        let set = || std::env::var_os("SWITCHBOARD_WORKSPACE_ROOT").filter(|folder| !folder.is_empty());
+        global.workspace = global.workspace.or_else(|| set().map(PathBuf::from));
         Self { global, printer }
     }
 
@@ -122,6 +124,10 @@ impl Context {
     /// The folder to make a workspace in: where it was asked for, or here.
     pub(crate) fn new_workspace_folder(&self) -> Result<PathBuf, Failure> {
         match &self.global.workspace {
+            Some(folder) if !folder.is_dir() => {
+                let message = format!("there is no folder {}", folder.display());
+                Err(Failure::new("no_folder", Exit::NotFound, message).hint("make it first"))
+            }
             Some(folder) => Ok(folder.clone()),
             None => Ok(std::env::current_dir().map_err(anyhow::Error::from)?),
         }

@@ -6,7 +6,7 @@ use door_suites::{SuiteError, WrapperError};
 use door_swarm::SwarmError;
 use door_workers::RouterError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
-use switchboard_core::{AddressError, NameError, ResolveError, Stop, TaskNameError};
+use switchboard_core::{AddressError, GroupId, NameError, ResolveError, Stop, TaskNameError};
 use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_mcp::McpError;
 
@@ -93,6 +93,7 @@ impl From<WorkspaceError> for Failure {
                 .hint("use the terminal that runs, end it first, or choose another name"),
             WorkspaceError::Lock(_) => Self::temporary("locked", message)
                 .hint("another program is changing state.json; try again, or look with `switchboard doctor`"),
+            WorkspaceError::LockLost => Self::temporary("locked", message).hint("try again"),
             WorkspaceError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
@@ -364,6 +365,8 @@ impl From<HubError> for Failure {
             HubError::NoSpace { .. } => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            HubError::Unsure { .. } => Self::temporary("unsure", message)
+                .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)
                 .hint("run the command again: the damaged journal is moved aside and rebuilt"),
             HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
@@ -408,10 +411,17 @@ impl From<ResolveError> for Failure {
                     format!("did you mean {}?", or_list(&near))
                 })
             }
-            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message),
+            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message)
+                .hint("`switchboard worker list` shows the jobs and how they are"),
             ResolveError::NoRoute { .. } => Self::new("no_route", Exit::Failed, message),
-            ResolveError::EmptyGroup { .. } => Self::new("empty_group", Exit::NotFound, message)
-                .hint("`switchboard agents` lists who is registered"),
+            ResolveError::EmptyGroup { group } => {
+                Self::new("empty_group", Exit::NotFound, message).hint(match group {
+                    GroupId::Channel(_) => {
+                        "`switchboard channel list` lists the channels; the first post makes one"
+                    }
+                    _ => "`switchboard agents` lists who is registered",
+                })
+            }
         }
     }
 }

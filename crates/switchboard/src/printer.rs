@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// Prints data as text or as one JSON object per line.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +28,12 @@ impl Printer {
     #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
     pub(crate) fn line(self, text: impl Display) {
         let mut out = anstream::stdout().lock();
-        if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) else { return };
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
+        let _ = writeln!(anstream::stderr().lock(), "error: stdout cannot be written to: {error}");
+        std::process::exit(Exit::Failed as i32);
     }
 
     /// One JSON object on a line of its own.

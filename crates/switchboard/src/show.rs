@@ -189,7 +189,8 @@ fn body_text(message: &Message, reader: Reader) -> String {
 pub(crate) fn plain(text: &str) -> String {
     let hidden = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+            || matches!(c, '\u{e0000}'..='\u{e007f}')
     };
     text.chars().flat_map(|c| if hidden(c) { c.escape_default().collect() } else { vec![c] }).collect()
 }

@@ -4,6 +4,7 @@
  *   FAULT_ACTION   kill: SIGKILL instead of the call
  *                  tear: a write does half of its work first, then SIGKILL; other calls like kill
  *                  fail: the call returns FAULT_ERRNO, from FAULT_AT on (never an unlink)
+ *                  once: the same for that call alone
  *                  none: only count
  *   FAULT_AT       which call, counted from 1
  *   FAULT_ERRNO    a number
@@ -31,7 +32,7 @@
 #include <unistd.h>
 
 enum verdict { PASS, DIE, TEAR, FAIL };
-enum { ACT_NONE, ACT_KILL, ACT_TEAR, ACT_FAIL };
+enum { ACT_NONE, ACT_KILL, ACT_TEAR, ACT_FAIL, ACT_ONCE };
 
 static atomic_long calls;
 static int action = -1;
@@ -45,6 +46,7 @@ __attribute__((constructor)) static void configure(void) {
   if (name && !strcmp(name, "kill")) action = ACT_KILL;
   if (name && !strcmp(name, "tear")) action = ACT_TEAR;
   if (name && !strcmp(name, "fail")) action = ACT_FAIL;
+  if (name && !strcmp(name, "once")) action = ACT_ONCE;
   at = (text = getenv("FAULT_AT")) ? atol(text) : 0;
   number = (text = getenv("FAULT_ERRNO")) ? atol(text) : EIO;
   only_while = getenv("FAULT_WHILE");
@@ -80,6 +82,7 @@ static enum verdict meet(const char *call) {
   if (action == ACT_KILL && count == at) return DIE;
   if (action == ACT_TEAR && count == at) return TEAR;
   if (action == ACT_FAIL && count >= at) return FAIL;
+  if (action == ACT_ONCE && count == at) return FAIL;
   return PASS;
 }
 

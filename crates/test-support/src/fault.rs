@@ -35,6 +35,11 @@ pub enum Fault {
         /// Which call.
         from: usize,
     },
+    /// This call fails, and no other.
+    Once {
+        /// Which call.
+        at: usize,
+    },
 }
 
 /// The compiled library.
@@ -71,6 +76,7 @@ impl Shim {
             Fault::Kill { at } => ("kill", at),
             Fault::Tear { at } => ("tear", at),
             Fault::NoSpace { from } | Fault::IoError { from } => ("fail", from),
+            Fault::Once { at } => ("once", at),
         };
         let error = if matches!(fault, Fault::NoSpace { .. }) {
             rustix::io::Errno::NOSPC

@@ -136,6 +136,8 @@ impl From<HubError> for Problem {
             HubError::NoSpace { .. } => {
                 Self::new(text).next("Nothing was accepted. Tell the person that the disk is full.")
             }
+            HubError::Unsure { .. } => Self::new(text)
+                .next("Look with search_messages whether it was sent before you send it again."),
             _ if temporary => Self::new(text).next("Try again."),
             _ => Self::new(text),
         }

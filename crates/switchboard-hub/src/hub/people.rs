@@ -11,6 +11,11 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::writer::CachedDirectory;
 
+fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
+    cached.refresh(db)?;
+    Ok(cached.value.clone())
+}
+
 impl Hub {
     /// Registers an agent, or adds to what is known of it.
     pub async fn register(&self, new: Registration) -> Result<AgentRecord, HubError> {
@@ -60,10 +65,6 @@ impl Hub {
 
     /// Everyone who is known, as of now.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
-        fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
-            cached.refresh(db)?;
-            Ok(cached.value.clone())
-        }
         let cached = &self.inner.directory;
         // Whoever has it now may be waiting for the database.
         let known =
@@ -73,6 +74,11 @@ impl Hub {
         }
         let hub = self.clone();
         self.read(move |db| refreshed(&mut hub.inner.directory.lock(), db)).await
+    }
+
+    /// The same on a thread that may wait.
+    pub fn directory_blocking(&self) -> Result<Arc<Directory>, HubError> {
+        self.read_blocking(|db| refreshed(&mut self.inner.directory.lock(), db))
     }
 
     /// Notes a sign of life of an agent.

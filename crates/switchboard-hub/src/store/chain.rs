@@ -30,10 +30,13 @@ pub enum BreakReason {
     Upgraded,
     /// The row was damaged and put back from a file, which does not tell everything that the row said.
     Restored,
+    /// The disk did not take what stood between them, and its sender was told so.
+    Refused,
 }
 
 impl BreakReason {
-    const ALL: [Self; 5] = [Self::Retention, Self::Recovered, Self::Rebuilt, Self::Upgraded, Self::Restored];
+    const ALL: [Self; 6] =
+        [Self::Retention, Self::Recovered, Self::Rebuilt, Self::Upgraded, Self::Restored, Self::Refused];
 
     /// As the database and JSON have it.
     pub fn as_str(self) -> &'static str {
@@ -43,6 +46,7 @@ impl BreakReason {
             Self::Rebuilt => "rebuilt",
             Self::Upgraded => "upgraded",
             Self::Restored => "restored",
+            Self::Refused => "refused",
         }
     }
 
@@ -75,15 +79,16 @@ pub(crate) fn note_break(
     Ok(())
 }
 
-/// Makes sure that the chain can be followed past a row that retention is about to remove. Rows are to be removed in
-/// ascending order, and never the last one.
-pub(crate) fn bridge(db: &Connection, seq: i64, now: Timestamp) -> rusqlite::Result<()> {
+/// Makes sure that the chain can be followed past a row that is about to be removed. Rows are to be removed in
+/// ascending order. After the last one, the chain goes on from the one before it.
+pub(crate) fn bridge(db: &Connection, seq: i64, reason: BreakReason, now: Timestamp) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM chain_breaks WHERE seq = ?1")?.execute([seq])?;
     db.prepare_cached(
         "INSERT OR REPLACE INTO chain_breaks (seq, previous, reason, at) \
-         SELECT (SELECT min(seq) FROM messages WHERE seq > ?1), chain, ?2, ?3 FROM messages WHERE seq = ?1",
+         SELECT (SELECT min(seq) FROM messages WHERE seq > ?1), chain, ?2, ?3 FROM messages \
+         WHERE seq = ?1 AND seq < (SELECT max(seq) FROM messages)",
     )?
-    .execute(params![seq, BreakReason::Retention.as_str(), now.as_microsecond()])?;
+    .execute(params![seq, reason.as_str(), now.as_microsecond()])?;
     Ok(())
 }
 

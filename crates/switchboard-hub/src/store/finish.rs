@@ -6,17 +6,23 @@
 //! written back into the database by another process was waited for by that process.
 //!
 //! Whoever reads the journal may see a message that moment earlier. After a power failure it may not have been sent;
-//! its sender was never told that it was.
+//! its sender was never told that it was. Where the wait fails, the message is taken back: see `store::refused`. Where
+//! even that fails, its sender is told that nobody knows.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
+use switchboard_core::MessageId;
 
 use crate::error::HubError;
+use crate::store::open::open_for_writing;
+use crate::store::recover;
+use crate::store::refused::{Appended, take_back, write_anew};
 use crate::store::writer::{After, Job, Setup};
 
 /// Most committed batches that wait for the disk. The writer waits for a place beyond that.
@@ -28,6 +34,8 @@ pub(crate) struct Batch {
     pub(crate) after: After,
     /// Whether a submitter is told "on disk".
     pub(crate) must_last: bool,
+    /// How often something had been taken back, as of the transaction: it may rest on what was taken back since.
+    pub(crate) age: u64,
 }
 
 /// Finishes batches, on the writer's own thread or beside it.
@@ -43,13 +51,35 @@ struct Inner {
     log: Mutex<Option<File>>,
     /// How many batches were given to the thread and are not finished.
     under_way: AtomicUsize,
+    /// Whether the disk has failed and the writer has not asked since.
     failed: AtomicBool,
+    /// Whether the disk has failed and not everything in the log has been written anew.
+    is_broken: AtomicBool,
+    /// What is still to be taken back.
+    refused: Mutex<Vec<Appended>>,
+    /// How often something was taken back.
+    age: AtomicU64,
+}
+
+/// What an attempt to mend came to.
+struct Mended {
+    /// What had to stay in the journal, where the rest could be taken back.
+    kept: rusqlite::Result<HashSet<MessageId>>,
+    /// Whether the journal is on disk.
+    on_disk: rusqlite::Result<()>,
 }
 
 impl Finisher {
     pub(crate) fn start(setup: Arc<Setup>) -> std::io::Result<Self> {
-        let (log, failed) = (Mutex::default(), AtomicBool::new(false));
-        let inner = Arc::new(Inner { setup, log, under_way: AtomicUsize::new(0), failed });
+        let inner = Arc::new(Inner {
+            setup,
+            log: Mutex::default(),
+            under_way: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+            refused: Mutex::default(),
+            age: AtomicU64::new(0),
+        });
         let (beside, batches) = sync_channel(BATCHES);
         let working = inner.clone();
         let thread =
@@ -72,6 +102,21 @@ impl Finisher {
     /// Whether the disk has failed since this was last asked.
     pub(crate) fn has_failed(&self) -> bool {
         self.inner.failed.swap(false, Ordering::AcqRel)
+    }
+
+    /// How often something was taken back, for a transaction that is open.
+    pub(crate) fn age(&self) -> u64 {
+        self.inner.age.load(Ordering::Acquire)
+    }
+
+    /// Puts right what the disk has left undone, where it has, before anything else is written.
+    pub(crate) fn mend(&self) -> Result<(), Arc<rusqlite::Error>> {
+        if !self.inner.is_broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let Mended { kept, on_disk } = self.inner.mend(Vec::new());
+        kept.map_err(Arc::new)?;
+        on_disk.map_err(Arc::new)
     }
 
     /// Lets go of the log, which the connection may be about to leave.
@@ -97,21 +142,18 @@ impl Inner {
     }
 
     fn finish(&self, batches: Vec<Batch>) {
-        let must_last = batches.iter().any(|batch| batch.must_last);
-        let failure = if must_last { self.wait_for_disk().err() } else { None };
-        if let Some(error) = &failure {
+        if let Err(error) = self.check(&batches) {
             tracing::warn!(error = %error, "the disk did not take the journal");
             self.failed.store(true, Ordering::Release);
+            self.refuse(batches, &error);
+            return;
         }
         let mut changed = false;
         for Batch { jobs, after, .. } in batches {
             changed |= after.changed;
-            // What may not last is not handed over: its lease runs out, and then it is looked at again.
-            if failure.is_none() {
-                after.happen(&self.setup);
-            }
+            after.happen(&self.setup);
             for job in jobs {
-                job.finish(failure.clone().map(HubError::from));
+                job.finish(None);
             }
         }
         // The submitters before other processes: what they send next comes in while the bell rings.
@@ -120,7 +162,85 @@ impl Inner {
         }
     }
 
-    fn wait_for_disk(&self) -> Result<(), Arc<rusqlite::Error>> {
+    /// Whether what was committed can be told.
+    fn check(&self, batches: &[Batch]) -> Result<(), Arc<rusqlite::Error>> {
+        let age = self.age.load(Ordering::Acquire);
+        if self.is_broken.load(Ordering::Acquire) || batches.iter().any(|batch| batch.age != age) {
+            return Err(Arc::new(not_on_disk("an earlier write has failed")));
+        }
+        if batches.iter().any(|batch| batch.must_last) {
+            self.wait_for_disk().map_err(Arc::new)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the messages of these batches back, and says so. What may not last is not handed over: its lease runs out,
+    /// and then it is looked at again.
+    fn refuse(&self, batches: Vec<Batch>, error: &Arc<rusqlite::Error>) {
+        let submitted = |batch: &Batch, entry: &Appended| {
+            batch.jobs.get(entry.job).is_some_and(|job| job.is_submission())
+        };
+        let refused = batches
+            .iter()
+            .flat_map(|batch| batch.after.appended.iter().filter(|entry| submitted(batch, entry)))
+            .copied()
+            .collect();
+        let Mended { kept, on_disk } = self.mend(refused);
+        for batch in batches {
+            let appended = batch.after.appended;
+            for (number, job) in batch.jobs.into_iter().enumerate() {
+                let stays = |kept: &HashSet<MessageId>| {
+                    appended.iter().any(|entry| entry.job == number && kept.contains(&entry.id))
+                };
+                let failure = match &kept {
+                    _ if !job.is_submission() => Some(error.clone().into()),
+                    Ok(kept) if !stays(kept) => Some(error.clone().into()),
+                    Ok(_) if on_disk.is_ok() => None,
+                    Ok(_) | Err(_) => Some(HubError::Unsure { source: error.clone() }),
+                };
+                job.finish(failure);
+            }
+        }
+        self.setup.bell.ring();
+    }
+
+    /// Takes back what is to be taken back, and has everything else in the log written anew.
+    fn mend(&self, more: Vec<Appended>) -> Mended {
+        let mut refused = self.refused.lock();
+        self.is_broken.store(true, Ordering::Release);
+        refused.extend(more);
+        let mended = match open_for_writing(&self.setup.path) {
+            Ok(mut db) => {
+                let owner = self.setup.doors.owner();
+                let next_age = || {
+                    self.age.fetch_add(1, Ordering::AcqRel);
+                };
+                let kept = take_back(&mut db, &refused, owner, self.setup.config.clock.now(), next_age);
+                if kept.is_ok() {
+                    refused.clear();
+                }
+                let mut log = self.log.lock();
+                *log = None;
+                let fresh = self.setup.folder.open_own(&self.setup.log_name()).map_err(not_on_disk);
+                let on_disk = fresh.and_then(|file| {
+                    write_anew(&db, &file)?;
+                    *log = Some(file);
+                    Ok(())
+                });
+                Mended { kept, on_disk }
+            }
+            Err(error) => Mended { kept: Err(not_on_disk(&error)), on_disk: Err(not_on_disk(&error)) },
+        };
+        if mended.kept.is_ok() && mended.on_disk.is_ok() {
+            self.is_broken.store(false, Ordering::Release);
+        } else {
+            // Should this process end before it is mended, the next one looks first.
+            recover::suspect(&self.setup.folder);
+        }
+        mended
+    }
+
+    fn wait_for_disk(&self) -> rusqlite::Result<()> {
         let mut log = self.log.lock();
         let file = match log.take() {
             Some(file) => file,
@@ -137,7 +257,7 @@ impl Inner {
 }
 
 /// The error that SQLite itself would have told.
-fn not_on_disk(error: impl std::fmt::Display) -> Arc<rusqlite::Error> {
+pub(super) fn not_on_disk(error: impl std::fmt::Display) -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
-    Arc::new(rusqlite::Error::SqliteFailure(code, Some(error.to_string())))
+    rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
 }

@@ -15,6 +15,10 @@ impl Job for Nothing {
         self.must_last
     }
 
+    fn is_submission(&self) -> bool {
+        false
+    }
+
     fn run(&mut self, _: &mut Work<'_>) {}
 
     fn finish(self: Box<Self>, _: Option<HubError>) {}

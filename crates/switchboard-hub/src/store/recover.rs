@@ -12,12 +12,14 @@ use crate::bell;
 use crate::error::{HubError, is_suspicious};
 use crate::files::{Dir, Durability};
 use crate::store::open::{damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing};
+use crate::store::refused::write_anew;
 use crate::store::salvage::{GRAFTED, keep_rebuilt, open_damaged, salvage};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
 
-/// Present when a process met damage while it worked: the next one to open looks closely.
+/// Present when a process met damage while it worked, or ended without having put right what a failing disk had left: the
+/// next one to open looks closely.
 const SUSPECT: &str = "hub.db.suspect";
 
 /// The new database while it is filled from a damaged one. It may be thrown away at any time.
@@ -116,6 +118,9 @@ fn open_checked(folder: &Dir, path: &Path) -> Result<Connection, HubError> {
         if connection.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_err() {
             return Err(damage("its index of words cannot be read"));
         }
+        let log = folder.open_own(&format!("{DATABASE}-wal"))?;
+        write_anew(&connection, &log)?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
         folder.remove(SUSPECT)?;
     }
     Ok(connection)

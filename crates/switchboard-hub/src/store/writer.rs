@@ -23,6 +23,7 @@ use crate::store::gather::Gather;
 use crate::store::memory::{Mark, Memory};
 use crate::store::open::open_for_writing;
 use crate::store::recover;
+use crate::store::refused::Appended;
 use crate::store::rows::Inserts;
 
 /// Most jobs that wait for the writer. A submitter beyond that waits for a place: it has not been told
@@ -45,6 +46,9 @@ pub(crate) enum Command {
 pub(crate) trait Job: Send {
     /// Whether the submitter is told "on disk" and must be able to rely on it.
     fn must_last(&self) -> bool;
+    /// Whether it submits a message, which is taken back where the submitter is told that it was not accepted. Anything
+    /// else may be done again without harm.
+    fn is_submission(&self) -> bool;
     fn run(&mut self, tx: &mut Work<'_>);
     fn finish(self: Box<Self>, failure: Option<HubError>);
 }
@@ -80,6 +84,10 @@ where
 {
     fn must_last(&self) -> bool {
         self.terms.must_last
+    }
+
+    fn is_submission(&self) -> bool {
+        self.terms.must_last && self.terms.undo == Undo::Nothing
     }
 
     fn run(&mut self, tx: &mut Work<'_>) {
@@ -128,6 +136,8 @@ pub(crate) struct Work<'t> {
     is_plain: bool,
     /// The end of the journal, once somebody has asked.
     end: Option<End>,
+    /// The number of the job that runs, within its batch.
+    job: usize,
     pub(crate) after: After,
     /// Why SQLite gave up the whole transaction, where it did.
     lost: Option<Arc<rusqlite::Error>>,
@@ -142,7 +152,7 @@ impl Work<'_> {
         Ok(seq)
     }
 
-    /// Notes that a delivery is due at a time: as the database has it, in whole microseconds.
+    /// Notes that a delivery is due at a time, as the journal has it: in whole microseconds.
     pub(crate) fn due_at(&mut self, time: Timestamp) {
         self.next_due = self.next_due.min(from_micros(time.as_microsecond()));
     }
@@ -152,6 +162,7 @@ impl Work<'_> {
         let end = self.end()?;
         let chain = self.inserts.message(seq, message, self.now, digest, &end.chain)?;
         self.end = Some(End { last: seq, chain, ..end });
+        self.after.appended.push(Appended { job: self.job, seq, id: message.id });
         Ok(())
     }
 
@@ -198,6 +209,8 @@ pub(crate) struct End {
 pub(crate) struct After {
     pub(crate) events: Vec<HubEvent>,
     pub(crate) handoffs: Vec<Ready>,
+    /// What was written into the journal.
+    pub(crate) appended: Vec<Appended>,
     /// Whether anything was written at all.
     pub(crate) changed: bool,
 }
@@ -271,7 +284,7 @@ impl Writer {
         self.enqueue(work, Terms { must_last: true, undo: Undo::Writes }).await?.result().await
     }
 
-    /// Queues `work` that needs no undoing. What is queued one after the other is done in that order, and
+    /// Queues the submission of a message, which needs no undoing. What is queued one after the other is done in that order, and
     /// much of it at once.
     pub(crate) async fn queue<T, F>(&self, work: F) -> Result<Pending<T>, HubError>
     where
@@ -350,6 +363,7 @@ fn savepoint<T>(
         return Err(lost.clone().into());
     }
     let (events, handoffs, end) = (tx.after.events.len(), tx.after.handoffs.len(), tx.end);
+    let appended = tx.after.appended.len();
     tx.db.prepare_cached("SAVEPOINT job")?.execute([])?;
     let result = work(tx);
     if tx.db.is_autocommit() {
@@ -364,6 +378,7 @@ fn savepoint<T>(
     if result.is_err() {
         tx.after.events.truncate(events);
         tx.after.handoffs.truncate(handoffs);
+        tx.after.appended.truncate(appended);
         tx.end = end;
         tx.db.prepare_cached("ROLLBACK TO job")?.execute([])?;
     }
@@ -380,10 +395,19 @@ fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup
         if jobs.is_empty() {
             break;
         }
-        match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup) {
+        if let Err(error) = finisher.mend() {
+            tracing::warn!(error = %error, "the journal cannot be written yet");
+            for job in jobs {
+                job.finish(Some(error.clone().into()));
+            }
+            continue;
+        }
+        let mut age = 0;
+        let begun = || age = finisher.age();
+        match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup, begun) {
             Ok(after) => {
                 let must_last = jobs.iter().any(|job| job.must_last());
-                finisher.finish(Batch { jobs, after, must_last }, gather.has_more());
+                finisher.finish(Batch { jobs, after, must_last, age }, gather.has_more());
             }
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
@@ -423,17 +447,20 @@ fn open_again(
     finisher.forget_log();
 }
 
-/// Runs the jobs in one transaction; what they leave to be done is returned once it is committed.
+/// Runs the jobs in one transaction; what they leave to be done is returned once it is committed. `begun` runs as soon
+/// as nobody else can write.
 fn transaction(
     connection: &Connection,
     directory: &mut CachedDirectory,
     memory: &mut Option<Memory>,
     jobs: &mut [Box<dyn Job>],
     setup: &Setup,
+    begun: impl FnOnce(),
 ) -> Result<After, Arc<rusqlite::Error>> {
     let changes = connection.total_changes();
     // Where this fails on the way, `run` rolls back, and nothing is remembered.
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    begun();
     let mark = Mark::now(connection, &setup.doors)?;
     let known = memory.take().filter(|memory| memory.mark == mark);
     if known.is_none() {
@@ -450,6 +477,7 @@ fn transaction(
         next_due: known.map_or(Timestamp::MIN, |known| known.next_due),
         is_plain: true,
         end: known.and_then(|known| known.end),
+        job: 0,
         after: After::default(),
         lost: None,
     };
@@ -457,7 +485,8 @@ fn transaction(
     if tx.next_due <= tx.now {
         outbox::claim_due(&mut tx)?;
     }
-    for job in jobs {
+    for (number, job) in jobs.iter_mut().enumerate() {
+        tx.job = number;
         job.run(&mut tx);
     }
     if let Some(lost) = tx.lost {

@@ -1,7 +1,7 @@
 //! `switchboard agents`
 
 use clap::{Args, Subcommand};
-use door_workspace::Workspace;
+use door_workspace::{Role, Workspace};
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
 use switchboard_hub::clock::ago;
@@ -72,6 +72,9 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
         Verb::Register { name, role, team } => {
             let name = Name::parse(&name)?;
             let team = team.as_deref().map(Name::parse).transpose()?;
+            if let Some(role) = &role {
+                Role::parse(role)?;
+            }
             let record =
                 workspace.register(Registration { role, team, ..Registration::mailbox(name) }).await?;
             if context.identity()? == record.id {

@@ -107,6 +107,7 @@ fn print(workspace: &Workspace, context: &Context, found: &Found) {
             BreakReason::Rebuilt => "the journal was made anew from files, and begins here",
             BreakReason::Upgraded => "what was here before the upgrade was chained by it",
             BreakReason::Restored => "the entry was damaged and put back from a file",
+            BreakReason::Refused => "entries were taken back that the disk had not taken",
         };
         context.printer.line(format_args!("  before entry {}: {what}, {}", noted.seq, ago(now, noted.at)));
     }

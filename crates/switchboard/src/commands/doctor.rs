@@ -32,7 +32,7 @@ const AUDITED: u64 = 100_000;
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Repair what can be repaired; no message is deleted
+    /// Repair what can be repaired; no mail is removed, whatever the settings say of its age
     #[arg(long)]
     fix: bool,
 }
@@ -145,6 +145,9 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         ));
     }
     checks.extend(server(&workspace, fix)?);
+    if fix {
+        workspace.finish_deliveries().await?;
+    }
     checks.extend(journal(&workspace, fix).await?);
     checks.extend(files(&workspace, fix).await?);
     checks.extend(channels(&settings, &workspace).await?);
@@ -423,10 +426,16 @@ fn describe(finding: &Finding) -> Check {
             let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
             Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
         }
+        Finding::Unusable { path, problem } => {
+            Check::new("files", Fail, format!("{path} cannot be used: {problem}"))
+                .hint("move what is there out of the way")
+        }
         Finding::StaleTemp { path } => {
             Check::new("files", Warn, format!("{path} is a file that was never finished"))
         }
         Finding::Exposed { path, problem } => Check::new("permissions", Fail, format!("{path} {problem}"))
+            .hint("`--fix` makes it private to its owner"),
+        Finding::Readable { path, problem } => Check::new("permissions", Warn, format!("{path} {problem}"))
             .hint("`--fix` makes it private to its owner"),
         Finding::DamagedState { problem } => {
             Check::new("state", Fail, format!("state.json cannot be read: {problem}"))
@@ -442,12 +451,12 @@ fn describe(finding: &Finding) -> Check {
 
 async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure> {
     workspace.verify().await?;
-    workspace.keep_house().await?;
+    workspace.tidy_up().await?;
     for finding in found {
         match finding {
             // A lock is let go by taking it: stale ones are taken over on the way.
             Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
-            Finding::Exposed { path, .. } => make_private(workspace, path),
+            Finding::Exposed { path, .. } | Finding::Readable { path, .. } => make_private(workspace, path),
             _ => {}
         }
     }
@@ -456,11 +465,13 @@ async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure>
 
 fn make_private(workspace: &Workspace, path: &str) {
     let root = workspace.tree().root().path();
-    let (path, mode) =
-        if path == ".switchboard" { (root.to_owned(), 0o700) } else { (root.join(path), 0o600) };
+    let path = if path == ".switchboard" { root.to_owned() } else { root.join(path) };
     // A link would have the permissions of its target changed.
-    let plain = std::fs::symlink_metadata(&path).is_ok_and(|found| !found.file_type().is_symlink());
-    if plain && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)) {
+    let Ok(found) = std::fs::symlink_metadata(&path) else { return };
+    let mode = if found.is_dir() { 0o700 } else { 0o600 };
+    if !found.file_type().is_symlink()
+        && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))
+    {
         tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
     }
 }

@@ -1,11 +1,12 @@
 //! `switchboard inbox`
 
 use clap::Args;
+use door_workspace::{Workspace, WorkspaceError};
 use switchboard_core::{AgentId, MessageId};
-use switchboard_hub::{MailboxQuery, Part};
+use switchboard_hub::{HubError, MailboxQuery, Part};
 
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::show;
 
 /// Counting stops here: nobody cares whether it is 5,000 or 6,000.
@@ -18,7 +19,7 @@ pub(crate) struct Inbox {
     agent: Option<String>,
 
     /// Most messages to show
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
     limit: usize,
 
     /// Only what came after this message
@@ -45,8 +46,12 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.sweep_mailbox(&owner).await?;
+    // Whoever sent it may have been killed on the way, and it is there to be read.
+    if !hub.on_the_way(owner.clone()).await?.is_empty() {
+        workspace.finish_deliveries().await?;
+    }
     let after = match &args.since {
-        Some(id) => seq_of(&workspace, workspace.find_for(&owner, id).await?).await?,
+        Some(id) => seq_of(&workspace, Some(&owner), id).await?,
         None => 0,
     };
     let part = match (args.archived, args.unseen) {
@@ -84,7 +89,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
 
 async fn summarise(
     context: &Context,
-    workspace: &door_workspace::Workspace,
+    workspace: &Workspace,
     owner: &AgentId,
     args: &Inbox,
     shown: usize,
@@ -95,7 +100,7 @@ async fn summarise(
         if more {
             printer.note("There is more; continue with --since ID.");
         }
-    } else if shown == 0 {
+    } else if shown == 0 && args.limit > 0 {
         printer.note(format_args!("No messages for {owner}."));
     } else if more {
         let waiting = workspace.hub().unread(owner.clone(), COUNTED).await?;
@@ -117,8 +122,8 @@ async fn summarise(
 }
 
 /// A mailbox of nobody is most likely a typing mistake.
-async fn known_mailbox(
-    workspace: &door_workspace::Workspace,
+pub(crate) async fn known_mailbox(
+    workspace: &Workspace,
     owner: &AgentId,
     directory: &switchboard_core::Directory,
 ) -> Result<(), Failure> {
@@ -134,12 +139,45 @@ async fn known_mailbox(
     })
 }
 
-/// The place of a message in the journal: what `--since` stands for.
-pub(crate) async fn seq_of(workspace: &door_workspace::Workspace, id: MessageId) -> Result<i64, Failure> {
-    match workspace.hub().message(id).await? {
-        Some(stored) => Ok(stored.seq),
-        None => Err(switchboard_hub::HubError::UnknownMessage { id: id.to_string() }.into()),
+/// The place in the journal of the message that `--since` names.
+pub(crate) async fn seq_of(
+    workspace: &Workspace,
+    owner: Option<&AgentId>,
+    text: &str,
+) -> Result<i64, Failure> {
+    let unknown = || HubError::UnknownMessage { id: text.to_owned() };
+    let found = match owner {
+        Some(owner) => workspace.find_for(owner, text).await,
+        None => workspace.find(text).await,
+    };
+    match found {
+        Ok(id) => Ok(workspace.hub().message(id).await?.ok_or_else(unknown)?.seq),
+        Err(WorkspaceError::Hub(HubError::UnknownMessage { .. })) => {
+            Err(expired(workspace, text).await?.unwrap_or_else(|| unknown().into()))
+        }
+        Err(error) => Err(error.into()),
     }
+}
+
+/// What is to be said of a message that retention may have removed: whoever goes on from it might miss something.
+async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, Failure> {
+    let hub = workspace.hub();
+    let oldest = hub.oldest_kept().await?;
+    let Some(id) = text.parse().ok().or_else(|| door_workspace::from_native(text)).filter(|_| oldest > 0)
+    else {
+        return Ok(None);
+    };
+    // An id tells when it was made; what is removed was accepted before the first one that is not.
+    let first = hub.journal(oldest - 1, 1).await?.items.into_iter().next();
+    let (made, _) = MessageId::parts(id);
+    let is_older = first.is_none_or(|first| {
+        u64::try_from(first.accepted_at.as_millisecond()).is_ok_and(|accepted| made <= accepted)
+    });
+    Ok(is_older.then(|| {
+        let message =
+            format!("'{}' is not kept any more, nor may what came after it be", text.escape_debug());
+        Failure::new("cursor_expired", Exit::Failed, message).hint("start again without --since")
+    }))
 }
 
 /// "1 message", "2 messages".

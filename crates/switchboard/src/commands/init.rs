@@ -5,7 +5,7 @@ mod import;
 use std::path::PathBuf;
 
 use clap::Args;
-use door_workspace::{Tree, Workspace};
+use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde_json::json;
 use switchboard_core::Name;
 use switchboard_hub::Registration;
@@ -52,9 +52,16 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
         workspace.register(Registration::mailbox(name)).await?;
     }
     let names: Vec<String> = workspace.hub().directory().await?.agents().map(|a| a.id.to_string()).collect();
+    let exposed = inspect(&workspace).await?.into_iter().find_map(|finding| match finding {
+        Finding::Exposed { path, problem } | Finding::Readable { path, problem } => Some((path, problem)),
+        _ => None,
+    });
     workspace.close().await;
 
     let printer = context.printer;
+    if let Some((path, problem)) = exposed {
+        printer.note(format_args!("note: {path} {problem}; `switchboard doctor --fix` makes it private"));
+    }
     if !printer.is_json() {
         match made {
             Created::Created => printer.line(format_args!("Made {}.", tree.root().path().display())),

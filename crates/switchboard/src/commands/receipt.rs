@@ -2,6 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
+use switchboard_hub::HubError;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -17,9 +18,15 @@ pub(crate) struct ReceiptOf {
 pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let id = workspace.find_for(&context.identity()?, &args.id).await?;
-    let Some((stored, receipt)) = workspace.hub().receipt(id).await? else {
-        return Err(switchboard_hub::HubError::UnknownMessage { id: args.id }.into());
-    };
+    let unknown = || HubError::UnknownMessage { id: args.id.clone() };
+    let (stored, mut receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    // Nobody may have kept house since then.
+    if stored.message.expires_at.is_some_and(|at| at <= workspace.hub().now())
+        && receipt.deliveries.iter().any(|delivery| !delivery.state.is_final())
+    {
+        workspace.expire().await?;
+        (_, receipt) = workspace.hub().receipt(id).await?.ok_or_else(unknown)?;
+    }
     let printer = context.printer;
     let typed = workspace.execute_result(&stored.message).await?;
     if printer.is_json() {

@@ -30,7 +30,7 @@ pub(crate) struct Search {
 pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let before = match &args.before {
-        Some(id) => Some(seq_of(&workspace, workspace.find(id).await?).await?),
+        Some(id) => Some(seq_of(&workspace, None, id).await?),
         None => None,
     };
     let working = context.printer.working("searching");

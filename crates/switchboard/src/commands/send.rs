@@ -13,6 +13,7 @@ use switchboard_core::{
 };
 use switchboard_hub::{Hub, Showing, Stored};
 
+use crate::commands::wait::Alive;
 use crate::commands::who::hear_all;
 use crate::context::{Context, Open};
 use crate::failure::{Exit, Failure};
@@ -83,10 +84,25 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         metadata.insert("claim".to_owned(), claim_of(claim)?);
     }
     let body = body(&args)?;
+    if body.trim().is_empty() && metadata.is_empty() {
+        return Err(Failure::new("no_text", Exit::Usage, "the text is empty")
+            .hint("say something, or carry data with --metadata"));
+    }
+    if args.replace && kind != Kind::delegate_task() {
+        return Err(Failure::new(
+            "bad_kind",
+            Exit::Usage,
+            format!("--replace is for tasks, and this is {kind}"),
+        )
+        .hint("leave out --replace, or send it as delegate_task"));
+    }
     let mut open = if args.wait { context.open_running().await? } else { context.open_door().await? };
     let workspace = &open.workspace.clone();
     if !args.allow_unregistered {
         to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
+    }
+    if args.wait {
+        can_be_answered(workspace, &from).await?;
     }
     let now = workspace.hub().now();
     let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
@@ -132,6 +148,19 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     workspace.note_alive(&from).await;
     open.close().await;
     result
+}
+
+/// Whoever waits for an answer must be somebody who can be written to.
+async fn can_be_answered(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
+    if from.is_human() || workspace.hub().directory().await?.agent(from).is_some() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "unknown_sender",
+        Exit::NotFound,
+        format!("'{from}' is not registered, so nobody can answer it"),
+    )
+    .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
 }
 
 /// An unknown recipient may be one that only reads files.
@@ -285,8 +314,10 @@ async fn wait_for_answer(
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
     let me = hub.directory().await?.canonical(from);
+    let mut alive = Alive::new(&open.workspace, Some(&me));
     let answer = async {
         loop {
+            alive.note().await;
             let replies = hub.replies(id, 100).await?;
             let mine = |stored: &Stored| {
                 stored.message.to.as_agent() == Some(from) || stored.message.to.as_agent().is_none()
@@ -307,7 +338,7 @@ async fn wait_for_answer(
         })??,
     };
     let shown = vec![stored.message.id];
-    let hold = hub.hold(me, shown.clone(), Showing::Asked).await?;
+    let hold = hub.hold(me.clone(), shown.clone(), Showing::Asked).await?;
     if context.printer.is_json() {
         context.printer.object(&show::MessageLine::new(&stored, "seen"));
     } else {

@@ -22,7 +22,7 @@ pub(crate) struct Tail {
     follow: bool,
 
     /// How many to begin with
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
     limit: usize,
 
     /// Everything after this message instead
@@ -50,12 +50,16 @@ pub(crate) async fn run(args: Tail, context: Context) -> Result<(), Failure> {
     let mut last = 0;
     let mut done = hub.last_activity().await?;
     if let Some(id) = &args.since {
-        last = seq_of(&workspace, workspace.find(id).await?).await?;
+        last = seq_of(&workspace, None, id).await?;
     } else {
-        let page = hub.newest(args.limit).await?;
+        let mut page = hub.newest(args.limit.max(1)).await?;
+        if args.limit == 0 {
+            // Only what comes from now on.
+            last = page.items.pop().map_or(0, |stored| stored.seq);
+        }
         // What was done since the first of them belongs between them.
         let first = page.items.first().filter(|_| page.more).map_or(0, |stored| stored.seq);
-        let doings = hub.activity(0, first, STEP).await?;
+        let doings = if args.limit == 0 { Vec::new() } else { hub.activity(0, first, STEP).await? };
         done = doings.last().map_or(done, |doing| doing.id);
         last = show_page(&workspace, &context, &args, &page, doings).await?.max(last);
     }

@@ -1,10 +1,13 @@
 //! `switchboard wait`
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
+use door_workspace::Workspace;
 use switchboard_core::AgentId;
 use switchboard_hub::{Hold, Mail, MailboxQuery, Part, Showing};
 
-use crate::commands::inbox::seq_of;
+use crate::commands::inbox::{known_mailbox, seq_of};
 use crate::commands::send::seconds_from;
 use crate::context::{Context, Open};
 use crate::failure::Failure;
@@ -30,8 +33,9 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     let workspace = &open.workspace;
     let directory = workspace.hub().directory().await?;
     let owner = context.mailbox_owner(args.agent.as_deref(), &directory)?;
+    known_mailbox(workspace, &owner, &directory).await?;
     let after = match &args.since {
-        Some(id) => seq_of(workspace, workspace.find_for(&owner, id).await?).await?,
+        Some(id) => seq_of(workspace, Some(&owner), id).await?,
         None => 0,
     };
     let is_own = context.reads_own(&owner, &directory)?;
@@ -67,6 +71,32 @@ pub(crate) async fn run(args: Wait, context: Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whoever waits is there, which is noted now and then.
+pub(crate) struct Alive<'w> {
+    workspace: &'w Workspace,
+    agent: Option<&'w AgentId>,
+    next: Instant,
+}
+
+impl<'w> Alive<'w> {
+    /// Nothing is noted where there is no agent.
+    pub(crate) fn new(workspace: &'w Workspace, agent: Option<&'w AgentId>) -> Self {
+        Self { workspace, agent, next: Instant::now() }
+    }
+
+    /// Notes that the agent is there, where that is due.
+    pub(crate) async fn note(&mut self) {
+        /// Well within the time after which an agent counts as stale.
+        const EVERY: Duration = Duration::from_secs(30);
+        if let Some(agent) = self.agent
+            && self.next <= Instant::now()
+        {
+            self.next = Instant::now() + EVERY;
+            self.workspace.note_alive(agent).await;
+        }
+    }
+}
+
 /// What has come. Where its reader waits for it, it is held, so that nobody else shows it.
 async fn arrival(
     open: &Open,
@@ -76,7 +106,9 @@ async fn arrival(
 ) -> Result<(Vec<Mail>, Option<Hold>), Failure> {
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
+    let mut alive = Alive::new(&open.workspace, is_own.then_some(owner));
     loop {
+        alive.note().await;
         let query = MailboxQuery { agent: owner.clone(), after, limit: 20, part: Part::Unseen };
         let mut mail = hub.mailbox(query).await?.items;
         if !is_own && !mail.is_empty() {

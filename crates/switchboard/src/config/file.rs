@@ -187,6 +187,14 @@ const KNOWN: [(&str, &[&str]); 18] = [
     ("workspace.retention", &["archiveDays", "receiptDays", "journalDays"]),
 ];
 
+/// The path of a section that is something else than an object.
+pub(super) fn misshapen(file: &Value) -> Option<&'static str> {
+    KNOWN.into_iter().map(|(path, _)| path).filter(|path| !path.is_empty()).find(|path| {
+        let place = path.split('.').try_fold(file, |value, key| value.get(key));
+        place.is_some_and(|section| !section.is_object() && !section.is_null())
+    })
+}
+
 /// The keys that no setting has.
 pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
     let mut unknown = Vec::new();

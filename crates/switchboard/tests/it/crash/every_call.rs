@@ -19,6 +19,9 @@ const SPREAD: usize = 20;
 /// After so many runs that survived there are no more calls to be killed at.
 const SURVIVORS: usize = 3;
 
+/// What is said of a disk that fails.
+const IO_ERROR: [&str; 3] = ["Input/output error", "I/O error", "unable to open database file"];
+
 const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
 
 /// The shim, or nothing where it cannot be had, with the reason printed.
@@ -96,6 +99,8 @@ fn crash_in_the_middle_of_every_write_of_a_send() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Refused,
+    /// The disk failed for good between the commit and the wait for it: nobody can say whether it was sent.
+    NotKnown,
     AcceptedAndWaiting,
     Delivered,
 }
@@ -109,6 +114,7 @@ fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
     let receipts = std::fs::read_dir(sandbox.file("outbox/claude")).map_or(0, Iterator::count);
     let end = match ran.code {
         Some(0) => End::Delivered,
+        Some(3) if ran.stderr.contains("is not known") => End::NotKnown,
         Some(1 | 3) if reported.is_empty() => End::Refused,
         Some(3) => End::AcceptedAndWaiting,
         _ => panic!("{at}"),
@@ -128,12 +134,29 @@ fn fails(shim: &Shim, template: &Sandbox, fault: Fault, words: &[&str]) -> End {
     sandbox.send("human", "claude", "the next message");
     settle(&sandbox);
     check(&sandbox, &reported);
-    assert!(sandbox.json(["inbox", "codex"]).len() <= 1, "{at}");
+    let found = sandbox.json(["inbox", "codex"]).len();
+    match end {
+        End::Refused => {
+            assert_eq!(found, 0, "refused, and delivered all the same: {at}");
+            sandbox.send("claude", "codex", "hello");
+            assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1, "{at}");
+            sandbox.ok(["audit", "verify"]);
+        }
+        End::NotKnown => assert!(reported.is_empty() && found <= 1, "{found} found, {at}"),
+        End::AcceptedAndWaiting | End::Delivered => assert_eq!(found, 1, "{at}"),
+    }
     end
 }
 
-fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
-    let Some(shim) = shim(test) else { return };
+/// How many sends ended in which way, of as many as a send makes file calls.
+struct Ends {
+    refused: usize,
+    not_known: usize,
+    waiting: usize,
+}
+
+fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) -> Option<Ends> {
+    let shim = shim(test)?;
     let (template, calls) = template(&shim);
     // A sender that was accepted waits for its mailbox for some seconds, so many of them wait at once.
     let next = AtomicUsize::new(1);
@@ -152,15 +175,26 @@ fn failing(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     });
     let count = |end| ends.iter().filter(|other| **other == end).count();
-    let (refused, waiting) = (count(End::Refused), count(End::AcceptedAndWaiting));
-    println!("{refused} refused, {waiting} accepted and waiting, {} delivered", count(End::Delivered));
+    let (refused, not_known, waiting) =
+        (count(End::Refused), count(End::NotKnown), count(End::AcceptedAndWaiting));
+    println!(
+        "{refused} refused, {not_known} not known, {waiting} accepted and waiting, {} delivered",
+        count(End::Delivered)
+    );
     assert_eq!(ends.len(), calls);
-    assert!(refused > 0 && waiting > 0);
+    Some(Ends { refused, not_known, waiting })
+}
+
+/// On a disk that stays bad there are a few calls between the commit and the wait for it, and no more.
+fn failing_for_good(fault: fn(usize) -> Fault, words: &[&str], test: &str) {
+    let Some(ends) = failing(fault, words, test) else { return };
+    assert!(ends.refused > 0 && ends.waiting > 0);
+    assert!(ends.not_known <= 3, "{} sends whose sender was not told", ends.not_known);
 }
 
 #[test]
 fn crash_free_on_a_disk_that_is_full() {
-    failing(
+    failing_for_good(
         |from| Fault::NoSpace { from },
         // SQLite says of a log or an index that it cannot make only that, not why.
         &["No space left on device", "disk is full", "disk I/O error", "unable to open database file"],
@@ -170,11 +204,15 @@ fn crash_free_on_a_disk_that_is_full() {
 
 #[test]
 fn crash_free_on_a_disk_that_fails() {
-    failing(
-        |from| Fault::IoError { from },
-        &["Input/output error", "I/O error", "unable to open database file"],
-        "crash_free_on_a_disk_that_fails",
-    );
+    failing_for_good(|from| Fault::IoError { from }, &IO_ERROR, "crash_free_on_a_disk_that_fails");
+}
+
+#[test]
+fn crash_free_when_one_call_fails_and_no_other() {
+    let test = "crash_free_when_one_call_fails_and_no_other";
+    let Some(ends) = failing(|at| Fault::Once { at }, &IO_ERROR, test) else { return };
+    assert!(ends.refused > 0);
+    assert_eq!(ends.not_known, 0, "what one wait did not take can be taken back");
 }
 
 #[test]
