@@ -234,12 +234,12 @@ impl Router {
         let ids: Vec<String> = drafts.iter().map(|(draft, _)| draft.id.to_string()).collect();
         let (drafts, places): (Vec<_>, Vec<_>) = drafts.into_iter().unzip();
         self.inner.submitted.lock().extend(ids.iter().cloned().zip(places));
+        let mut submitting = Submitting { router: self, ids };
         let answers = self.hub().submit_all(drafts).await;
-        for (id, answer) in ids.iter().zip(&answers) {
-            if !matches!(answer, Ok(accepted) if !accepted.duplicate) {
-                self.inner.submitted.lock().remove(id);
-            }
-        }
+        let is_new =
+            |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate);
+        let mut answered = answers.iter();
+        submitting.ids.retain(|_| !answered.next().is_some_and(is_new));
         answers
     }
 
@@ -326,6 +326,22 @@ impl Router {
                 tracing::warn!(%error, "the person cannot be told of a budget that is used up");
             }
         });
+    }
+}
+
+/// Injections that the hub has not answered: those that will not come back from it are not waited for, and neither are
+/// those of a client that hung up meanwhile.
+struct Submitting<'r> {
+    router: &'r Router,
+    ids: Vec<String>,
+}
+
+impl Drop for Submitting<'_> {
+    fn drop(&mut self) {
+        let mut submitted = self.router.inner.submitted.lock();
+        let places: Vec<_> = self.ids.iter().filter_map(|id| submitted.remove(id)).collect();
+        drop(submitted);
+        drop(places);
     }
 }
 

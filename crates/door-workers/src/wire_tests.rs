@@ -56,3 +56,70 @@ fn the_examples_of_the_protocol_fit_the_schemas() {
     wrong["payload"]["node_id"] = json!(-1);
     assert!(!fits("command.inject.schema.json", &wrong));
 }
+
+/// Whatever a schema lets through is read, and what it does not is rejected.
+#[test]
+fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
+    let schemas: BTreeMap<String, Value> = schema::all().into_iter().collect();
+    let line = |command: &str, payload: Value| json!({ "protocol": PROTOCOL, "command": command, "request_id": "r", "payload": payload });
+    for (command, payload, is_good) in [
+        ("swarm_launch", json!({}), true),
+        ("swarm_launch", json!({ "nodes": 2, "system_prompt": "s", "provider": "local" }), true),
+        ("swarm_launch", json!({ "provider_params": { "worker_mode": "claude" } }), true),
+        ("swarm_launch", json!({ "nodes": "two" }), false),
+        ("swarm_list", json!({}), true),
+        ("swarm_status", json!({ "swarm_id": "j" }), true),
+        ("swarm_status", json!({}), false),
+        ("swarm_terminate", json!({ "swarm_id": "j" }), true),
+        ("swarm_terminate", json!({ "swarm_id": 1 }), false),
+        ("approve_execution", json!({ "call_id": "c", "approved": true }), true),
+        ("approve_execution", json!({ "approved": true }), false),
+        ("inject", json!({ "swarm_id": "j", "nodes": [0, 1], "content": "x" }), true),
+        ("inject", json!({ "swarm_id": "j", "nodes": "all", "content": "x" }), true),
+        ("inject", json!({ "job_id": "j", "swarm_id": "j", "node_id": 0, "content": "x" }), true),
+        ("inject", json!({ "swarm_id": "j", "nodes": 0 }), false),
+        // In our words, nothing may be left out.
+        ("inject", json!({ "job_id": "j", "node_id": 0, "content": "x" }), false),
+    ] {
+        let line = line(command, payload);
+        let fits = jsonschema::is_valid(&schemas[&format!("command.{command}.schema.json")], &line);
+        let is_read = crate::intake::parse(line.to_string().as_bytes()).unwrap().is_ok();
+        assert_eq!((fits, is_read), (is_good, is_good), "{line}");
+    }
+    let bare = json!({ "protocol": PROTOCOL, "command": "swarm_list", "request_id": "r" });
+    assert!(jsonschema::is_valid(&schemas["command.swarm_list.schema.json"], &bare));
+}
+
+#[test]
+fn the_events_of_the_protocol_fit_the_schemas_once_they_are_complete() {
+    let schemas: BTreeMap<String, Value> = schema::all().into_iter().collect();
+    let injection =
+        json!({ "request_id": "req-123", "injection_id": "uuid", "job_id": "272900", "node_id": 0 });
+    let runtime = json!({ "job_id": "272900", "node_id": 0, "injection_id": "uuid" });
+    // Sections 4 to 6, and what this router always adds.
+    for (event, mut data, more) in [
+        ("inject_ack", injection.clone(), json!({ "client": "c" })),
+        ("inject_delivered", injection.clone(), json!({ "client": "c" })),
+        ("inject_failed", injection, json!({ "error": "string", "client": "c" })),
+        ("turn_started", runtime.clone(), json!({})),
+        ("assistant_delta", runtime.clone(), json!({ "content": "partial text" })),
+        ("assistant", runtime.clone(), json!({ "content": "final text" })),
+        ("turn_complete", runtime.clone(), json!({ "status": "completed" })),
+        ("usage", runtime, json!({ "total_tokens": 8175, "job_total_tokens": 8175 })),
+        (
+            "command_rejected",
+            json!({ "request_id": "req-123", "reason": "unknown command" }),
+            json!({ "code": "unknown_command" }),
+        ),
+    ] {
+        data.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let line = json!({
+            "protocol": PROTOCOL, "type": "event", "timestamp": "2026-02-25T15:00:01Z", "seq": 1, "event": event,
+            "data": data,
+        });
+        assert!(jsonschema::is_valid(&schemas[&format!("event.{event}.schema.json")], &line), "{line}");
+        assert!(jsonschema::is_valid(&schemas["envelope.schema.json"], &line), "{line}");
+        let read = json!({ "event": event, "data": line["data"] });
+        assert!(serde_json::from_value::<EventBody>(read).is_ok(), "{line}");
+    }
+}

@@ -1,11 +1,15 @@
 //! Commands, section 2, and the ones that were added.
 
+mod older;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use self::older::*;
 
 /// What a client can ask for.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,14 +4,17 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::PROTOCOL;
-use super::command::{Approve, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Nothing, Steer, Subscribe};
+use super::command::{
+    Approve, ApproveExecution, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Nothing, Steer, Subscribe,
+    SwarmLaunch, SwarmRef,
+};
 use super::event::EventBody;
 
 /// Every schema with the name of its file.
 pub fn all() -> Vec<(String, Value)> {
     let mut schemas = vec![("envelope.schema.json".to_owned(), envelope())];
     schemas.push(command::<Hello>("hello"));
-    schemas.push(command::<Inject>("inject"));
+    schemas.push(inject());
     schemas.push(command::<Launch>("launch"));
     schemas.push(command::<Nothing>("jobs_list"));
     schemas.push(command::<JobRef>("job_status"));
@@ -22,8 +25,39 @@ pub fn all() -> Vec<(String, Value)> {
     schemas.push(command::<JobFilter>("approvals_list"));
     schemas.push(command::<JobFilter>("queue_list"));
     schemas.push(command::<Subscribe>("subscribe"));
+    schemas.push(older::<SwarmLaunch>("swarm_launch"));
+    schemas.push(older::<Nothing>("swarm_list"));
+    schemas.push(older::<SwarmRef>("swarm_status"));
+    schemas.push(older::<SwarmRef>("swarm_terminate"));
+    schemas.push(older::<ApproveExecution>("approve_execution"));
     schemas.extend(events());
     schemas
+}
+
+/// `inject` calls the job by either router's name, and with the older one's leaves out what that leaves out.
+fn inject() -> (String, Value) {
+    let (file, mut schema) = command::<Inject>("inject");
+    let job = schema["properties"]["payload"]["properties"]["job_id"].clone();
+    let payload = &mut schema["properties"]["payload"];
+    payload["properties"]["swarm_id"] = job;
+    payload["required"] = json!(["content"]);
+    schema["required"] = json!(["protocol", "command", "request_id", "payload"]);
+    let payload = |required: Value| json!({ "properties": { "payload": { "required": required } } });
+    let mut ours = payload(json!(["job_id"]));
+    ours["required"] = json!(["type", "timestamp"]);
+    schema["anyOf"] = json!([ours, payload(json!(["swarm_id"]))]);
+    (file, schema)
+}
+
+/// A command of the older router, whose clients leave out what every command has otherwise.
+fn older<P: JsonSchema>(name: &str) -> (String, Value) {
+    let (file, mut schema) = command::<P>(name);
+    let mut required = vec!["protocol", "command", "request_id"];
+    if schema["properties"]["payload"].get("required").is_some() {
+        required.push("payload");
+    }
+    schema["required"] = json!(required);
+    (file, schema)
 }
 
 fn generator() -> SchemaGenerator {

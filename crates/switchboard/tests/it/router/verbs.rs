@@ -1,8 +1,8 @@
 //! `switchboard worker`, verb by verb, beside a running `serve`.
 
 use serde_json::Value;
-use test_support::sandbox::Ran;
-use test_support::{Sandbox, files, poll};
+
+use test_support::{Ran, Sandbox, files, poll};
 
 use crate::workspace;
 
