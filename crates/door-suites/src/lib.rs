@@ -10,6 +10,7 @@ mod config;
 mod descriptions;
 mod difference;
 mod discovery;
+mod done;
 mod edit;
 mod error;
 mod expand;

@@ -18,6 +18,8 @@ use crate::unseen::PATIENCE;
 
 /// The code of JSON-RPC for parameters that do not fit.
 const INVALID_PARAMS: i64 = -32602;
+/// The code of JSON-RPC for a method that there is not.
+const METHOD_NOT_FOUND: i64 = -32601;
 /// The code of JSON-RPC for a failure on our side.
 const INTERNAL_ERROR: i64 = -32603;
 
@@ -215,7 +217,10 @@ pub(crate) async fn set_level(
         suite.child.opened()?.capabilities.get("logging")?;
         Some(ask(suite, "logging/setLevel", params.clone(), caller).await)
     }));
-    let mut answers = told.await.into_iter().flatten();
+    // Some say that they log, and know no levels.
+    let answers = told.await.into_iter().flatten();
+    let mut answers =
+        answers.filter(|answer| !matches!(answer, Err(error) if error.code == METHOD_NOT_FOUND));
     match answers.next() {
         Some(first) => answers.find(Result::is_ok).unwrap_or(first),
         None => Ok(raw(&serde_json::json!({}))),

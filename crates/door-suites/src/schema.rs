@@ -21,6 +21,8 @@ const MAX_PARTS: usize = 100_000;
 const MAX_CIRCLED: usize = 8;
 /// The most parts of an example.
 const MAX_EXAMPLE: usize = 100;
+/// The longest value that a schema names and an example shows.
+const MAX_VALUE: usize = 1000;
 /// How many wrong fields are named. The schema follows, so that more would be noise.
 const MAX_ERRORS: usize = 8;
 
@@ -104,16 +106,14 @@ fn example(schema: &Value, root: &Value, depth: usize, room: &mut usize) -> Valu
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
     let schema = target.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema);
     let first = |key: &str| schema.get(key).and_then(Value::as_array).and_then(|values| values.first());
-    if let Some(value) = schema.get("const").or_else(|| schema.get("default")) {
-        return value.clone();
-    }
-    if let Some(value) = first("examples").or_else(|| first("enum")) {
-        return value.clone();
-    }
     if depth == 0 || *room == 0 {
         return Value::Null;
     }
     *room -= 1;
+    let named = schema.get("const").or_else(|| schema.get("default"));
+    if let Some(value) = named.or_else(|| first("examples")).or_else(|| first("enum")) {
+        return if value.to_string().len() <= MAX_VALUE { value.clone() } else { json!("…") };
+    }
     if let Some(choice) = first("anyOf").or_else(|| first("oneOf")) {
         return example(choice, root, depth - 1, room);
     }
@@ -138,10 +138,10 @@ fn example(schema: &Value, root: &Value, depth: usize, room: &mut usize) -> Valu
                 if *room == 0 {
                     break;
                 }
+                *room -= 1;
                 let member = properties.and_then(|properties| properties.get(name));
-                let value = member.map(|member| example(member, root, depth - 1, room));
-                *room = room.saturating_sub(usize::from(value.is_none()));
-                members.insert(name.to_owned(), value.unwrap_or(json!("…")));
+                let value = member.map_or(json!("…"), |member| example(member, root, depth - 1, room));
+                members.insert(name.to_owned(), value);
             }
             Value::Object(members)
         }

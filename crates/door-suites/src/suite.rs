@@ -5,23 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_hub::clock::{Clock, ago};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;
 
-use crate::answer;
-use crate::arguments::{Call, Question, shape};
+use crate::arguments::{Call, Question};
 use crate::cache::ResultCache;
 use crate::catalogue::{Catalogue, Shelf};
 use crate::child::{Child, ChildError, ChildEvent, Listed, Opened};
+use crate::done::{Done, checked, is_error, told};
 use crate::expose::Exposed;
-use crate::host::{Caller, RpcError};
+use crate::host::Caller;
 use crate::introspect::{self, Offered};
 use crate::limits::RateLimit;
 use crate::metrics::Outcome;
+use crate::neutral::neutral;
 use crate::pins::Pins;
 use crate::places::Places;
 use crate::raw::raw;
@@ -79,14 +79,6 @@ struct State {
     run: Option<Weak<Opened>>,
     /// The tools that were used since the catalogue was taken.
     used: BTreeSet<String>,
-}
-
-/// What became of a call.
-pub(crate) struct Done {
-    pub(crate) result: Result<Box<RawValue>, RpcError>,
-    pub(crate) outcome: Outcome,
-    /// Whether the tool is one that the child has.
-    pub(crate) is_known: bool,
 }
 
 /// What a call of a tool is made of.
@@ -149,8 +141,9 @@ impl Suite {
                 "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
             )),
             TrustState::Changed { diff } => Err(format!(
-                "{name} is not trusted any more, because it changed:\n{diff}\nIf that is meant, a person has to run \
-                 `switchboard suite trust {name}`."
+                "{name} is not trusted any more, because it changed:\n{}\nIf that is meant, a person has to run \
+                 `switchboard suite trust {name}`.",
+                neutral(&diff).text
             )),
         }
     }
@@ -261,9 +254,10 @@ impl Suite {
             Err(error) => match self.cached() {
                 Some(catalogue) => {
                     let note = format!(
-                        "(as of {}; {} cannot be asked now: {error})",
+                        "(as of {}; {} cannot be asked now: {})",
                         ago(now, catalogue.taken_at),
-                        self.spec.name
+                        self.spec.name,
+                        told(&error)
                     );
                     Ok((catalogue, Some(note)))
                 }
@@ -286,14 +280,14 @@ impl Suite {
         caller: &Caller,
     ) -> Result<String, String> {
         self.check_trust()?;
-        let (catalogue, note) = self.for_showing(caller).await.map_err(|error| error.to_string())?;
+        let (catalogue, note) = self.for_showing(caller).await.map_err(|error| told(&error))?;
         introspect::introspect(&self.offered(&catalogue), question, self.rules.style, note.as_deref())
     }
 
     /// The tools for a search over all suites; nothing, and why, when they cannot be had.
     pub(crate) async fn for_search(self: &Arc<Self>, caller: &Caller) -> Result<Arc<Catalogue>, String> {
         self.check_trust()?;
-        self.for_showing(caller).await.map(|(catalogue, _)| catalogue).map_err(|error| error.to_string())
+        self.for_showing(caller).await.map(|(catalogue, _)| catalogue).map_err(|error| told(&error))
     }
 
     /// Uses a tool.
@@ -369,7 +363,7 @@ impl Suite {
         let blocked = self.compare_with_pins(catalogue);
         let diff = blocked.get(&tool.name).cloned();
         self.state.lock().blocked = Arc::new(blocked);
-        let Some(diff) = diff else { return Ok(()) };
+        let Some(diff) = diff.map(|diff| neutral(&diff).text) else { return Ok(()) };
         let name = &self.spec.name;
         Err(format!(
             "{} of {name} is blocked: it is no longer the tool that was approved.\n{diff}\nIf that is meant, a person \
@@ -476,53 +470,4 @@ impl Suite {
             let _ = self.shared.events.send(news);
         }
     }
-}
-
-impl Done {
-    fn refused(text: &str, is_known: bool) -> Self {
-        Self { result: Ok(answer::refusal(text)), outcome: Outcome::Refused, is_known }
-    }
-
-    /// What the child answered as an error goes on as that; all else is for the model to read.
-    fn failed(error: ChildError, is_known: bool) -> Self {
-        let result = match error {
-            ChildError::Rpc(error) => Err(error),
-            error => Ok(answer::refusal(&error.to_string())),
-        };
-        Self { result, outcome: Outcome::Error, is_known }
-    }
-}
-
-/// The arguments of a call, checked. The error names what is wrong, and shows the schema and a call that would do.
-fn checked(tool: &Tool, call: &Call<'_>) -> Result<Box<RawValue>, String> {
-    let checker = tool.checker();
-    let (wrong, arguments) = match call.arguments(checker) {
-        Ok(arguments) => match serde_json::from_str(arguments.get()) {
-            Ok(value) => (checker.check(&value), Some(arguments)),
-            Err(error) => (vec![format!("'args' cannot be read: {error}")], None),
-        },
-        Err(text) => (vec![text], None),
-    };
-    if let Some(arguments) = arguments.filter(|_| wrong.is_empty()) {
-        return Ok(arguments);
-    }
-    let example = shape(&tool.name).replace("{…}", &checker.example().to_string());
-    Err(format!(
-        "The arguments of {} do not fit:\n- {}\nSchema: {}\nExample: {example}",
-        tool.name,
-        wrong.join("\n- "),
-        checker.shown()
-    ))
-}
-
-fn is_error(result: &RawValue) -> bool {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head {
-        #[serde(default)]
-        is_error: bool,
-    }
-    // Most results do not say, and may be large: looking for the word is much quicker than reading them.
-    result.get().contains("\"isError\"")
-        && serde_json::from_str::<Head>(result.get()).is_ok_and(|head| head.is_error)
 }

@@ -187,8 +187,8 @@ impl Trust {
 /// Nothing of a command line is left out, whatever it looks like: a stranger could hide there what matters.
 /// Only values that are called secrets are, and the password of an address.
 ///
-/// The folder is shown as it is found from the file that describes the child: what is written there is relative to it.
-pub fn shown_launch(written: &Written, file: &Path) -> Vec<String> {
+/// `folder` is where it is started, as far as that is known: what is written is relative to the child's own file.
+pub fn shown_launch(written: &Written, folder: Option<&Path>) -> Vec<String> {
     let quoted = |text: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%${}".contains(c);
         let is_bare = !text.is_empty() && text.chars().all(is_plain);
@@ -199,8 +199,7 @@ pub fn shown_launch(written: &Written, file: &Path) -> Vec<String> {
         let words: Vec<String> = std::iter::once(command).chain(&written.args).map(quoted).collect();
         lines.push(format!("command: {}", words.join(" ")));
         let cwd = written.cwd.as_deref().unwrap_or(".");
-        let found = file.parent().and_then(|folder| folder.join(cwd).canonicalize().ok());
-        let cwd = found.map_or_else(|| cwd.to_owned(), |found| found.display().to_string());
+        let cwd = folder.map_or_else(|| cwd.to_owned(), |folder| folder.display().to_string());
         lines.push(format!("folder: {}", shown(&cwd, usize::MAX)));
     }
     if let Some(url) = &written.url {

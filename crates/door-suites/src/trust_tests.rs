@@ -181,7 +181,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
         "env": { "API_TOKEN": "s3cr3t-value", "OTHER_TOKEN": "${OTHER}", "MODE": "fast" },
     });
     assert_eq!(
-        shown_launch(&spec(&file).written, Path::new("/nowhere/.mcp.json")),
+        shown_launch(&spec(&file).written, None),
         [
             "command: npx -y 'a b' '' token=./evil/script.sh",
             "folder: .switchboard/mcps/x",
@@ -192,7 +192,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
     );
     let remote = spec(&json!({ "url": "https://me:hunter2@a.example/mcp", "headers": { "X-Key": "abc" } }));
     assert_eq!(
-        shown_launch(&remote.written, Path::new("/nowhere/.mcp.json")),
+        shown_launch(&remote.written, Some(Path::new("/work"))),
         ["address: https://me:[redacted]@a.example/mcp (http)", "header X-Key=[redacted]"]
     );
 }

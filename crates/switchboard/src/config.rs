@@ -8,6 +8,7 @@ mod nats;
 mod notify;
 mod swarm;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use door_suites::Places;
 use door_workspace::Profile;
 use jiff::SignedDuration;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
 use switchboard_hub::HubConfig;
@@ -105,7 +107,7 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     let user = value.clone();
     if let Some(mut ours) = read(workspace, NAME)? {
         for path in file::take_what_only_the_user_may_set(&mut ours) {
-            tracing::warn!("{NAME}: '{path}' counts only in your own ~/.config/switchboard/{USER_NAME}");
+            warn_once(format!("{NAME}: '{path}' counts only in your own ~/.config/switchboard/{USER_NAME}"));
         }
         file::lay_over(&mut value, ours);
     }
@@ -176,7 +178,7 @@ fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
     for unknown in file::unknown_keys(&value) {
         let near = nearest(&unknown.key, unknown.known.iter().copied());
         let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-        tracing::warn!("{name}: the key '{}' is not known{hint}", unknown.path);
+        warn_once(format!("{name}: the key '{}' is not known{hint}", unknown.path));
     }
     parse(&value).map_err(|problem| bad(name, &problem))?;
     if let Err(error) = door_suites::Config::from_file(&value) {
@@ -194,6 +196,16 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
         "." => error.into_inner().to_string(),
         path => format!("'{path}': {}", error.inner()),
     })
+}
+
+/// Warns of something once in the life of a process, which may read the settings many times.
+fn warn_once(text: String) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut told = TOLD.lock();
+    if !told.contains(&text) {
+        tracing::warn!("{text}");
+        told.insert(text);
+    }
 }
 
 /// The settings that the file asks for, or what is wrong with one of its values.

@@ -83,12 +83,12 @@ impl Session {
 
     /// The client as servers know it. A call may come right behind the client's first words, while those are still
     /// being looked at; a client that says nothing of itself cannot be asked back.
-    async fn introduced(&self) -> Option<Arc<dyn Host>> {
+    async fn introduced(&self) -> Option<(&Peer<RoleServer>, Arc<dyn Host>)> {
         let peer = match self.peer.get() {
             Some(peer) => peer,
             None => tokio::time::timeout(INTRODUCTION, self.peer.wait()).await.ok()?,
         };
-        Some(self.host(|| PeerHost::session(peer)))
+        Some((peer, self.host(|| PeerHost::session(peer))))
     }
 
     fn is_host(&self, client: &ClientRef) -> bool {
@@ -297,7 +297,7 @@ impl Passing for Passed {
             Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
         };
         let caller = Caller {
-            host: self.session.introduced().await,
+            host: self.session.introduced().await.map(|(_, host)| host),
             progress_token: call.progress_token,
             cancelled: call.cancelled,
             meta: call.meta,
@@ -318,15 +318,12 @@ impl Passing for Passed {
     }
 
     fn lists(&self, method: &str) -> bool {
-        lists::METHODS.contains(&method) && self.session.peer.get().is_some() && self.suites.has_flat()
+        lists::METHODS.contains(&method) && self.suites.has_flat()
     }
 
     async fn list(&self, list: PassedList) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        let Some(peer) = self.session.peer.get().cloned() else {
-            return Err(raw(&ErrorData::internal_error("the session has not begun", None)));
-        };
-        self.list_all(list, peer).await.map_err(|error| raw(&error))
+        self.list_all(list).await.map_err(|error| raw(&error))
     }
 }
 

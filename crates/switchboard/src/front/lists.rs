@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use door_suites::{Caller, Listed};
 use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
-use rmcp::service::{Peer, RequestContext};
-use rmcp::{ErrorData, RoleServer, ServerHandler};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, ServerHandler};
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_mcp::PassedList;
 
@@ -17,16 +17,17 @@ pub(super) const METHODS: [&str; 4] =
 
 impl Passed {
     /// A list, of ours and of the servers whose things are listed one by one.
-    pub(super) async fn list_all(
-        &self,
-        list: PassedList,
-        peer: Peer<RoleServer>,
-    ) -> Result<Box<RawValue>, ErrorData> {
+    pub(super) async fn list_all(&self, list: PassedList) -> Result<Box<RawValue>, ErrorData> {
+        let Some((peer, host)) = self.session.introduced().await else {
+            return Err(ErrorData::invalid_request(
+                "the session has not begun: send `initialized` first",
+                None,
+            ));
+        };
         let request = list.params.as_deref().map(|params| object("params", params)).transpose()?;
-        let mut context = RequestContext::new(NumberOrString::Number(0), peer);
+        let mut context = RequestContext::new(NumberOrString::Number(0), peer.clone());
         context.ct = list.cancelled.clone();
-        let host = self.session.introduced().await;
-        let caller = Caller { host, cancelled: list.cancelled, ..Caller::default() };
+        let caller = Caller { host: Some(host), cancelled: list.cancelled, ..Caller::default() };
         match list.method.as_str() {
             "tools/list" => {
                 let mut ours = self.workspace.list_tools(request, context).await?;

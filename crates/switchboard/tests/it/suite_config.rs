@@ -299,7 +299,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stdout
     evil
         command: node server.js
-        folder: .switchboard/mcps/evil
+        folder: [project]/.switchboard/mcps/evil
     --- stderr
     `switchboard suite trust NAME` agrees to one of them, --all to all.
     ");
@@ -308,7 +308,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stdout
     evil
         command: node server.js
-        folder: .switchboard/mcps/evil
+        folder: [project]/.switchboard/mcps/evil
     evil is trusted.
     ");
     files::put(
@@ -321,7 +321,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stdout
     evil
         command: node server.js --eval
-        folder: .switchboard/mcps/evil
+        folder: [project]/.switchboard/mcps/evil
         env X_TOKEN=[redacted]
       changed since it was trusted:
             "args": [
@@ -339,7 +339,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     assert_snapshot!(shown(&sandbox, &["suite", "trust", "--all", "--json"]), @r#"
     exit 0
     --- stdout
-    {"launch":["command: node server.js --eval","folder: .switchboard/mcps/evil","env X_TOKEN=[redacted]"],"name":"evil","state":"trusted"}
+    {"launch":["command: node server.js --eval","folder: [project]/.switchboard/mcps/evil","env X_TOKEN=[redacted]"],"name":"evil","state":"trusted"}
     "#);
     assert_snapshot!(shown(&sandbox, &["suite", "trust", "--revoke", "evil"]), @"
     exit 0
@@ -444,7 +444,7 @@ fn a_tool_that_changed_is_shown_and_approved_without_starting_its_server() {
     assert_snapshot!(shown(&sandbox, &["suite", "list"]), @"
     exit 0
     --- stdout
-    fs (fs_suite, 1 tool)  trusted
+    fs (fs_suite, never started)  trusted
         fs tools
         changed and blocked: read; see `switchboard suite pins list fs`
     ");

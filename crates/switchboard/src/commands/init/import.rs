@@ -185,6 +185,9 @@ fn agrees(places: &Places, candidate: &Candidate, written: &Written, context: &C
     if context.printer.is_json() || !ask::is_possible() {
         return false;
     }
-    trust::show(context, &candidate.name, written, &places.child_file(&candidate.name), &TrustState::New);
+    let file = places.child_file(&candidate.name);
+    let folder = file.parent().zip(written.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));
+    let folder = folder.and_then(|folder| folder.canonicalize().ok());
+    trust::show(context, &candidate.name, written, folder.as_deref(), &TrustState::New);
     ask::yes(&format!("Trust {}?", candidate.name))
 }

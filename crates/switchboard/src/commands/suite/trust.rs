@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use door_suites::{TrustState, Written, shown_launch};
+use door_suites::{ChildSpec, Launch, TrustState, Written, shown_launch};
 use serde_json::json;
 
 use super::{Workspace, ask};
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         let mut state = trust.is_trusted(child);
         let was_trusted = state.is_trusted();
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
-            show(context, &child.name, &child.written, &child.file, &state);
+            show(context, &child.name, &child.written, folder(child), &state);
         }
         let agrees = || {
             let can_ask = !context.printer.is_json() && ask::is_possible();
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         }
         left += usize::from(!state.is_trusted());
         if context.printer.is_json() {
-            let launch = shown_launch(&child.written, &child.file);
+            let launch = shown_launch(&child.written, folder(child));
             context.printer.object(&json!({ "name": child.name, "state": state.as_str(), "launch": launch }));
         } else if state.is_trusted() && (!was_trusted || args.name.is_some()) {
             let already = if was_trusted { "already " } else { "" };
@@ -80,10 +80,24 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
     Ok(())
 }
 
+/// Where a program is started.
+fn folder(child: &ChildSpec) -> Option<&Path> {
+    match &child.launch {
+        Launch::Stdio { cwd, .. } => Some(cwd),
+        Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => None,
+    }
+}
+
 /// Shows exactly what would be agreed to.
-pub(crate) fn show(context: &Context, name: &str, written: &Written, file: &Path, state: &TrustState) {
+pub(crate) fn show(
+    context: &Context,
+    name: &str,
+    written: &Written,
+    folder: Option<&Path>,
+    state: &TrustState,
+) {
     context.printer.line(name);
-    for line in shown_launch(written, file) {
+    for line in shown_launch(written, folder) {
         context.printer.line(format_args!("    {}", plain(&line)));
     }
     if let TrustState::Changed { diff } = state {

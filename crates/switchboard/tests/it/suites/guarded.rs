@@ -115,7 +115,6 @@ fn suites_what_is_listed_one_by_one_keeps_all_that_the_server_says_of_it() {
         r#"{"suites": {"box": {"expose": {"mode": "flat", "bare": true}}}}"#,
     );
     let mut client = client(&sandbox);
-    client.ok("list_agents", json!({}));
     for (method, member, expected) in [
         (
             "tools/list",
