@@ -143,3 +143,28 @@ fn are_removed_and_their_mail_stays() {
     {"name":"claude","removed":true}
     "#);
 }
+
+#[test]
+fn agents_and_who_say_the_same_of_a_watcher_and_unread_is_what_was_not_seen() {
+    let sandbox = workspace();
+    let watch = sandbox.start(["watch", "--agent", "codex", "--channel", "general", "--", "cat"]);
+    watch.line();
+    let presence = |verb: &str| {
+        let all = sandbox.json([verb]);
+        let codex = all.iter().find(|agent| agent["name"] == "codex").unwrap();
+        codex["presence"].as_str().unwrap().to_owned()
+    };
+    test_support::poll::until("the watcher to be awake", || (presence("who") == "awake").then_some(()));
+    assert_eq!(presence("agents"), "awake");
+
+    for text in ["one", "two"] {
+        sandbox.send("codex", "claude", text);
+    }
+    let unread = |verb: &str| {
+        let all = sandbox.json([verb]);
+        all.iter().find(|agent| agent["name"] == "claude").unwrap()["unread"].clone()
+    };
+    assert_eq!((unread("agents"), unread("who")), (2.into(), 2.into()));
+    sandbox.run_as("claude", ["inbox"]).ok();
+    assert_eq!((unread("agents"), unread("who")), (0.into(), 0.into()), "seen, though not acknowledged");
+}
