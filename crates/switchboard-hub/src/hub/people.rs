@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rusqlite::Connection;
 use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
 
@@ -73,6 +74,11 @@ impl Hub {
         }
         let hub = self.clone();
         self.read(move |db| refreshed(&mut hub.inner.directory.lock(), db)).await
+    }
+
+    /// When an agent that is not known any more was removed, as far as that is remembered.
+    pub async fn left_at(&self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
+        self.read(move |db| directory::left_at(db, &agent)).await
     }
 
     /// Notes a sign of life of an agent.

@@ -106,6 +106,6 @@ fn a_claim_is_renewed_for_as_long_as_it_was_given_and_typing_mistakes_are_told()
     let ran = sandbox.run_as("claude", ["release", "T-2", "1"]);
     assert!(ran.code == Some(4) && ran.stderr.contains("nobody here has claimed that task"), "{ran:?}");
     let ran = sandbox.run_as("cdex", ["claim", "T-3"]);
-    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean codex?"), "{ran:?}");
+    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
     assert_eq!(sandbox.json(["claim"]).len(), 1);
 }

@@ -161,7 +161,7 @@ fn reservations_are_listed_told_and_given_up() {
 fn what_nobody_has_cannot_be_reserved_or_given_up_and_a_guard_needs_a_repository() {
     let sandbox = workspace();
     let ran = sandbox.run_as("cdex", ["reserve", "src/a.rs"]);
-    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean codex?"), "{ran:?}");
+    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
     sandbox.run_as("codex", ["reserve", "src/a.rs"]).ok();
     let ran = sandbox.run_as("codex", ["reserve", "--release", "src/b.rs"]);
     assert!(ran.code == Some(5) && ran.stderr.contains("'src/b.rs' is not reserved by you"), "{ran:?}");
