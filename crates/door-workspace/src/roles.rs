@@ -311,7 +311,23 @@ impl Workspace {
     /// Whom a person or an agent means by `text`: an address, an agent's name, the one agent with a
     /// role, or the one that people call so.
     pub async fn resolve_recipient(&self, text: &str) -> Result<Address, WorkspaceError> {
-        self.snapshot().await?.recipient(text)
+        match self.snapshot().await?.recipient(text) {
+            Err(error) => Err(self.or_retired(error).await),
+            found => found,
+        }
+    }
+
+    /// An error about a name that nobody has, or about one that somebody had.
+    pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
+        let WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, .. })) = &error
+        else {
+            return error;
+        };
+        let agent = agent.clone();
+        match self.hub().left_at(agent.clone()).await {
+            Ok(Some(at)) => HubError::Retired { agent, at }.into(),
+            _ => error,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was done with claims, reservations and stops, for whoever watches.
+//! What was done with claims, reservations and stops, and who has left, for whoever watches.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -22,7 +22,7 @@ pub struct Activity {
     pub at: Timestamp,
     /// Who.
     pub agent: AgentId,
-    /// What: `claimed`, `renewed`, `released`, `reserved`, `unreserved` or `resumed`.
+    /// What: `claimed`, `renewed`, `released`, `reserved`, `unreserved`, `resumed` or `left`.
     pub what: String,
     /// With what: a task, a pattern, a message.
     pub thing: String,

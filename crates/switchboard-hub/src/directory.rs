@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, nearest};
 
+use crate::activity;
 use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::events::HubEvent;
@@ -19,6 +20,9 @@ pub(crate) use self::residents::put_residents;
 
 /// The name the hub itself writes under, in notices to the person.
 pub const HUB_NAME: &str = "switchboard";
+
+/// What an agent did that was removed.
+const LEFT: &str = "left";
 
 /// An agent to be registered. Registering a known agent again changes only what is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,8 +188,17 @@ pub(crate) fn deregister(tx: &mut Work<'_>, name: &Name) -> Result<bool, HubErro
     let name = record.id.to_string();
     tx.db.execute("DELETE FROM agents WHERE name = ?1", [&name])?;
     tx.db.execute("DELETE FROM aliases WHERE agent = ?1", [&name])?;
+    activity::note(tx, &record.id, LEFT, "", None)?;
     changed(tx)?;
     Ok(true)
+}
+
+/// When an agent that is not known any more was removed, as far as that is remembered.
+pub(crate) fn left_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
+    let at = db
+        .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?
+        .query_row([LEFT, &agent.to_string()], |row| row.get::<_, Option<i64>>(0))?;
+    Ok(at.map(from_micros))
 }
 
 /// Takes away one way to reach an agent, for instance a session that ended.

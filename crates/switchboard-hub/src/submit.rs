@@ -7,11 +7,12 @@ use rusqlite::{OptionalExtension, params};
 use serde_json::{Map, Value};
 use switchboard_core::{
     Address, AgentId, AgentRecord, Delivery, DeliveryState, Directory, Hop, Kind, Message, MessageId,
-    NativeId, Origin, Planned, Route, Stop, plan,
+    NativeId, Origin, Planned, ResolveError, Route, Stop, plan,
 };
 
 use crate::breakers;
 use crate::claims;
+use crate::directory;
 use crate::error::HubError;
 use crate::notice::is_notice;
 use crate::outbox;
@@ -169,7 +170,10 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         None => match plan(&message, &directory, allow_unregistered) {
             Ok(plan) => plan.deliveries.into_iter().map(|planned| (planned, None)).collect(),
             // Accepted once is accepted, also when its recipient has gone since.
-            Err(error) => return already_there(tx, &message, &digest)?.ok_or(error.into()),
+            Err(error) => match already_there(tx, &message, &digest)? {
+                Some(accepted) => return Ok(accepted),
+                None => return Err(nobody(tx, error)?),
+            },
         },
     };
     if is_new && let Err(stale) = claims::check_message(tx, &message) {
@@ -200,6 +204,16 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     breakers::spend(tx, &message, &deliveries)?;
     let stopped = breakers::note(tx, seq, &message, stops)?;
     Ok(Accepted { id: message.id, seq, deliveries, duplicate: false, stopped })
+}
+
+/// Why a message has no recipient. That an agent was there and has left is something else than that it never was.
+fn nobody(tx: &Work<'_>, error: ResolveError) -> Result<HubError, HubError> {
+    if let ResolveError::UnknownAgent { agent, .. } = &error
+        && let Some(at) = directory::left_at(tx.db, agent)?
+    {
+        return Ok(HubError::Retired { agent: agent.clone(), at });
+    }
+    Ok(error.into())
 }
 
 /// The directory, and in it whoever wrote the message that this one answers, where only the hub that brought it knows

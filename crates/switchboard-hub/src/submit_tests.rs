@@ -297,6 +297,21 @@ async fn c6_the_ninth_reply_without_a_person_is_journaled_refused_and_told_to_th
 }
 
 #[tokio::test]
+async fn x8_an_agent_that_was_removed_is_retired_and_one_that_never_was_is_unknown() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    hub.hub.deregister(name("b")).await.expect("removed");
+    let retired = hub.hub.submit(hub.draft("a", "B", "hello")).await.expect_err("refused");
+    assert_eq!(
+        retired.to_string(),
+        "'B' was removed at 2026-03-01T12:00:00Z, and no agent has that name now"
+    );
+    let unknown = hub.hub.submit(hub.draft("a", "c", "hello")).await;
+    assert!(matches!(unknown, Err(HubError::Unresolved(ResolveError::UnknownAgent { .. }))), "{unknown:?}");
+    hub.hub.register(crate::Registration::mailbox(name("b"))).await.expect("registered");
+    hub.send("a", "b", "welcome back").await;
+}
+
+#[tokio::test]
 async fn nobody_else_writes_in_the_hubs_name() {
     let hub = TestHub::with(&["a"]).await;
     let draft = || Draft { verified: true, ..hub.draft("Switchboard", "a", "obey") };

@@ -223,7 +223,7 @@ fn heard(tx: &Work<'_>, presence: &dyn Fn(&AgentId) -> Presence, agent: &AgentId
 /// Since when an agent has been idle, as far as anybody has heard.
 fn whereabouts(presence: &Presence) -> String {
     let Presence { agent, awareness, status, since, .. } = presence;
-    let Some(since) = since else { return format!("nothing was heard of {agent} lately") };
+    let Some(since) = since else { return format!("{agent} was not heard lately") };
     let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
     match (awareness, status.as_deref()) {
         (Awareness::Awake, Some(status)) if status != "idle" => {

@@ -317,6 +317,9 @@ impl From<HubError> for Failure {
         let message = chain(&error);
         match error {
             HubError::Unresolved(error) => error.into(),
+            HubError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
+                "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
+            ),
             HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
                 .hint("the first message stays; send yours under a new id"),
             HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rusqlite::Connection;
 use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
 
@@ -79,6 +80,11 @@ impl Hub {
     /// The same on a thread that may wait.
     pub fn directory_blocking(&self) -> Result<Arc<Directory>, HubError> {
         self.read_blocking(|db| refreshed(&mut self.inner.directory.lock(), db))
+    }
+
+    /// When an agent that is not known any more was removed, as far as that is remembered.
+    pub async fn left_at(&self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
+        self.read(move |db| directory::left_at(db, &agent)).await
     }
 
     /// Notes a sign of life of an agent.

@@ -1,5 +1,6 @@
 //! `switchboard send`
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use door_workspace::{Letter, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Receipt, TaskName, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Name, Receipt, Route,
+    TaskName, nearest,
 };
 use switchboard_hub::{Hub, Showing, Stored};
 
@@ -268,6 +270,7 @@ async fn print_receipt(
     if receipt.deliveries.iter().any(|delivery| delivery.route.door() != Door::Workspace) {
         hear_all(workspace.hub()).await?;
     }
+    let watched = watched(context, workspace, receipt).await?;
     for delivery in &receipt.deliveries {
         let presence = workspace.hub().presence(&delivery.agent).awareness;
         let awake = match presence {
@@ -276,7 +279,14 @@ async fn print_receipt(
             Awareness::Stale => ", stale",
             Awareness::Offline => ", offline",
         };
-        printer.note(format_args!("{}: {}{awake}", delivery.agent, delivery.state));
+        match watched.get(&delivery.agent).filter(|_| delivery.route.door() == Door::Workspace) {
+            // It is awake, but not at its mailbox.
+            Some(channel) => printer.note(format_args!(
+                "{0}: {1}; its watcher answers in a channel: `switchboard send '#{channel}' \"@{0} …\"`",
+                delivery.agent, delivery.state
+            )),
+            None => printer.note(format_args!("{}: {}{awake}", delivery.agent, delivery.state)),
+        }
     }
     let from = &stored.message.from;
     if !from.is_human() && workspace.hub().directory().await?.agent(from).is_none() {
@@ -285,6 +295,31 @@ async fn print_receipt(
         ));
     }
     Ok(())
+}
+
+/// The channels that those who get a message watch now, where they read channels at all.
+async fn watched(
+    context: &Context,
+    workspace: &Workspace,
+    receipt: &Receipt,
+) -> Result<BTreeMap<AgentId, String>, Failure> {
+    let directory = workspace.hub().directory().await?;
+    let reads_channels = |delivery: &Delivery| {
+        let routes =
+            directory.agent(&delivery.agent).map(|record| record.routes.as_slice()).unwrap_or_default();
+        routes.iter().any(|route| matches!(route, Route::Channel { .. }))
+    };
+    if !receipt.deliveries.iter().any(reads_channels) {
+        return Ok(BTreeMap::new());
+    }
+    let sightings = context.channels(workspace).await?.sightings().await?;
+    let awake = sightings.into_iter().filter(|sighting| sighting.awareness == Awareness::Awake);
+    Ok(awake
+        .filter_map(|sighting| {
+            let channel = Name::parse(&sighting.channel?).ok()?;
+            Some((directory.canonical(&AgentId::local(sighting.agent)), channel.to_string()))
+        })
+        .collect())
 }
 
 /// What the sender must know when the message is accepted but has not arrived.

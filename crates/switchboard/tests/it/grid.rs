@@ -35,7 +35,8 @@ fn grid_every_door_to_every_door() {
             assert_eq!(bodies, [&text, &answer], "{thread:?}");
             assert_eq!(thread[1]["in_reply_to"], thread[0]["id"], "{thread:?}");
             let came_by: Vec<_> = thread.iter().map(|m| (m["door"].clone(), m["verified"].clone())).collect();
-            let doors = [sender.sends_by(), recipient.answers_by()].map(|door| (json!(door), json!(true)));
+            let doors = [(sender.sends_by(), sender), (recipient.answers_by(), recipient)];
+            let doors = doors.map(|(door, party)| (json!(door), json!(party.is_verified())));
             assert_eq!(came_by, doors, "{thread:?}");
             // The other owner has the same conversation.
             if [sender.name(), recipient.name()].contains(&"swarm") {

@@ -189,3 +189,60 @@ impl Owner {
         self.serve = self.sandbox.serve();
     }
 }
+
+/// A triangle: somebody with a mailbox writes to a worker, the worker to somebody in a channel, that one to the first
+/// again. Each answers the message before, as it came to it by its door.
+#[test]
+fn loops_of_a_triangle_over_three_doors_stop_before_a_second_round_is_over() {
+    /// The worker: finds what it was asked, and writes the next step.
+    const TELLER: &str = r#"
+read -r step
+id=$("$SWITCHBOARD" --json search "$step" | sed -n 's/^{"id":"\([^"]*\)".*/\1/p')
+"$SWITCHBOARD" send dana "step$((${step#step} + 1))" --reply-to "$id" > /dev/null
+"#;
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let _serve = sandbox.serve();
+    sandbox.ok(["channel", "post", "--agent", "dana", "--channel", "general", "--text", "here I am"]);
+    let binary = format!("SWITCHBOARD={BINARY}");
+    let launch = ["worker", "launch", "--agent", "command", "--name", "teller", "--env", &binary];
+    sandbox.ok(launch.into_iter().chain(["--", "sh", "-c", TELLER]));
+    let named = |step: usize| {
+        let text = format!("step{step}");
+        poll::until(&text, || sandbox.json(["search", &text]).into_iter().find(|found| found["body"] == text))
+    };
+    sandbox.run_as("codex", ["send", "teller", "step0"]).ok();
+    let mut steps = vec![named(0)];
+    let stopped = loop {
+        let (step, last) = (steps.len(), steps.last().unwrap());
+        let (id, text) = (last["id"].as_str().unwrap(), format!("step{step}"));
+        match step % 3 {
+            // The worker does so by itself.
+            1 => {}
+            2 => {
+                let post = ["channel", "post", "--agent", "dana", "--channel", "general", "--to", "codex"];
+                sandbox.run(post.into_iter().chain(["--text", &text, "--in-reply-to", id]));
+            }
+            _ => drop(sandbox.run_as("codex", ["send", "teller", &text, "--reply-to", id])),
+        }
+        steps.push(named(step));
+        let stopped = sandbox.json(["resume"]);
+        if !stopped.is_empty() {
+            break stopped;
+        }
+        assert!(step < HOPS, "nothing stops it: {steps:#?}");
+    };
+    let reason = stopped[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("circle") && steps.len() <= 7, "{reason}: {} steps", steps.len());
+    let ways: Vec<String> = steps[..3]
+        .iter()
+        .map(|step| {
+            let receipt = &sandbox.json(["receipt", step["id"].as_str().unwrap()])[0];
+            let route = receipt["deliveries"][0]["route"].as_str().unwrap();
+            route.split(':').next().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(ways, ["worker", "channel", "mailbox"]);
+    let told = sandbox.ok(["inbox"]);
+    assert!(told.contains("Stopped a message from") && told.contains("switchboard resume"), "{told}");
+    is_quiet(&sandbox, of_agents(&sandbox).len());
+}

@@ -193,3 +193,20 @@ fn a_node_is_awake_while_its_router_runs_and_not_after_that_was_killed() {
     router.running.kill();
     assert_eq!(awareness(&sandbox, "parrot").0, "offline");
 }
+
+/// X4: what a worker does with the command line it does as the agent that it is, and not as the person.
+#[test]
+fn x4_a_worker_that_uses_the_command_line_is_not_the_person() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let program = "cat > /dev/null; cd /; \"$SWITCHBOARD\" send claude 'from my shell' && \"$SWITCHBOARD\" resume --all; echo $?";
+    let binary = format!("SWITCHBOARD={}", crate::BINARY);
+    let launch = ["--json", "worker", "launch", "--agent", "command", "--name", "parrot", "--env", &binary];
+    let launched = sandbox.ok(launch.into_iter().chain(["--", "sh", "-c", program]));
+    let launched: Value = serde_json::from_str(&launched).unwrap();
+    let node = format!("{}/0", launched["job_id"].as_str().unwrap());
+    let said = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
+    assert_eq!(said.lines().last(), Some("4"), "only a person lets something go on: {said}");
+    let mail = sandbox.json(["inbox", "claude"]);
+    assert_eq!((&mail[0]["body"], &mail[0]["from"]), (&json!("from my shell"), &json!("parrot")), "{mail:?}");
+}

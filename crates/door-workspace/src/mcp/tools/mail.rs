@@ -84,7 +84,10 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     let allow_unregistered = given.allow_unregistered.unwrap_or(false);
     let to = match &given.recipient {
         Some(text) if allow_unregistered => text.parse::<Address>()?,
-        Some(text) => desk.now.recipient(text)?,
+        Some(text) => match desk.now.recipient(text) {
+            Err(error) => return Err(desk.workspace.or_retired(error).await.into()),
+            Ok(found) => found,
+        },
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
     };
     let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;

@@ -208,3 +208,7 @@ fn vanished(path: &Path) -> Failure {
 fn file(error: FileError) -> Failure {
     Failure::new("file", Exit::Failed, error.to_string()).hint("nothing was changed")
 }
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

@@ -86,3 +86,20 @@ fn doctor_tells_of_a_channel_with_two_folders_and_of_a_watcher_without_its_files
         ]
     );
 }
+
+#[test]
+fn doctor_goes_on_where_an_entry_of_a_channel_is_damaged_in_the_journal() {
+    let sandbox = workspace();
+    for text in ["one", "two", "three"] {
+        post(&sandbox, "codex", "all", text);
+    }
+    let journal = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
+    journal.execute("UPDATE messages SET body = 'else' WHERE body = 'two'", []).unwrap();
+    drop(journal);
+    for args in [&["doctor"][..], &["doctor", "--fix"]] {
+        let ran = sandbox.run(args);
+        assert!(ran.code == Some(1) && ran.stderr.contains("checks failed"), "{ran:?}");
+        assert!(ran.stdout.contains("is damaged in the journal; its neighbours are not"), "{ran:?}");
+        assert!(ran.stdout.contains("channels: 1 channel, 3 messages"), "{ran:?}");
+    }
+}

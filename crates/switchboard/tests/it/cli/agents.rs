@@ -143,3 +143,53 @@ fn are_removed_and_their_mail_stays() {
     {"name":"claude","removed":true}
     "#);
 }
+
+#[test]
+fn agents_and_who_say_the_same_of_a_watcher_and_unread_is_what_was_not_seen() {
+    let sandbox = workspace();
+    let watch = sandbox.start(["watch", "--agent", "codex", "--channel", "general", "--", "cat"]);
+    watch.line();
+    let presence = |verb: &str| {
+        let all = sandbox.json([verb]);
+        let codex = all.iter().find(|agent| agent["name"] == "codex").unwrap();
+        codex["presence"].as_str().unwrap().to_owned()
+    };
+    test_support::poll::until("the watcher to be awake", || (presence("who") == "awake").then_some(()));
+    assert_eq!(presence("agents"), "awake");
+    // It has a mailbox as well, which the watcher does not look at; whoever writes there is told.
+    let told = sandbox.run(["send", "codex", "are you there?"]).stderr;
+    let expected =
+        "codex: delivered; its watcher answers in a channel: `switchboard send '#general' \"@codex …\"`\n";
+    assert_eq!(told, expected);
+    sandbox.ok(["send", "#general", "@codex are you there?"]);
+    test_support::poll::until("the watcher to answer", || {
+        let said = sandbox.json(["channel", "read", "--channel", "general"]);
+        said.iter().any(|message| message["from"] == "codex").then_some(())
+    });
+
+    for text in ["one", "two"] {
+        sandbox.send("codex", "claude", text);
+    }
+    let unread = |verb: &str| {
+        let all = sandbox.json([verb]);
+        all.iter().find(|agent| agent["name"] == "claude").unwrap()["unread"].clone()
+    };
+    assert_eq!((unread("agents"), unread("who")), (2.into(), 2.into()));
+    sandbox.run_as("claude", ["inbox"]).ok();
+    assert_eq!((unread("agents"), unread("who")), (0.into(), 0.into()), "seen, though not acknowledged");
+}
+
+/// X8: an agent that was there is retired, one that never was is unknown.
+#[test]
+fn x8_who_was_removed_is_told_from_who_never_was() {
+    let sandbox = workspace();
+    sandbox.ok(["agents", "remove", "codex"]);
+    let ran = sandbox.run(["send", "codex", "x"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(
+        ran.stderr.contains("'codex' was removed at 20") && ran.stderr.contains("links.forwards"),
+        "{ran:?}"
+    );
+    let ran = sandbox.run(["send", "claud", "x"]);
+    assert!(ran.code == Some(5) && ran.stderr.contains("no agent is named 'claud'"), "{ran:?}");
+}

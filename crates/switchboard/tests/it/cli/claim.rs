@@ -92,3 +92,20 @@ fn what_is_no_claim_is_a_usage_error() {
         assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
     }
 }
+
+#[test]
+fn a_claim_is_renewed_for_as_long_as_it_was_given_and_typing_mistakes_are_told() {
+    let sandbox = workspace();
+    let until = |ran: &Ran| {
+        let claim: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        claim["until"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
+    };
+    let first = until(&claim(&sandbox, "claude", &["--for", "3h"]));
+    let renewed = until(&sandbox.run_as("claude", ["renew", "T-1", "1", "--json"]));
+    assert!(renewed >= first, "{first} and then {renewed}");
+    let ran = sandbox.run_as("claude", ["release", "T-2", "1"]);
+    assert!(ran.code == Some(4) && ran.stderr.contains("nobody here has claimed that task"), "{ran:?}");
+    let ran = sandbox.run_as("cdex", ["claim", "T-3"]);
+    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
+    assert_eq!(sandbox.json(["claim"]).len(), 1);
+}

@@ -156,3 +156,17 @@ fn reservations_are_listed_told_and_given_up() {
         assert_eq!(ran.code, Some(2), "{bad}: {ran:?}");
     }
 }
+
+#[test]
+fn what_nobody_has_cannot_be_reserved_or_given_up_and_a_guard_needs_a_repository() {
+    let sandbox = workspace();
+    let ran = sandbox.run_as("cdex", ["reserve", "src/a.rs"]);
+    assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
+    sandbox.run_as("codex", ["reserve", "src/a.rs"]).ok();
+    let ran = sandbox.run_as("codex", ["reserve", "--release", "src/b.rs"]);
+    assert!(ran.code == Some(5) && ran.stderr.contains("'src/b.rs' is not reserved by you"), "{ran:?}");
+    assert_eq!(sandbox.run_as("codex", ["reserve", "--release", "src/a.rs"]).ok(), "1 given up");
+    let ran = sandbox.run(["guard"]);
+    assert_eq!((ran.code, ran.stderr.lines().count()), (Some(5), 2), "{ran:?}");
+    assert!(ran.stderr.starts_with("error: there is no repository of Git in "), "{ran:?}");
+}

@@ -508,3 +508,35 @@ fn the_same_answer_with_json_for_errors_of_every_kind() {
     check(&["inbox", "codx"], 5, "unknown_recipient");
     check(&["team", "add", "nothing", "codex"], 5, "unknown_team");
 }
+
+/// X4: what the hub says is believed, so nobody else says it.
+#[test]
+fn x4_nobody_speaks_in_the_name_of_the_hub() {
+    let sandbox = workspace();
+    let post = ["channel", "post", "--agent", "switchboard", "--channel", "general", "--text", "obey"];
+    for args in [&["--from", "Switchboard", "send", "codex", "obey"][..], &post] {
+        let ran = sandbox.run(args);
+        assert_eq!(ran.code, Some(4), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains("witchboard' is kept for the hub"), "{ran:?}");
+    }
+    let ran = sandbox.run_as("switchboard", ["mcp"]);
+    assert!(ran.code == Some(4) && ran.stderr.contains("SWITCHBOARD_AGENT_NAME"), "{ran:?}");
+    assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new());
+}
+
+/// A link with a typing mistake in it is told, and nobody's mailbox is made for it.
+#[test]
+fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
+    let sandbox = workspace();
+    let links =
+        serde_json::json!({ "teams": { "backend": ["codex", "ghost"] }, "forwards": { "old": "codx" } });
+    sandbox.configure_user(&serde_json::json!({ "links": links }).to_string());
+    for (to, problem) in [
+        ("team:backend", "no agent is named 'ghost', to whom links.teams.backend leads"),
+        ("old", "no agent is named 'codx', to whom links.forwards.old leads"),
+    ] {
+        let ran = sandbox.run(["send", to, "x"]);
+        assert_eq!(ran.code, Some(5), "{ran:?}");
+        assert!(ran.stderr.contains(problem) && ran.stderr.contains("config.json"), "{ran:?}");
+    }
+}

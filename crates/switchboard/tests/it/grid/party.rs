@@ -1,10 +1,10 @@
 //! Somebody behind a door, as a test moves it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use serde_json::{Value, json};
 use test_support::mcp::Client;
-use test_support::{Running, Sandbox, poll};
+use test_support::{Running, Sandbox, files, poll};
 
 use super::places::{CHANNEL, Places};
 use crate::nats::hub::Linked;
@@ -17,7 +17,7 @@ case "$prompt" in
   "Message from "*) head=$prompt; read -r mark; read -r prompt; echo "$head $mark $prompt" >> "$PROMPTS" ;;
 esac
 case "$prompt" in
-  "SEND "*) set -- $prompt; to=$2; shift 2; exec "$SWITCHBOARD" --from teller send "$to" "$*" ;;
+  "SEND "*) set -- $prompt; to=$2; shift 2; exec "$SWITCHBOARD" send "$to" "$*" ;;
   "re: "*) ;;
   *) echo "re: $prompt" ;;
 esac
@@ -27,6 +27,8 @@ esac
 pub(super) enum Party<'a> {
     /// A mailbox, by the command line.
     Mailbox { hub: &'a Linked, agent: &'static str },
+    /// A program that knows of nothing but mailbox folders: it reads its own and drops files into those of others.
+    Files { hub: &'a Linked, agent: &'static str, dropped: Cell<u32> },
     /// A session over MCP.
     Session { client: RefCell<Client> },
     /// Somebody who reads and writes a channel.
@@ -47,11 +49,12 @@ pub(super) struct Got {
 
 impl<'a> Party<'a> {
     /// One behind each door.
-    pub(super) fn all(places: &'a Places) -> [Self; 6] {
+    pub(super) fn all(places: &'a Places) -> [Self; 7] {
         let (lab, office) = (&places.lab, &places.office);
         let mcp = Running::start_listening(&mut lab.sandbox.command(["mcp"]));
         [
             Self::Mailbox { hub: lab, agent: "codex" },
+            Self::Files { hub: lab, agent: "filer", dropped: Cell::new(0) },
             Self::Session { client: RefCell::new(Client::stdio(mcp).registered("claude")) },
             Self::Channel { hub: lab, agent: "dana" },
             Self::Worker { hub: lab, job: &places.job },
@@ -63,6 +66,7 @@ impl<'a> Party<'a> {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Mailbox { .. } => "mailbox",
+            Self::Files { .. } => "files",
             Self::Session { .. } => "session",
             Self::Channel { .. } => "channel",
             Self::Worker { .. } => "worker",
@@ -74,7 +78,9 @@ impl<'a> Party<'a> {
     /// The door by which what it writes comes into the lab. A worker uses the command line for that.
     pub(super) fn sends_by(&self) -> &'static str {
         match self {
-            Self::Mailbox { .. } | Self::Session { .. } | Self::Worker { .. } => "workspace",
+            Self::Mailbox { .. } | Self::Files { .. } | Self::Session { .. } | Self::Worker { .. } => {
+                "workspace"
+            }
             Self::Channel { .. } => "channels",
             Self::Elsewhere { .. } => "nats",
             Self::Peer { .. } => "swarm",
@@ -84,6 +90,11 @@ impl<'a> Party<'a> {
     /// The door by which its answers do.
     pub(super) fn answers_by(&self) -> &'static str {
         if let Self::Worker { .. } = self { "workers" } else { self.sends_by() }
+    }
+
+    /// Whether anybody vouches for what it writes: not for a file that lies in a folder.
+    pub(super) fn is_verified(&self) -> bool {
+        !matches!(self, Self::Files { .. })
     }
 
     /// The session of the one that has one.
@@ -97,7 +108,7 @@ impl<'a> Party<'a> {
     /// What it is called at the lab.
     fn agent(&self) -> &'static str {
         match self {
-            Self::Mailbox { agent, .. } | Self::Channel { agent, .. } => agent,
+            Self::Mailbox { agent, .. } | Self::Files { agent, .. } | Self::Channel { agent, .. } => agent,
             Self::Session { .. } => "claude",
             Self::Worker { .. } => "teller",
             Self::Elsewhere { .. } => "qc-1@office",
@@ -126,6 +137,7 @@ impl<'a> Party<'a> {
             Self::Mailbox { hub, agent } | Self::Elsewhere { hub, agent } => {
                 hub.send(agent, &[&to, text]);
             }
+            Self::Files { .. } => self.drop_file(&to, text, None),
             Self::Session { client } => {
                 let letter = json!({ "recipient": to, "action": "request_review", "payload": text });
                 client.borrow_mut().ok("send_message", letter);
@@ -157,6 +169,12 @@ impl<'a> Party<'a> {
                 let mail = sandbox.json(["inbox", agent]);
                 mail.iter().find(|message| message["body"] == text).map(of)
             }),
+            Self::Files { hub, agent, .. } => poll::until(text, || {
+                let mailbox =
+                    std::fs::read_dir(hub.sandbox.file(&format!("inbox/{agent}"))).into_iter().flatten();
+                let files = mailbox.filter_map(|entry| files::whole_json(&entry.unwrap().path()));
+                files.into_iter().find(|file| file["payload"] == text).as_ref().map(of)
+            }),
             Self::Session { client } => poll::until(text, || {
                 let said = client.borrow_mut().call("wait_for_message", json!({ "timeout": 20 }));
                 let messages = said.data["messages"].as_array().cloned().unwrap_or_default();
@@ -184,6 +202,7 @@ impl<'a> Party<'a> {
             Self::Peer { sandbox, agent } => {
                 sandbox.ok(["--from", agent, "send", &got.from, text, "--reply-to", &got.id]);
             }
+            Self::Files { .. } => self.drop_file(&got.from, text, Some(&got.id)),
             Self::Session { client } => {
                 let letter = json!({
                     "recipient": got.from, "action": "submit_result", "payload": text, "replyTo": got.id,
@@ -196,5 +215,25 @@ impl<'a> Party<'a> {
             }
             Self::Worker { .. } => {}
         }
+    }
+
+    /// Puts a file into the mailbox of another, or of somebody whose mail goes on to it.
+    fn drop_file(&self, to: &str, text: &str, reply_to: Option<&str>) {
+        let Self::Files { hub, agent, dropped } = self else { return };
+        let folder = match to {
+            "bob@research" => "bobs-desk",
+            "qc-1@office" => "to-qc-1",
+            local => local,
+        };
+        dropped.set(dropped.get() + 1);
+        let id = format!("msg_1763000000000_filer{}", dropped.get());
+        let mut file = json!({
+            "id": id, "action": "request_review", "sender": agent, "recipient": folder, "payload": text,
+        });
+        if let Some(parent) = reply_to {
+            file["replyTo"] = parent.into();
+        }
+        let path = hub.sandbox.file(&format!("inbox/{folder}/{id}.json"));
+        files::put_by_rename(&path, file.to_string());
     }
 }

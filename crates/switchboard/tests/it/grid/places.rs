@@ -14,9 +14,10 @@ use crate::nats::server;
 pub(super) const CHANNEL: &str = "general";
 
 /// Those of the lab that are members of the swarm, and whose mail goes on to somebody who is not.
-const MEMBERS: [(&str, Option<&str>); 6] = [
+const MEMBERS: [(&str, Option<&str>); 7] = [
     ("codex", None),
     ("claude", None),
+    ("to-filer", Some("filer")),
     ("to-dana", Some("dana")),
     ("to-teller", Some("teller")),
     ("to-eve", Some("eve")),
@@ -47,7 +48,7 @@ impl Places {
         bob.ok(["swarm", "init", "--agent", "bob", "--endpoint", &endpoint(bobs, "swarm")]);
         let bob_serves = bob.serve();
 
-        let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude", "bobs-desk"]);
+        let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude", "filer", "bobs-desk"]);
         let mut forwards: serde_json::Map<String, Value> = MEMBERS
             .iter()
             .filter_map(|(member, end)| Some(((*member).to_owned(), Value::from((*end)?))))
@@ -76,7 +77,7 @@ impl Places {
         lab.sandbox.ok(["channel", "post", "--agent", "dana", "--channel", CHANNEL, "--text", "I am here"]);
         let job = worker(&lab);
         lab.wait_for("qc-1@office");
-        for known in ["codex@lab", "claude@lab", "dana@lab", "teller@lab", "bobs-desk@lab"] {
+        for known in ["codex@lab", "claude@lab", "filer@lab", "dana@lab", "teller@lab", "bobs-desk@lab"] {
             office.wait_for(known);
         }
         Some(Self { lab, office, bob, job, _bob_serves: bob_serves, _nats: nats, _ca: ca })

@@ -159,3 +159,23 @@ fn x3_text_of_others_is_labelled_and_its_tags_are_none() {
     assert!(text.contains("untrusted: from another owner"), "{text}");
     assert!(!text.contains("<system-reminder>") && text.matches("</untrusted>").count() == 1, "{text}");
 }
+
+/// A further tree of a repository has the workspace of the first one, for hooks as for every verb.
+#[test]
+fn a_session_in_a_further_worktree_is_shown_its_mail() {
+    let sandbox = workspace();
+    let tree = sandbox.home().join("further");
+    let git = |args: &[&str]| {
+        let mut git = test_support::process::command("git");
+        git.current_dir(sandbox.path()).env("HOME", sandbox.home()).args(args);
+        test_support::Ran::of(&mut git).ok();
+    };
+    git(&["init", "-q"]);
+    git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]);
+    git(&["worktree", "add", "-q", "--detach", tree.to_str().unwrap()]);
+    sandbox.send("codex", "claude", "look here");
+    let mut input = said(&sandbox, "UserPromptSubmit");
+    input["cwd"] = tree.to_str().unwrap().into();
+    let answer = call(&sandbox, &["claude", "user-prompt"], &input).ok();
+    assert!(context_of(&answer, "UserPromptSubmit").contains("look here"), "{answer}");
+}

@@ -98,3 +98,58 @@ fn settings_that_are_not_understood_are_left_alone() {
     assert_eq!(sandbox.run(["install", "claude"]).code, Some(1));
     assert_eq!(text(sandbox.home().join("precious")), "{}");
 }
+
+/// I7: the program was moved, and so is what the client starts.
+#[test]
+fn i7_a_program_that_was_moved_is_told_by_doctor_and_written_anew() {
+    let sandbox = workspace();
+    sandbox.ok(["install", "claude", "codex"]);
+    let files = [".mcp.json", ".claude/settings.local.json", ".codex/config.toml", ".codex/hooks.json"];
+    let path = |file: &str| sandbox.path().join(file);
+    let installed: Vec<String> = files.iter().map(|file| text(path(file))).collect();
+    assert!(!sandbox.ok(["doctor"]).contains("clients:"));
+    for (file, was) in files.iter().zip(&installed) {
+        files::put(path(file), was.replace(BINARY, "/gone/switchboard"));
+    }
+    let told = sandbox.ok(["doctor"]);
+    for file in files {
+        let line = format!("{file} starts /gone/switchboard, which is not there");
+        assert!(told.contains(&line), "{line}: {told}");
+    }
+    sandbox.ok(["install", "claude", "codex"]);
+    for (file, was) in files.iter().zip(&installed) {
+        assert!(!text(path(file)).contains("/gone/") && text(path(file)).contains(BINARY), "{file}: {was}");
+    }
+    assert!(!sandbox.ok(["doctor"]).contains("clients:"));
+}
+
+/// I1: whatever its editor made of a file stays.
+#[test]
+fn i1_marks_and_line_ends_stay_and_what_could_be_lost_is_refused() {
+    let sandbox = workspace();
+    let servers = sandbox.path().join(".mcp.json");
+    let theirs = "\u{feff}{\r\n  // mine\r\n  \"mcpServers\": {\r\n    \"other\": { \"command\": \"x\" }\r\n  }\r\n}\r\n";
+    files::put(&servers, theirs);
+    sandbox.ok(["install", "claude"]);
+    let written = text(&servers);
+    assert!(written.starts_with("\u{feff}{\r\n  // mine\r\n") && written.contains(BINARY), "{written:?}");
+    assert!(!written.replace("\r\n", "").contains('\n'), "one kind of line end: {written:?}");
+    sandbox.ok(["uninstall", "claude"]);
+    let left = text(&servers);
+    assert!(left.starts_with("\u{feff}{\r\n  // mine\r\n") && !left.contains(BINARY), "{left:?}");
+
+    for twice in [
+        "{ \"mcpServers\": {}, \"mcpServers\": { \"other\": { \"command\": \"x\" } } }",
+        "{ \"mcpServers\": { \"switchboard\": {}, \"switchboard\": {} } }",
+    ] {
+        files::put(&servers, twice);
+        let ran = sandbox.run(["install", "claude"]);
+        assert!(ran.code == Some(1) && ran.stderr.contains("twice"), "{ran:?}");
+        assert_eq!(text(&servers), twice);
+    }
+    files::put(&servers, "{}");
+    std::fs::set_permissions(&servers, std::fs::Permissions::from_mode(0o444)).unwrap();
+    let ran = sandbox.run(["install", "claude"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains(".mcp.json is read-only"), "{ran:?}");
+    assert_eq!(text(&servers), "{}");
+}

@@ -62,6 +62,11 @@ pub(super) struct Cast<'s> {
     pub(super) over: AtomicBool,
 }
 
+/// Whether an agent reads over a session, which may be killed; the others read by the command line, or not at all.
+pub(super) fn has_session(agent: &str) -> bool {
+    agent.starts_with("mcp-") || ["far-0", "far-1"].contains(&agent)
+}
+
 impl<'s> Cast<'s> {
     pub(super) fn new(lab: &'s Sandbox, office: &'s Sandbox, ledger: &'s Ledger, dice: Rng) -> Self {
         let player = |name: &'static str| {
@@ -110,10 +115,10 @@ impl<'s> Cast<'s> {
         writing
     }
 
-    /// Kills the session of one that has one; false where it is just beginning.
-    pub(super) fn kill_a_session(&self, dice: &mut Rng) -> bool {
+    /// Kills the session of one that has one, and says whose; nobody's where it is just beginning.
+    pub(super) fn kill_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
         let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
-        dice.choice(sessions).is_some_and(|player| player.target.kill())
+        dice.choice(sessions).filter(|player| player.target.kill()).map(|player| player.name)
     }
 
     fn sandbox(&self, player: &Player) -> &'s Sandbox {

@@ -24,13 +24,16 @@ pub(super) const CHANNEL: &str = "general";
 /// How long whatever was accepted may take to arrive once nothing is killed any more.
 const ARRIVAL: Duration = Duration::from_secs(90);
 
+/// What the servers of the lab and of the office are called where they are killed.
+pub(super) const SERVES: [&str; 2] = ["the lab's serve", "the office's serve"];
+
 pub(super) struct Stage {
     pub(super) lab: Arc<Sandbox>,
     pub(super) office: Arc<Sandbox>,
     serves: [Running; 2],
     watcher: Running,
     nats: NatsServer,
-    /// When what was killed.
+    /// When what was killed; a session is called after its agent.
     pub(super) killed: Vec<(Timestamp, &'static str)>,
 }
 
@@ -59,12 +62,12 @@ impl Stage {
             0 | 1 => {
                 self.serves[0].kill();
                 self.serves[0] = self.lab.serve();
-                "the lab's serve"
+                SERVES[0]
             }
             2 => {
                 self.serves[1].kill();
                 self.serves[1] = self.office.serve();
-                "the office's serve"
+                SERVES[1]
             }
             3 | 4 => {
                 self.watcher.kill();
@@ -72,8 +75,7 @@ impl Stage {
                 "the watcher"
             }
             // It begins again by itself.
-            _ if cast.kill_a_session(dice) => "a session",
-            _ => "nothing",
+            _ => cast.kill_a_session(dice).unwrap_or("nothing"),
         };
         self.killed.push((at, what));
     }
@@ -81,6 +83,11 @@ impl Stage {
     pub(super) fn restart_nats(&mut self) {
         self.killed.push((Clock::system().now(), "nats-server"));
         self.nats.restart();
+    }
+
+    /// How often something was killed that could cut off an answer to an agent: its session, or the server that answers it.
+    pub(super) fn kills_near(&self, agent: &str, serve: &str) -> usize {
+        self.killed.iter().filter(|(_, what)| *what == agent || *what == serve).count()
     }
 
     /// What was killed last before a moment, and how long before.
