@@ -143,3 +143,12 @@ fn are_removed_and_their_mail_stays() {
     {"name":"claude","removed":true}
     "#);
 }
+
+#[test]
+fn a_role_that_nobody_knows_is_not_registered() {
+    let sandbox = workspace();
+    let ran = sandbox.run(["agents", "register", "zed", "--role", "leed"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stderr.contains("did you mean 'lead'?"), "{ran:?}");
+    assert_eq!(sandbox.json(["agents"]).len(), 2);
+}

@@ -508,3 +508,43 @@ fn the_same_answer_with_json_for_errors_of_every_kind() {
     check(&["inbox", "codx"], 5, "unknown_recipient");
     check(&["team", "add", "nothing", "codex"], 5, "unknown_team");
 }
+
+#[test]
+fn what_makes_no_sense_is_not_sent() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", " "]), @"
+    exit 2
+    --- stderr
+    error: the text is empty
+    hint: say something, or carry data with --metadata
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--replace", "--kind", "request_review"]), @"
+    exit 2
+    --- stderr
+    error: --replace is for tasks, and this is request_review
+    hint: leave out --replace, or send it as delegate_task
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--wait", "--from", "ghost"]), @r#"
+    exit 5
+    --- stderr
+    error: 'ghost' is not registered, so nobody can answer it
+    hint: register it with `switchboard agents register "ghost"`, or do not wait
+    "#);
+    assert_eq!(sandbox.json(["tail"]).len(), 0);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let sandbox = workspace();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = sandbox.command(["send", "codex", "x", "--json"]);
+    let ran = command
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("stdout cannot be written to"), "{ran:?}");
+}
