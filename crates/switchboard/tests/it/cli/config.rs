@@ -40,13 +40,13 @@ fn a_file_that_makes_no_sense_is_an_error() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: switchboard.config.json: invalid type: string "much", expected usize
+    error: switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string "much", expected usize
     hint: correct the file; docs/configuration.md lists its keys
     "#);
     assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
     exit 1
     --- stdout
-    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: invalid type: string \"much\", expected usize"}}
+    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string \"much\", expected usize"}}
     "#);
     files::put(sandbox.path().join(NAME), "[]");
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(1));
@@ -110,7 +110,7 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: config.json: invalid type: string "yes", expected a boolean
+    error: config.json: 'terminals.tmux': invalid type: string "yes", expected a boolean
     hint: correct the file; docs/configuration.md lists its keys
     "#);
 }

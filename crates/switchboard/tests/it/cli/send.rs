@@ -396,7 +396,7 @@ fn a_newer_task_takes_the_place_of_the_earlier_ones() {
     assert_snapshot!(sandbox.show(["receipt", &first, "--json"]), @r#"
     exit 0
     --- stdout
-    {"deliveries":[{"agent":"codex","note":"superseded by [id-1]","route":"mailbox:codex","state":"expired","times":{"delivered":"[time]","expired":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-2]","native_id":"[msg-1]","to":"codex"}
+    {"deliveries":[{"agent":"codex","note":"superseded by [msg-1]","route":"mailbox:codex","state":"expired","times":{"delivered":"[time]","expired":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-1]","native_id":"[msg-2]","to":"codex"}
     "#);
 }
 
