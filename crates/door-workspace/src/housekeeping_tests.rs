@@ -130,3 +130,34 @@ async fn trouble_with_one_archive_stops_nothing_else() {
     t.workspace.keep_house().await.unwrap();
     assert!(t.path(&archive_file("codex", blocked)).exists());
 }
+
+#[tokio::test]
+async fn one_senders_folder_in_trouble_does_not_stop_the_housekeeping() {
+    let t = workspace(Retention::default()).await;
+    let id = t.send(letter("claude", "codex", "told")).await;
+    let other = t.send(letter("gemini", "codex", "told as well")).await;
+    for who in ["claude", "gemini"] {
+        std::fs::remove_dir_all(t.path(&format!("outbox/{who}"))).unwrap();
+    }
+    std::os::unix::fs::symlink("/tmp", t.path("outbox/claude")).unwrap();
+    t.clock.advance(SignedDuration::from_mins(1));
+    t.workspace.keep_house().await.unwrap();
+    let receipt = |id| format!("{}.receipt.json", ids::to_native(id));
+    assert_eq!(t.names("outbox/gemini"), [receipt(other)]);
+    assert!(!std::path::Path::new("/tmp").join(receipt(id)).exists());
+    let findings = crate::inspect::inspect(&t.workspace).await.unwrap();
+    let [crate::Finding::Unusable { path, .. }] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(path, "outbox/claude");
+}
+
+#[tokio::test]
+async fn tidying_up_removes_nothing_however_old_it_is() {
+    let t = workspace(Retention { archive: Some(DAY), receipts: Some(DAY), journal: Some(DAY) }).await;
+    let id = t.send(letter("claude", "codex", "old")).await;
+    t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
+    t.clock.advance(DAY * 10);
+    t.workspace.tidy_up().await.unwrap();
+    assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (1, 2));
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (0, 0));
+}

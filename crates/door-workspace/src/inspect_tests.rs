@@ -110,3 +110,38 @@ async fn f20_a_lock_that_nobody_keeps_fresh_is_found() {
     assert_eq!(findings(&t).await, [Finding::StaleLock { path: "state.json.lock".into() }]);
     drop(lock);
 }
+
+#[tokio::test]
+async fn the_folder_of_a_former_name_is_expected_to_be_empty() {
+    let t = TestWorkspace::new(&["codex", "claude"]).await;
+    t.send(letter("claude", "codex", "waits")).await;
+    t.workspace.rename(name("codex"), name("gpt")).await.unwrap();
+    assert!(t.path("inbox/codex").exists());
+    assert_eq!(findings(&t).await, []);
+}
+
+#[tokio::test]
+async fn what_others_can_read_is_found_where_they_can_enter() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let mode = |below: &str, mode: u32| {
+        std::fs::set_permissions(t.path(below), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    mode("inbox", 0o755);
+    mode("hub.db", 0o644);
+    assert_eq!(findings(&t).await, [], "nobody else gets this far");
+    mode("", 0o755);
+    let readable = |path: &str, mode: &str| Finding::Readable {
+        path: path.into(),
+        problem: format!("has mode {mode}: other users can read it"),
+    };
+    assert_eq!(findings(&t).await, [readable("hub.db", "644"), readable("inbox", "755")]);
+}
+
+#[tokio::test]
+async fn an_agent_whose_name_is_none_is_told_of() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.write("state.json", r#"{"chatAgents": {"a/b": {}}}"#);
+    let found = findings(&t).await;
+    let [Finding::NotTakenIn { path, reason: Some(_) }] = &found[..] else { panic!("{found:?}") };
+    assert_eq!(path, "'a/b' in state.json");
+}

@@ -166,18 +166,14 @@ pub(crate) fn adopt(tree: &Tree, name: &Name) -> Result<(), FileError> {
 /// Moves what lies in the folder of a former name, or of another spelling, into an agent's own.
 pub(crate) fn gather(tree: &Tree, section: Section, from: &str, to: &Name) -> Result<(), FileError> {
     let Some(old) = tree.own_folder(section, from)?.filter(|_| from != to.as_str()) else { return Ok(()) };
-    let mut new = None;
+    // Also for what comes later: a folder that is there in another spelling would do otherwise.
+    let new = tree.make_own_folder(section, to)?;
     for name in old.names()? {
         // What is still being written, and what is no message, stays.
         if files::is_temp(&name) || !old.stat(&name)?.is_some_and(|stamp| stamp.is_regular) {
             continue;
         }
-        if new.is_none() {
-            new = Some(tree.make_own_folder(section, to)?);
-        }
-        if let Some(new) = &new
-            && bring(&old, new, &name)? == Moved::AlreadyThere
-        {
+        if bring(&old, &new, &name)? == Moved::AlreadyThere {
             tracing::warn!(file = name, from, to = %to, "both folders have this file; it stays in the old one");
         }
     }

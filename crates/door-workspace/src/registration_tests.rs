@@ -177,3 +177,59 @@ async fn whoever_said_goodbye_and_is_there_again_is_awake() {
         other.close().await;
     }
 }
+
+/// Names that differ in case are one name, and its mail lies in one folder, whoever spells it.
+#[tokio::test]
+async fn mail_for_a_name_nobody_registered_lies_in_one_folder() {
+    let t = TestWorkspace::new(&["claude"]).await;
+    let unregistered = |from: &str, to: &str, body: &str| crate::Letter {
+        allow_unregistered: true,
+        ..crate::test_workspace::letter(from, to, body)
+    };
+    let one = t.send(unregistered("Ghost", "Nobody", "one")).await;
+    let two = t.send(unregistered("ghost", "nobody", "two")).await;
+    let files = [one, two].map(|id| format!("{}.json", crate::ids::to_native(id)));
+    t.workspace.sweep_mailbox(&crate::test_workspace::agent("NOBODY")).await.unwrap();
+    t.workspace.verify().await.unwrap();
+    assert_eq!((t.names("inbox/Nobody"), t.names("inbox/nobody")), (files.to_vec(), vec![]));
+    assert_eq!((t.names("inbox/NOBODY"), t.names("outbox/ghost")), (vec![], vec![]));
+    assert_eq!(t.names("outbox/Ghost").len(), 2);
+
+    // Folders of before, with the same message in each.
+    let copy = t.bytes(&format!("inbox/Nobody/{}", files[0]));
+    t.write(&format!("inbox/nobody/{}", files[0]), copy);
+    t.workspace.acknowledge(&crate::test_workspace::agent("nobody"), two, None).await.unwrap();
+    t.workspace.register(switchboard_hub::Registration::mailbox(name("NoBody"))).await.unwrap();
+    t.workspace.register(switchboard_hub::Registration::mailbox(name("GHOST"))).await.unwrap();
+    t.workspace.verify().await.unwrap();
+    assert_eq!(t.names("inbox/NoBody"), [files[0].clone()]);
+    assert_eq!((t.names("inbox/Nobody"), t.names("inbox/nobody")), (vec![], vec![]));
+    assert_eq!((t.names("archive/NoBody").len(), t.names("outbox/GHOST").len()), (1, 3));
+    assert_eq!(t.waiting("nobody").await, ["one"]);
+
+    t.workspace.deregister(name("NoBody")).await.unwrap();
+    t.send(unregistered("claude", "nobody", "three")).await;
+    t.workspace.verify().await.unwrap();
+    assert_eq!((t.names("inbox/NoBody").len(), t.names("inbox/nobody")), (2, vec![]));
+    assert_eq!(crate::inspect::inspect(&t.workspace).await.unwrap(), []);
+}
+
+/// The hub has the new name, and whoever was to move the files was killed.
+#[tokio::test]
+async fn a_rename_that_was_interrupted_is_finished() {
+    let t = TestWorkspace::new(&["codex", "claude"]).await;
+    let done = t.send(crate::test_workspace::letter("claude", "codex", "done")).await;
+    t.send(crate::test_workspace::letter("claude", "codex", "waits")).await;
+    t.send(crate::test_workspace::letter("codex", "claude", "sent")).await;
+    t.workspace.acknowledge(&crate::test_workspace::agent("codex"), done, None).await.unwrap();
+    t.workspace.hub().rename(name("codex"), name("gpt")).await.unwrap();
+
+    t.workspace.verify().await.unwrap();
+    for section in ["inbox", "archive", "outbox"] {
+        let names = |who: &str| t.names(&format!("{section}/{who}")).len();
+        assert_eq!((names("codex"), names("gpt")), (0, 1), "{section}");
+    }
+    let agents: Vec<_> = t.json("state.json")["chatAgents"].as_object().unwrap().keys().cloned().collect();
+    assert_eq!(agents, ["claude", "gpt"]);
+    assert_eq!(crate::inspect::inspect(&t.workspace).await.unwrap(), []);
+}

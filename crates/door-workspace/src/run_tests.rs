@@ -159,3 +159,24 @@ async fn the_door_ends_when_the_hub_shuts_down() {
     running.t.workspace.close().await;
     tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap().unwrap();
 }
+
+/// What no stamp shows: a file of ours that lost its content with the power.
+#[tokio::test]
+async fn after_a_new_boot_everything_is_compared_once() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let sent = t.send(letter("claude", "codex", "hello")).await;
+    let path = inbox_file("codex", sent);
+    let content = t.bytes(&path);
+    after_power_failure(&t.workspace).await.unwrap();
+    t.write(&path, "");
+    after_power_failure(&t.workspace).await.unwrap();
+    assert_eq!(t.bytes(&path), b"", "the same boot is not compared again");
+    let hub = t.workspace.hub();
+    hub.note(Door::Workspace, BOOT, "id".to_owned(), Some("another boot".to_owned())).await.unwrap();
+    after_power_failure(&t.workspace).await.unwrap();
+    assert_eq!(t.bytes(&path), content);
+    assert_eq!(
+        hub.notes(Door::Workspace, BOOT).await.unwrap(),
+        [("id".to_owned(), platform::boot_id().unwrap())]
+    );
+}

@@ -141,19 +141,23 @@ impl StateFile {
         change: impl FnOnce(&mut Map<String, Value>) -> Result<Change<T>, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {
         let lock = DirLock::acquire(&self.root, FILE, options)?;
-        let mut state = match self.load()? {
-            Loaded::State(state) => state,
-            Loaded::Missing => self.anew()?,
+        let (mut state, is_new) = match self.load()? {
+            Loaded::State(state) => (state, false),
+            Loaded::Missing => (Map::new(), true),
             Loaded::Damaged { problem } => {
                 let aside = self.set_aside()?;
                 tracing::error!(%problem, moved_to = %aside, "state.json was damaged and is moved aside");
-                self.anew()?
+                (Map::new(), true)
             }
         };
         fill_in(&mut state);
         match change(&mut state)? {
             Change::Keep(answer) => Ok(answer),
             Change::Write(answer) => {
+                // After the change: whoever is registered by it gets the record that it says.
+                if let Some(hub) = self.hub.as_ref().filter(|_| is_new) {
+                    write_all(&mut state, &*hub.directory_blocking()?);
+                }
                 let mut bytes = serde_json::to_vec_pretty(&state).unwrap_or_default();
                 bytes.push(b'\n');
                 // Whoever took the lock over meanwhile has read what is there, and would overwrite or lose this.
@@ -164,16 +168,6 @@ impl StateFile {
                 Ok(answer)
             }
         }
-    }
-
-    /// A new state with everyone whom the hub knows.
-    fn anew(&self) -> Result<Map<String, Value>, WorkspaceError> {
-        let mut state = Map::new();
-        fill_in(&mut state);
-        if let Some(hub) = &self.hub {
-            write_all(&mut state, &*hub.directory_blocking()?);
-        }
-        Ok(state)
     }
 
     /// The whole of it, without a lock, with the protocol's first state for whatever is missing.

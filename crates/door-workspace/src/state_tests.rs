@@ -326,3 +326,37 @@ async fn f20_a_node_program_and_we_keep_out_of_each_others_way() {
     assert_eq!((&state["node"], &state["rust"]), (&100.into(), &100.into()));
     assert!(!t.path("state.json.lock").exists());
 }
+
+/// Whichever change it is that makes the file anew.
+#[tokio::test]
+async fn a_file_that_is_made_anew_has_everyone() {
+    for damage in [None, Some("{")] {
+        let t = TestWorkspace::new(&["codex", "claude"]).await;
+        t.workspace.create_team(name("backend"), None, false).await.unwrap();
+        match damage {
+            None => std::fs::remove_file(t.path("state.json")).unwrap(),
+            Some(damage) => t.write("state.json", damage),
+        }
+        t.workspace.register(switchboard_hub::Registration::mailbox(name("zed"))).await.unwrap();
+        let state = t.json("state.json");
+        let agents: Vec<_> = state["chatAgents"].as_object().unwrap().keys().cloned().collect();
+        assert_eq!(agents, ["claude", "codex", "zed"], "{damage:?}");
+        assert!(state["teams"]["backend"].is_object(), "{damage:?}");
+    }
+}
+
+/// Whoever was suspended for longer than a lock lives must not overwrite what others wrote since.
+#[tokio::test]
+async fn nothing_is_written_under_a_lock_that_was_lost() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let before = t.bytes("state.json");
+    let lock = t.path("state.json.lock");
+    let lost = t.workspace.state().update(|state| {
+        std::fs::remove_dir_all(&lock).unwrap();
+        std::fs::create_dir(&lock).unwrap();
+        state.insert("late".into(), true.into());
+        true
+    });
+    assert!(matches!(lost, Err(WorkspaceError::LockLost)), "{lost:?}");
+    assert_eq!(t.bytes("state.json"), before);
+}

@@ -103,7 +103,7 @@ fn bad_fields_are_named() {
         ("action", MessageFile { action: "rm -rf".into(), ..file(ALL) }),
         ("action", MessageFile { action: String::new(), ..file(ALL) }),
         ("createdAt", MessageFile { created_at: Some("yesterday".into()), ..file(ALL) }),
-        ("createdAt", MessageFile { created_at: Some("2025-01-01T00:00:00".into()), ..file(ALL) }),
+        ("createdAt", MessageFile { created_at: Some("2025-13-01T00:00:00".into()), ..file(ALL) }),
         ("id", MessageFile { id: "msg_../x".into(), ..file(ALL) }),
     ];
     for (field, file) in cases {
@@ -206,4 +206,19 @@ fn a_foreign_owner_is_remembered_and_not_written_out() {
 fn times_have_milliseconds_and_a_z() {
     assert_eq!(iso(time("2025-01-01T00:00:00Z")), "2025-01-01T00:00:00.000Z");
     assert_eq!(iso(time("2025-01-01T00:00:00.123456Z")), "2025-01-01T00:00:00.123Z");
+}
+
+#[test]
+fn a_time_without_a_zone_is_utc() {
+    for text in [
+        "2025-01-01T00:00:00.000",
+        "2025-01-01T00:00:00",
+        "2025-01-01T00:00:00Z",
+        "2025-01-01T02:00:00+02:00",
+    ] {
+        assert_eq!(time_of(text).map(iso).as_deref(), Some("2025-01-01T00:00:00.000Z"), "{text}");
+    }
+    for text in ["", "soon", "12:00", "1735689600"] {
+        assert_eq!(time_of(text), None, "{text}");
+    }
 }

@@ -170,3 +170,15 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_field_of_the_wrong_type_is_named() {
+    let file = r#"{"id": "msg_1_a", "action": "execute", "sender": "a", "recipient": "b", "payload": 5}"#;
+    let error = MessageFile::parse(file.as_bytes()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the file is not a message: the field 'payload': invalid type: integer `5`, expected a string"
+    );
+    let error = MessageFile::parse(b"{}").unwrap_err().to_string();
+    assert_eq!(error, "the file is not a message: missing field `id`");
+}

@@ -361,3 +361,20 @@ async fn f25_a_new_database_asks_to_be_rebuilt_until_it_was() {
     hub.hub.rebuilt().await.expect("noted");
     assert!(!hub.another().await.needs_rebuild().await.expect("read"));
 }
+
+#[tokio::test]
+async fn what_has_expired_or_is_vouched_for_by_nobody_ends_nothing_better() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let draft = |body, verified| Draft { verified, ..hub.draft("a", "b", body) };
+    hub.hub.submit(draft("vouched for", true)).await.expect("accepted");
+    hub.hub.submit(draft("dropped", false)).await.expect("accepted");
+    let expired = Draft { expires_at: Some(noon() - seconds(1)), ..draft("expired", true) };
+    let expired = hub.hub.submit(expired).await.expect("accepted").id;
+    let dropped = hub.hub.submit(draft("dropped again", false)).await.expect("accepted").id;
+    hub.deliver_all().await;
+    assert_eq!(hub.hub.supersede(expired).await.expect("superseded"), []);
+    assert_eq!(hub.hub.supersede(dropped).await.expect("superseded").len(), 1);
+    assert_eq!(hub.mailbox("b", Part::Waiting).await, ["vouched for", "dropped again"]);
+    let newer = hub.hub.submit(draft("newer", true)).await.expect("accepted").id;
+    assert_eq!(hub.hub.supersede(newer).await.expect("superseded").len(), 2);
+}

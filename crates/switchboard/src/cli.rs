@@ -39,6 +39,7 @@ pub(crate) struct Cli {
 
 /// What every verb understands.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every verb")]
 pub(crate) struct Global {
     /// One JSON object per line on stdout instead of text
     #[arg(long, global = true)]

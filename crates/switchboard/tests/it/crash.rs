@@ -12,23 +12,23 @@ use test_support::{Running, Sandbox, files, poll};
 use crate::BINARY;
 use crate::child::{Role, said};
 
-/// Rounds of the random test; `SWITCHBOARD_CRASH_ROUNDS` asks for more.
+/// Rounds of the first random test, and twice those of the second; `SWITCHBOARD_CRASH_ROUNDS` asks for more.
 const ROUNDS: usize = 200;
 
 #[test]
 fn crash_at_random_moments_loses_nothing_that_was_accepted() {
-    rounds(false);
+    rounds(1, false);
 }
 
 #[test]
 fn crash_while_another_process_acknowledges() {
-    rounds(true);
+    rounds(2, true);
 }
 
-/// Half of the rounds in each of the two tests.
-fn rounds(with_acks: bool) {
+/// The rounds divided by `share`.
+fn rounds(share: usize, with_acks: bool) {
     let rounds =
-        std::env::var("SWITCHBOARD_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap()) / 2;
+        std::env::var("SWITCHBOARD_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap()) / share;
     let seed =
         std::env::var("SWITCHBOARD_CRASH_SEED").map_or_else(|_| fastrand::u64(..), |s| s.parse().unwrap());
     println!("{rounds} rounds with SWITCHBOARD_CRASH_SEED={seed}");

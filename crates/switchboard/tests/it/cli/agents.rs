@@ -193,3 +193,12 @@ fn x8_who_was_removed_is_told_from_who_never_was() {
     let ran = sandbox.run(["send", "claud", "x"]);
     assert!(ran.code == Some(5) && ran.stderr.contains("no agent is named 'claud'"), "{ran:?}");
 }
+
+#[test]
+fn a_role_that_nobody_knows_is_not_registered() {
+    let sandbox = workspace();
+    let ran = sandbox.run(["agents", "register", "zed", "--role", "leed"]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(ran.stderr.contains("did you mean 'lead'?"), "{ran:?}");
+    assert_eq!(sandbox.json(["agents"]).len(), 2);
+}

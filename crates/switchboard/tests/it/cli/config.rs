@@ -40,13 +40,13 @@ fn a_file_that_makes_no_sense_is_an_error() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: switchboard.config.json: invalid type: string "much", expected usize
+    error: switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string "much", expected usize
     hint: correct the file; docs/configuration.md lists its keys
     "#);
     assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
     exit 1
     --- stdout
-    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: invalid type: string \"much\", expected usize"}}
+    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string \"much\", expected usize"}}
     "#);
     files::put(sandbox.path().join(NAME), "[]");
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(1));
@@ -110,7 +110,55 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: config.json: invalid type: string "yes", expected a boolean
+    error: config.json: 'terminals.tmux': invalid type: string "yes", expected a boolean
     hint: correct the file; docs/configuration.md lists its keys
     "#);
+}
+
+#[test]
+fn a_limit_above_the_default_counts_for_files_too() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": 10000000}}"#);
+    let body = sandbox.path().join("body");
+    files::put(&body, "x".repeat(9_000_000));
+    sandbox.ok(["send", "codex", "--file", body.to_str().unwrap()]);
+    sandbox.ok(["doctor"]);
+    for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+        let _ = std::fs::remove_file(sandbox.file(name));
+    }
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1);
+    sandbox.ok(["doctor"]);
+}
+
+#[test]
+fn the_users_own_may_be_a_link() {
+    let sandbox = workspace();
+    sandbox.configure_user("{}");
+    let place = sandbox.home().join(".config/switchboard/config.json");
+    let elsewhere = sandbox.home().join("dotfiles.json");
+    files::put(&elsewhere, r#"{"hub": {"bodyLimitBytes": 5}}"#);
+    std::fs::remove_file(&place).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
+    assert_eq!(sandbox.run(["send", "codex", "123456"]).code, Some(1));
+    sandbox.ok(["send", "codex", "12345"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let sandbox = workspace();
+    for (file, problem) in [
+        (r#"{"hub": []}"#, "'hub' must be an object"),
+        (
+            r#"{"workspace": {"retention": {"archiveDays": "90"}}}"#,
+            r#"'workspace.retention.archiveDays': invalid type: string "90", expected u32"#,
+        ),
+    ] {
+        files::put(sandbox.path().join(NAME), file);
+        let ran = sandbox.run(["inbox", "codex"]);
+        assert!(ran.stderr.contains(problem), "{ran:?}");
+    }
+    std::fs::remove_file(sandbox.path().join(NAME)).unwrap();
+    std::os::unix::fs::symlink("elsewhere", sandbox.path().join(NAME)).unwrap();
+    let ran = sandbox.run(["inbox", "codex"]);
+    assert!(ran.stderr.contains("symbolic link"), "{ran:?}");
 }

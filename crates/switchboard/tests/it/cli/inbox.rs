@@ -266,3 +266,40 @@ fn x3_text_of_others_is_labelled_and_without_tags_before_an_agent() {
     let ours = sandbox.send("codex", "claude", "Vec<u8>");
     assert!(sandbox.run_as("claude", ["thread", &ours]).ok().ends_with("    Vec<u8>"));
 }
+
+/// Its sender was killed between the journal and the mailbox, and nobody else is there.
+#[test]
+fn an_accepted_message_is_read_although_its_sender_is_gone() {
+    let Ok(shim) = test_support::fault::Shim::get(std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))) else {
+        return;
+    };
+    let template = workspace();
+    let args = ["send", "codex", "hello", "--from", "claude"];
+    let calls = shim.count(&mut template.copy().command(args));
+    let mut met = 0;
+    for at in 1..=calls {
+        let sandbox = template.copy();
+        let fault = test_support::fault::Fault::Kill { at };
+        test_support::Ran::of(shim.arm(&mut sandbox.command(args), fault));
+        if sandbox.json(["tail"]).first().is_some_and(|message| message["state"] == "in_flight") {
+            met += 1;
+            assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1, "killed at call {at}");
+            let other = template.copy();
+            test_support::Ran::of(shim.arm(&mut other.command(args), fault));
+            let fixed = other.ok(["doctor", "--fix"]);
+            assert!(!fixed.contains("wait for the workspace door"), "{fixed}");
+        }
+    }
+    assert!(met > 0, "the message was never on its way");
+}
+
+#[test]
+fn none_shown_is_not_none_there() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "hello");
+    assert_snapshot!(sandbox.show(["inbox", "codex", "--limit", "0"]), @"
+    exit 0
+    --- stderr
+    0 of 1 shown; continue with --since ID or a higher --limit.
+    ");
+}

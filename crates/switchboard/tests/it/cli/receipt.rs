@@ -71,3 +71,10 @@ fn of_nothing_is_not_found() {
     {"error":{"code":"unknown_message","hint":"`switchboard tail` lists recent messages with their ids","message":"no message has the id 'msg_1_nothing'"}}
     "#);
 }
+
+#[test]
+fn what_has_expired_is_not_said_to_wait() {
+    let sandbox = workspace();
+    let id = sandbox.ok(["send", "codex", "soon over", "--ttl", "1ms"]);
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "expired");
+}

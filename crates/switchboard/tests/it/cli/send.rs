@@ -396,7 +396,7 @@ fn a_newer_task_takes_the_place_of_the_earlier_ones() {
     assert_snapshot!(sandbox.show(["receipt", &first, "--json"]), @r#"
     exit 0
     --- stdout
-    {"deliveries":[{"agent":"codex","note":"superseded by [id-1]","route":"mailbox:codex","state":"expired","times":{"delivered":"[time]","expired":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-2]","native_id":"[msg-1]","to":"codex"}
+    {"deliveries":[{"agent":"codex","note":"superseded by [msg-1]","route":"mailbox:codex","state":"expired","times":{"delivered":"[time]","expired":"[time]","in_flight":"[time]","queued":"[time]"}}],"id":"[id-1]","native_id":"[msg-2]","to":"codex"}
     "#);
 }
 
@@ -539,4 +539,44 @@ fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
         assert_eq!(ran.code, Some(5), "{ran:?}");
         assert!(ran.stderr.contains(problem) && ran.stderr.contains("config.json"), "{ran:?}");
     }
+}
+
+#[test]
+fn what_makes_no_sense_is_not_sent() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", " "]), @"
+    exit 2
+    --- stderr
+    error: the text is empty
+    hint: say something, or carry data with --metadata
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--replace", "--kind", "request_review"]), @"
+    exit 2
+    --- stderr
+    error: --replace is for tasks, and this is request_review
+    hint: leave out --replace, or send it as delegate_task
+    ");
+    assert_snapshot!(sandbox.show(["send", "codex", "x", "--wait", "--from", "ghost"]), @r#"
+    exit 5
+    --- stderr
+    error: 'ghost' is not registered, so nobody can answer it
+    hint: register it with `switchboard agents register "ghost"`, or do not wait
+    "#);
+    assert_eq!(sandbox.json(["tail"]).len(), 0);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let sandbox = workspace();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = sandbox.command(["send", "codex", "x", "--json"]);
+    let ran = command
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("stdout cannot be written to"), "{ran:?}");
 }

@@ -47,3 +47,43 @@ fn follows_what_other_processes_send() {
     assert!(!tail.wait().success());
     assert_eq!(tail.errors(), "");
 }
+
+#[test]
+fn from_now_on_is_not_from_the_beginning() {
+    let sandbox = workspace();
+    sandbox.send("claude", "codex", "one");
+    assert_snapshot!(sandbox.show(["tail", "-n", "0"]), @"exit 0");
+    assert_snapshot!(sandbox.show(["tail", "-n", "-3"]), @"
+    exit 2
+    --- stderr
+    error: invalid value '-3' for '--limit <N>': invalid digit found in string
+
+    For more information, try '--help'.
+    ");
+}
+
+#[test]
+fn a_message_that_retention_removed_is_a_cursor_that_expired() {
+    let sandbox = workspace();
+    let first = sandbox.send("claude", "codex", "old");
+    sandbox.ok(["ack", &first, "--from", "codex"]);
+    sandbox.send("claude", "codex", "new");
+    test_support::files::put(
+        sandbox.path().join("switchboard.config.json"),
+        r#"{"workspace": {"retention": {"journalDays": 0}}}"#,
+    );
+    let mut serve = sandbox.serve();
+    test_support::poll::until("the old one to be removed", || {
+        (sandbox.json(["tail"]).len() == 1).then_some(())
+    });
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    for verb in ["tail", "inbox"] {
+        let args: &[&str] =
+            if verb == "inbox" { &["inbox", "codex", "--since"] } else { &["tail", "--since"] };
+        let ran = sandbox.run(args.iter().copied().chain([first.as_str(), "--json"]));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stdout.contains(r#""code":"cursor_expired""#), "{ran:?}");
+    }
+    let unknown = sandbox.run(["tail", "--since", "msg_1_never", "--json"]);
+    assert!(unknown.stdout.contains(r#""code":"unknown_message""#), "{unknown:?}");
+}

@@ -53,3 +53,25 @@ fn mail_that_comes_later_ends_the_wait() {
     assert_snapshot!(sandbox.redact(&lines[0]), @r#"{"id":"[id-1]","native_id":"[msg-1]","from":"claude","to":"codex","kind":"delegate_task","body":"later","in_reply_to":null,"thread":"[id-1]","sent_at":"[time]","door":"workspace","verified":true,"state":"delivered","seq":1}"#);
     assert!(lines[0].contains(&id));
 }
+
+#[test]
+fn for_a_mailbox_of_nobody_there_is_nothing_to_wait_for() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["wait", "codx"]), @"
+    exit 5
+    --- stderr
+    error: no agent is named 'codx'
+    hint: did you mean 'codex'?
+    ");
+}
+
+#[test]
+fn whoever_waits_is_awake() {
+    let sandbox = workspace();
+    let presence = || sandbox.json(["agents"])[1]["presence"].clone();
+    assert_eq!(presence(), "offline");
+    let mut waiting = sandbox.start(["wait", "--from", "codex"]);
+    test_support::poll::until("the waiting one to be awake", || (presence() == "awake").then_some(()));
+    sandbox.send("claude", "codex", "good morning");
+    assert!(waiting.wait().success(), "{}", waiting.errors());
+}

@@ -108,3 +108,10 @@ fn the_sender_is_the_option_then_the_variable_then_the_person() {
     note: 'stranger' is not registered, so nobody can answer it; `switchboard agents register "stranger"`
     "#);
 }
+
+#[test]
+fn a_variable_that_is_empty_is_not_set() {
+    let sandbox = workspace();
+    let mut command = sandbox.command(["inbox", "codex"]);
+    test_support::Ran::of(command.env("SWITCHBOARD_WORKSPACE_ROOT", "").current_dir(sandbox.path())).ok();
+}
