@@ -27,7 +27,7 @@ async fn an_old_state_file_brings_no_swarm_back() {
             Ok(())
         };
         bob.swarms.edit(&bob.id.clone(), alice.swarm().swarm_id, end).await.unwrap();
-        std::fs::write(bob.home().join("state.json"), &old).unwrap();
+        test_support::files::put(bob.home().join("state.json"), &old);
         let bob = bob.restart().await;
         assert_eq!(bob.swarm().standing, standing);
         assert!(bob.swarms.identity(None).unwrap().muted_agents.is_empty(), "nor a mute");
