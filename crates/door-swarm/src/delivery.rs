@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::header::RETRY_AFTER;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Door, MessageId, NativeId, Outcome, Route};
+use switchboard_core::{AgentId, Door, Message, MessageId, NativeId, Outcome, Route};
 use switchboard_https::{Answer, Limits};
 use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ use crate::joining::error_of;
 use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Identity, Member, Swarm};
 use crate::swarms::Swarms;
-use crate::translate::{Leaving, is_in, wire_id};
+use crate::translate::{Leaving, is_in, wire_id, wire_type};
 use crate::wire::{ErrorBody, MessageType, SystemContent};
 
 /// Most deliveries taken in one go.
@@ -176,17 +176,25 @@ struct Way {
 impl Swarms {
     /// Sends one message to one peer; says how that ended.
     async fn send_to_peer(&self, handoff: &Handoff, peer: &AgentId) -> Outcome {
-        let way = match self.way_to(peer) {
-            Ok(way) => way,
-            Err(reason) => return Outcome::Refused { reason: reason.to_owned() },
+        let sent = async {
+            let content = content_of(&handoff.message);
+            let id = &handoff.message.origin.native.id;
+            let mut way = self.way_to(peer, content.as_ref(), id);
+            if way.is_err() {
+                // Whoever wrote it may have changed the swarm just before, in another process.
+                self.refresh().await?;
+                way = self.way_to(peer, content.as_ref(), id);
+            }
+            match way {
+                Ok(way) => self.try_to_send(handoff, &way, content.as_ref()).await,
+                Err(reason) => Ok(Outcome::Refused { reason: reason.to_owned() }),
+            }
         };
-        match self.try_to_send(handoff, &way).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Unreachable { reason: describe(&error) },
-        }
+        sent.await.unwrap_or_else(|error: SwarmError| Outcome::Unreachable { reason: describe(&error) })
     }
 
-    fn way_to(&self, peer: &AgentId) -> Result<Way, &'static str> {
+    /// The way of a message to a peer, or why it has none.
+    fn way_to(&self, peer: &AgentId, content: Option<&SystemContent>, id: &str) -> Result<Way, &'static str> {
         let book = self.book();
         let realm = peer.realm.as_ref().ok_or("it names no swarm")?;
         let (agent, swarm) = book.by_realm(realm).ok_or("this hub is in no such swarm")?;
@@ -194,16 +202,25 @@ impl Swarms {
         let everybody = swarm.members.iter().chain(&swarm.former);
         let found = everybody.filter(|(id, _)| *id != agent).find(|(_, member)| member.name == peer.name);
         let (recipient, member) = found.ok_or("it is not a member of the swarm")?;
-        Ok(Way {
+        let way = Way {
             agent: agent.clone(),
             identity: identity.clone(),
             swarm: swarm.clone(),
             recipient: recipient.clone(),
             member: member.clone(),
-        })
+        };
+        match why_not(&way, content, id) {
+            Some(reason) => Err(reason),
+            None => Ok(way),
+        }
     }
 
-    async fn try_to_send(&self, handoff: &Handoff, way: &Way) -> Result<Outcome, SwarmError> {
+    async fn try_to_send(
+        &self,
+        handoff: &Handoff,
+        way: &Way,
+        content: Option<&SystemContent>,
+    ) -> Result<Outcome, SwarmError> {
         let message = &handoff.message;
         let Way { agent, identity, swarm, recipient, member } = way;
         let leaving = Leaving {
@@ -215,19 +232,13 @@ impl Swarms {
             thread: self.name_in(Some(message.thread).filter(|thread| *thread != message.id), swarm).await?,
             now: self.hub().now(),
         };
-        let content = (leaving.kind() == MessageType::System)
-            .then(|| serde_json::from_str::<SystemContent>(&message.body).ok())
-            .flatten();
-        let action = content.as_ref().map(|content| content.action.as_str());
-        if let Some(reason) = why_not(way, content.as_ref(), &message.origin.native.id) {
-            return Ok(refused(reason));
-        }
+        let action = content.map(|content| content.action.as_str());
         let peer = AgentId { name: member.name.clone(), realm: Some(swarm.realm.clone()) };
         if let Some(until) = self.busy_until(&peer) {
             let reason = format!("it does not want to be called before {until:.0}");
             return Ok(Outcome::Unreachable { reason });
         }
-        let keys = self.signing_keys(way, handoff.seq, content.as_ref()).await?;
+        let keys = self.signing_keys(way, handoff.seq, content).await?;
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
         // So that answers find it. False where it is known already, which it mostly is.
@@ -333,8 +344,10 @@ fn is_asked(swarm: &Swarm, id: &str) -> bool {
     swarm.handover.as_ref().is_some_and(|handover| handover.asked.to_string() == id)
 }
 
-fn refused(reason: &str) -> Outcome {
-    Outcome::Refused { reason: reason.to_owned() }
+/// What a message of the swarm itself says.
+fn content_of(message: &Message) -> Option<SystemContent> {
+    let is_system = wire_type(message) == MessageType::System;
+    is_system.then(|| serde_json::from_str(&message.body).ok()).flatten()
 }
 
 /// What an answer says of a delivery.

@@ -285,9 +285,12 @@ impl Swarms {
         let Some(named) = named else {
             return match active.as_slice() {
                 [one] => Ok((*one).clone()),
-                _ => Err(SwarmError::WhichSwarm {
-                    swarms: active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect(),
-                }),
+                _ => {
+                    let mut swarms: Vec<_> =
+                        active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect();
+                    swarms.sort_unstable();
+                    Err(SwarmError::WhichSwarm { swarms })
+                }
             };
         };
         let is_meant = |swarm: &Swarm| {

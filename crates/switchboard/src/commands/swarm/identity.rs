@@ -131,6 +131,7 @@ pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> 
 
 pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let agent = args.agent.as_deref();
+    let mut more = json!({});
     let (who, key) = match args.command.unwrap_or(KeyVerb::Show) {
         KeyVerb::Show => {
             let identity = swarms.identity(agent)?;
@@ -139,6 +140,7 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
         KeyVerb::Rotate => {
             let identity = swarms.identity(agent)?;
             let rotated = swarms.rotate_key(agent).await?;
+            more = json!({ "ended_invites": rotated.ended_invites, "was_lost": rotated.was_lost });
             if rotated.ended_invites > 0 {
                 let ended = rotated.ended_invites;
                 context
@@ -160,7 +162,11 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
     };
     if context.printer.is_json() {
         let fingerprint = key.fingerprint();
-        context.printer.object(&json!({ "agent_id": who, "public_key": key, "fingerprint": fingerprint }));
+        let mut shown = json!({ "agent_id": who, "public_key": key, "fingerprint": fingerprint });
+        if let (Some(shown), Some(more)) = (shown.as_object_mut(), more.as_object_mut()) {
+            shown.append(more);
+        }
+        context.printer.object(&shown);
     } else {
         context.printer.line(format_args!("{who}  {}  ({})", key.to_wire(), key.fingerprint()));
     }
