@@ -27,6 +27,8 @@ pub(crate) struct Candidate {
     pub(crate) invite: Invite,
     /// What the invite's uses are counted under.
     pub(crate) digest: String,
+    /// Whether it says that it had left: others may have heard of that though we have not.
+    pub(crate) has_left: bool,
 }
 
 /// What became of a request to join.
@@ -63,17 +65,25 @@ pub(crate) enum NotAdmitted {
     Full,
     #[error("too many requests wait for approval; try again later")]
     TooManyPending,
+    #[error("the master hands its role over; try again later")]
+    HandingOver,
 }
 
 impl Swarm {
     /// Decides on a request to join, and counts the use of its invite with it.
     pub(crate) fn admit(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, NotAdmitted> {
         if let Some(member) = self.members.get(&candidate.agent) {
-            return if member.public_key == candidate.public_key {
-                Ok(Admission::AlreadyMember)
-            } else {
+            return if member.public_key != candidate.public_key {
                 Err(NotAdmitted::IdTaken)
+            } else if candidate.has_left && self.handover.is_none() {
+                self.take_in(&candidate.agent, candidate.endpoint.clone(), candidate.public_key.clone(), now);
+                Ok(Admission::Joined)
+            } else {
+                Ok(Admission::AlreadyMember)
             };
+        }
+        if self.handover.is_some() {
+            return Err(NotAdmitted::HandingOver);
         }
         if self.members.keys().any(|id| id.clashes_with(&candidate.agent)) {
             return Err(NotAdmitted::IdTaken);

@@ -26,6 +26,7 @@ fn candidate(agent: &str, seed: u8, max_uses: Option<u32>) -> Candidate {
         public_key: SecretKey::from_seed(&[seed; 32]).public(),
         invite,
         digest: "digest".to_owned(),
+        has_left: false,
     }
 }
 
@@ -89,4 +90,36 @@ fn a_full_swarm_and_a_full_waiting_room_take_nobody() {
     assert_eq!(closed.admit(&candidate("agent-5", 201, None), at(2)), Err(NotAdmitted::IdTaken));
     assert_eq!(closed.standing, Standing::Active);
     assert_eq!(closed.members.len(), 3);
+}
+
+#[test]
+fn a_kick_ends_the_invite_by_which_the_kicked_came() {
+    let mut swarm = swarm();
+    assert_eq!(swarm.admit(&candidate("dave", 10, None), at(1)), Ok(Admission::Joined));
+    let by = PeerId::parse("alice").unwrap();
+    assert!(swarm.kick(&PeerId::parse("dave").unwrap(), None, &by, at(5)));
+    let other_name = candidate("david", 11, None);
+    assert_eq!(swarm.admit(&other_name, at(6)), Err(NotAdmitted::Revoked), "another name and another key");
+}
+
+#[test]
+fn nobody_comes_in_while_the_role_is_handed_over() {
+    let mut swarm = swarm();
+    let (to, asked) = (PeerId::parse("bob").unwrap(), Uuid::nil());
+    swarm.handover = Some(crate::ledger::Handover { to, asked });
+    assert_eq!(swarm.admit(&candidate("dave", 10, None), at(1)), Err(NotAdmitted::HandingOver));
+    assert_eq!(swarm.admit(&candidate("carol", 3, None), at(1)), Ok(Admission::AlreadyMember));
+    assert_eq!(swarm.epoch, 3);
+}
+
+/// The master was away when somebody left, and others have heard of it.
+#[test]
+fn whoever_says_that_it_left_is_announced_anew() {
+    let mut swarm = swarm();
+    let again = Candidate { has_left: true, ..candidate("carol", 3, None) };
+    assert_eq!(swarm.admit(&again, at(9)), Ok(Admission::Joined));
+    assert_eq!((swarm.epoch, swarm.announcements.len()), (4, 1));
+    assert_eq!(swarm.members[&again.agent].joined_at, at(9));
+    let other_key = Candidate { has_left: true, ..candidate("carol", 77, None) };
+    assert_eq!(swarm.admit(&other_key, at(9)), Err(NotAdmitted::IdTaken));
 }

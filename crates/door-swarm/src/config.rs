@@ -115,6 +115,11 @@ impl Config {
             github: None,
         }
     }
+
+    /// Whether anything was set about whom to believe and whom to call.
+    pub(crate) fn says_whom_to_call(&self) -> bool {
+        self.listen.is_some() || self.client.ca_file.is_some() || !self.client.allow.is_empty()
+    }
 }
 
 impl Default for SwarmLimits {

@@ -14,8 +14,8 @@ use crate::stamp;
 use crate::swarms::Swarms;
 use crate::translate::{key, wire_id};
 
-/// How many numbers of the journal are looked at to find the newest messages of a swarm.
-const LOOK_BACK: usize = 5000;
+/// How many messages of a mailbox are read in one go to find those of swarms.
+const PAGE: usize = 200;
 
 /// A message of a swarm, in or out.
 #[derive(Debug, Clone)]
@@ -76,12 +76,9 @@ impl Swarms {
     /// The newest messages of a swarm, oldest first.
     pub async fn messages(&self, swarm: Option<&str>, most: usize) -> Result<Vec<Seen>, SwarmError> {
         let (_, swarm) = self.find(swarm)?;
-        let page = self.hub().newest(LOOK_BACK).await?;
-        let mut found: Vec<Seen> =
-            page.items.into_iter().filter_map(|stored| seen(stored.message, stored.seq, &swarm)).collect();
-        let extra = found.len().saturating_sub(most);
-        found.drain(..extra);
-        Ok(found)
+        let scope = swarm.swarm_id.to_string();
+        let page = self.hub().newest_of_swarm(scope, swarm.realm.clone(), most).await?;
+        Ok(page.items.into_iter().filter_map(|stored| seen(stored.message, stored.seq, &swarm)).collect())
     }
 
     /// Everything that a subagent needs to know of one of our agents.
@@ -111,14 +108,22 @@ impl Swarms {
     /// What waits to be dealt with by one of our agents.
     async fn pending(&self, identity: &Identity, most: usize) -> Result<Vec<Seen>, SwarmError> {
         let Some(name) = identity.name() else { return Ok(Vec::new()) };
-        let query = MailboxQuery { agent: AgentId::local(name), after: 0, limit: most, part: Part::Waiting };
-        let (page, book) = (self.hub().mailbox(query).await?, self.book());
-        let waiting = page.items.into_iter().filter_map(|mail| {
-            let message = mail.stored.message;
-            let swarm = book.swarms_of(&identity.agent).find(|swarm| is_of(&message, swarm))?;
-            Some(Seen { message, seq: mail.stored.seq, swarm: swarm.swarm_id, is_incoming: true })
-        });
-        Ok(waiting.collect())
+        let (agent, book) = (AgentId::local(name), self.book());
+        let (mut waiting, mut after) = (Vec::new(), 0);
+        // Whatever else lies in the mailbox must not hide what came from swarms.
+        while waiting.len() < most {
+            let query = MailboxQuery { agent: agent.clone(), after, limit: PAGE, part: Part::Waiting };
+            let page = self.hub().mailbox(query).await?;
+            let Some(last) = page.items.last() else { break };
+            after = last.stored.seq;
+            waiting.extend(page.items.into_iter().filter_map(|mail| {
+                let message = mail.stored.message;
+                let swarm = book.swarms_of(&identity.agent).find(|swarm| is_of(&message, swarm))?;
+                Some(Seen { message, seq: mail.stored.seq, swarm: swarm.swarm_id, is_incoming: true })
+            }));
+        }
+        waiting.truncate(most);
+        Ok(waiting)
     }
 }
 

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
+use http::header::RETRY_AFTER;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Door, MessageId, NativeId, Outcome, Route};
+use switchboard_core::{AgentId, Door, Message, MessageId, NativeId, Outcome, Route};
 use switchboard_https::{Answer, Limits};
 use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
@@ -22,7 +24,7 @@ use crate::joining::error_of;
 use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Identity, Member, Swarm};
 use crate::swarms::Swarms;
-use crate::translate::{Leaving, is_in, wire_id};
+use crate::translate::{Leaving, is_in, wire_id, wire_type};
 use crate::wire::{ErrorBody, MessageType, SystemContent};
 
 /// Most deliveries taken in one go.
@@ -34,6 +36,9 @@ const QUEUE: usize = 64;
 /// How many answers of "I do not know you" are taken for "not yet": the news of a new member, or of a new key, may be on
 /// its way. With the pauses between them that is about a minute.
 const NOT_YET: u32 = 7;
+
+/// Longest that a peer may have us wait before it is called again: as long as the outbox waits at most.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 
 /// What is said of a message that waits for those before it, before the reason why they wait.
 const BEHIND: &str = "an earlier message to this peer waits to be tried again";
@@ -171,17 +176,25 @@ struct Way {
 impl Swarms {
     /// Sends one message to one peer; says how that ended.
     async fn send_to_peer(&self, handoff: &Handoff, peer: &AgentId) -> Outcome {
-        let way = match self.way_to(peer) {
-            Ok(way) => way,
-            Err(reason) => return Outcome::Refused { reason: reason.to_owned() },
+        let sent = async {
+            let content = content_of(&handoff.message);
+            let id = &handoff.message.origin.native.id;
+            let mut way = self.way_to(peer, content.as_ref(), id);
+            if way.is_err() {
+                // Whoever wrote it may have changed the swarm just before, in another process.
+                self.refresh().await?;
+                way = self.way_to(peer, content.as_ref(), id);
+            }
+            match way {
+                Ok(way) => self.try_to_send(handoff, &way, content.as_ref()).await,
+                Err(reason) => Ok(Outcome::Refused { reason: reason.to_owned() }),
+            }
         };
-        match self.try_to_send(handoff, &way).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Unreachable { reason: describe(&error) },
-        }
+        sent.await.unwrap_or_else(|error: SwarmError| Outcome::Unreachable { reason: describe(&error) })
     }
 
-    fn way_to(&self, peer: &AgentId) -> Result<Way, &'static str> {
+    /// The way of a message to a peer, or why it has none.
+    fn way_to(&self, peer: &AgentId, content: Option<&SystemContent>, id: &str) -> Result<Way, &'static str> {
         let book = self.book();
         let realm = peer.realm.as_ref().ok_or("it names no swarm")?;
         let (agent, swarm) = book.by_realm(realm).ok_or("this hub is in no such swarm")?;
@@ -189,16 +202,25 @@ impl Swarms {
         let everybody = swarm.members.iter().chain(&swarm.former);
         let found = everybody.filter(|(id, _)| *id != agent).find(|(_, member)| member.name == peer.name);
         let (recipient, member) = found.ok_or("it is not a member of the swarm")?;
-        Ok(Way {
+        let way = Way {
             agent: agent.clone(),
             identity: identity.clone(),
             swarm: swarm.clone(),
             recipient: recipient.clone(),
             member: member.clone(),
-        })
+        };
+        match why_not(&way, content, id) {
+            Some(reason) => Err(reason),
+            None => Ok(way),
+        }
     }
 
-    async fn try_to_send(&self, handoff: &Handoff, way: &Way) -> Result<Outcome, SwarmError> {
+    async fn try_to_send(
+        &self,
+        handoff: &Handoff,
+        way: &Way,
+        content: Option<&SystemContent>,
+    ) -> Result<Outcome, SwarmError> {
         let message = &handoff.message;
         let Way { agent, identity, swarm, recipient, member } = way;
         let leaving = Leaving {
@@ -210,19 +232,13 @@ impl Swarms {
             thread: self.name_in(Some(message.thread).filter(|thread| *thread != message.id), swarm).await?,
             now: self.hub().now(),
         };
-        let content = (leaving.kind() == MessageType::System)
-            .then(|| serde_json::from_str::<SystemContent>(&message.body).ok())
-            .flatten();
-        let action = content.as_ref().map(|content| content.action.as_str());
-        let is_farewell =
-            matches!(action, Some("kicked" | "member_left" | "swarm_dissolved" | "member_kicked"));
-        if !is_farewell && (!swarm.is_active() || !swarm.members.contains_key(recipient)) {
-            return Ok(refused("it is no longer a member of the swarm"));
+        let action = content.map(|content| content.action.as_str());
+        let peer = AgentId { name: member.name.clone(), realm: Some(swarm.realm.clone()) };
+        if let Some(until) = self.busy_until(&peer) {
+            let reason = format!("it does not want to be called before {until:.0}");
+            return Ok(Outcome::Unreachable { reason });
         }
-        if action == Some("member_kicked") && !swarm.members.contains_key(recipient) {
-            return Ok(refused("it is told by a message of its own"));
-        }
-        let keys = self.signing_keys(way, handoff.seq, content.as_ref()).await?;
+        let keys = self.signing_keys(way, handoff.seq, content).await?;
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
         // So that answers find it. False where it is known already, which it mostly is.
@@ -239,9 +255,17 @@ impl Swarms {
             answer = send(other).await?;
         }
         self.note_clock(&answer, recipient).await;
+        self.note_busy(&peer, wait_until(&answer, self.hub().now()));
         let outcome = judge(&answer, handoff.delivery.attempts);
-        if outcome == Outcome::Delivered && action == Some("master_transfer") {
-            self.transferred(agent, swarm.swarm_id, recipient).await?;
+        if action == Some("master_transfer") {
+            match outcome {
+                Outcome::Delivered => self.transferred(agent, swarm.swarm_id, recipient).await?,
+                Outcome::Refused { .. } => {
+                    let asked = message.origin.native.id.clone();
+                    self.not_transferred(agent, swarm.swarm_id, asked).await?;
+                }
+                Outcome::Unreachable { .. } | Outcome::Shown => {}
+            }
         }
         Ok(outcome)
     }
@@ -297,18 +321,50 @@ impl Swarms {
     }
 }
 
-fn refused(reason: &str) -> Outcome {
-    Outcome::Refused { reason: reason.to_owned() }
+/// Why a message has nothing to say any more to whom it was written, where that is so: it may have waited for days.
+fn why_not(way: &Way, content: Option<&SystemContent>, id: &str) -> Option<&'static str> {
+    let Way { agent, swarm, recipient, .. } = way;
+    let (is_active, is_member) = (swarm.is_active(), swarm.members.contains_key(recipient));
+    let is_own = content.and_then(SystemContent::subject) == Some(agent.as_str());
+    match content.map(|content| content.action.as_str()) {
+        Some("member_left") if is_own => is_active.then_some("the agent has come back to the swarm"),
+        Some("kicked") => is_member.then_some("it has come back to the swarm"),
+        Some("swarm_dissolved") => None,
+        Some("member_kicked" | "member_left") if !is_member => Some("it is told by a message of its own"),
+        // Where it leads already, the answer to the first one got lost.
+        Some("master_transfer") if swarm.master != *recipient && !is_asked(swarm, id) => {
+            Some("it was taken back")
+        }
+        _ => (!is_active || !is_member).then_some("it is no longer a member of the swarm"),
+    }
+}
+
+/// Whether this is the question whether somebody would lead the swarm, and it still stands.
+fn is_asked(swarm: &Swarm, id: &str) -> bool {
+    swarm.handover.as_ref().is_some_and(|handover| handover.asked.to_string() == id)
+}
+
+/// What a message of the swarm itself says.
+fn content_of(message: &Message) -> Option<SystemContent> {
+    let is_system = wire_type(message) == MessageType::System;
+    is_system.then(|| serde_json::from_str(&message.body).ok()).flatten()
 }
 
 /// What an answer says of a delivery.
 fn judge(answer: &Answer, attempts: u32) -> Outcome {
     let status = answer.status;
-    let reason = match error_of(answer) {
+    let error = error_of(answer);
+    let is_of_protocol = error.is_some() || is_refused_form(answer);
+    let reason = match error {
         Some((code, message)) => format!("{} {code}: {message}", status.as_u16()),
         None => format!("it answered {}", status.as_u16()),
     };
     match status {
+        // Not the agent's own word: a proxy whose server is down, or an address that somebody else has now. Too large is
+        // too large, whoever says so.
+        status if status.is_client_error() && !is_of_protocol && status != StatusCode::PAYLOAD_TOO_LARGE => {
+            Outcome::Unreachable { reason: format!("{reason}, and not in the words of the protocol") }
+        }
         StatusCode::OK | StatusCode::ACCEPTED => Outcome::Delivered,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND if attempts < NOT_YET => {
             Outcome::Unreachable { reason }
@@ -323,9 +379,35 @@ fn judge(answer: &Answer, attempts: u32) -> Outcome {
     }
 }
 
+/// Whether this is how the existing implementation refuses the form of a message: 422, with `detail`.
+fn is_refused_form(answer: &Answer) -> bool {
+    let body = serde_json::from_slice::<serde_json::Value>(&answer.body);
+    answer.status == StatusCode::UNPROCESSABLE_ENTITY && body.is_ok_and(|body| body.get("detail").is_some())
+}
+
+/// Until when a peer does not want to be called again, where it has said so. The existing implementation writes the time
+/// in seconds since 1970 where the number of seconds belongs.
+fn wait_until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+    const MOST_SECONDS: i64 = 100_000_000;
+    let is_busy = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+    let told =
+        answer.headers.get(RETRY_AFTER).filter(|_| is_busy)?.to_str().ok()?.trim().parse::<i64>().ok()?;
+    let until = if told > MOST_SECONDS {
+        Timestamp::from_second(told).ok()?
+    } else {
+        now.saturating_add(SignedDuration::from_secs(told.max(0))).ok()?
+    };
+    // Nobody is kept waiting for longer than the outbox waits by itself.
+    Some(until.min(now.saturating_add(LONGEST_WAIT).ok()?)).filter(|until| *until > now)
+}
+
 /// Whether a refusal says that it is about the time of the message.
 fn is_about_time(answer: &Answer) -> bool {
     let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok();
     let details = body.and_then(|body| body.error.details);
     details.is_some_and(|details| details.get("field").is_some_and(|field| field == "timestamp"))
 }
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;

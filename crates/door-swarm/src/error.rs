@@ -63,7 +63,9 @@ pub enum SwarmError {
         agents: Vec<String>,
     },
     /// The agent is there already.
-    #[error("'{agent}' takes part in swarms already, at {endpoint}")]
+    #[error(
+        "'{agent}' takes part in swarms already, at {endpoint}; its address can be changed while it is in no swarm"
+    )]
     IdentityExists {
         /// The agent.
         agent: PeerId,
@@ -77,6 +79,12 @@ pub enum SwarmError {
         swarm: String,
         /// What looks like it.
         near: Vec<String>,
+    },
+    /// Several swarms, or none, and it was not said which is meant.
+    #[error("{}", match .swarms.as_slice() { [] => "there is no swarm here yet".to_owned(), swarms => format!("it was not said which swarm is meant: {}", swarms.join(", ")) })]
+    WhichSwarm {
+        /// All of them.
+        swarms: Vec<String>,
     },
     /// The agent belongs to it no longer.
     #[error("'{swarm}' is over for this agent: {}", match .standing { Standing::Left => "it has left", Standing::Kicked => "it was removed", Standing::Dissolved => "it was dissolved", Standing::Active => "it is not" })]
@@ -99,6 +107,22 @@ pub enum SwarmError {
         "the master cannot leave '{swarm}'; hand it over with `switchboard swarm transfer`, or end it with `switchboard swarm dissolve`"
     )]
     MasterStays {
+        /// The swarm.
+        swarm: Name,
+    },
+    /// Somebody was asked to lead the swarm and has not answered.
+    #[error(
+        "'{to}' was asked to lead '{swarm}' and has not answered yet; until then nothing else is changed"
+    )]
+    HandingOver {
+        /// The swarm.
+        swarm: Name,
+        /// Who was asked.
+        to: PeerId,
+    },
+    /// Nobody was asked to lead the swarm.
+    #[error("nobody was asked to lead '{swarm}'")]
+    NotHandingOver {
         /// The swarm.
         swarm: Name,
     },

@@ -3,6 +3,7 @@
 use aws_lc_rs::hmac;
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -36,12 +37,18 @@ struct Event {
 /// The router for webhooks.
 pub(crate) fn router(swarms: Swarms, config: GitHub) -> Router {
     Router::new()
-        .route("/hooks/github", post(take))
+        .route("/hooks/github", post(take).fallback(async || Problem::method("POST")))
+        .fallback(async || Problem::no_such_place())
         .layer(DefaultBodyLimit::max(LIMIT))
         .with_state(Hooks { swarms, config })
 }
 
-async fn take(State(hooks): State<Hooks>, headers: HeaderMap, body: Bytes) -> Response {
+async fn take(
+    State(hooks): State<Hooks>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    let Ok(body) = body else { return Problem::too_large(LIMIT).into_response() };
     match hooks.take(&headers, &body).await {
         Ok(answer) => (StatusCode::OK, answer.to_string()).into_response(),
         Err(problem) => problem.into_response(),

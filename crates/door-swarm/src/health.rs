@@ -7,7 +7,7 @@ use switchboard_https::Answer;
 use switchboard_hub::platform;
 
 use crate::agent_id::PeerId;
-use crate::error::SwarmError;
+use crate::error::{SwarmError, describe};
 use crate::swarms::Swarms;
 
 /// Where differences between clocks are noted.
@@ -68,7 +68,14 @@ impl Swarms {
                     hint: "move the folder to a disk of this machine, and name it with SWARM_HOME".to_owned(),
                 });
             }
-            if !book.keys.contains_key(&identity.agent) {
+            if self.is_rotation_interrupted(identity).await.unwrap_or(false) {
+                found.push(Ailment {
+                    is_grave: true,
+                    message: format!("the change of the key of '{}' was interrupted", identity.agent),
+                    hint: "finish it with `switchboard swarm key rotate`, or start `switchboard serve`"
+                        .to_owned(),
+                });
+            } else if !book.keys.contains_key(&identity.agent) {
                 found.push(Ailment {
                     is_grave: true,
                     message: format!(
@@ -76,9 +83,19 @@ impl Swarms {
                         identity.agent,
                         identity.home.display()
                     ),
-                    hint: "restore agent.key, with mode 600 and for its owner alone".to_owned(),
+                    hint: "restore agent.key, with mode 600 and for its owner alone; where it is lost, move what is \
+                           there aside and run `switchboard swarm key rotate`"
+                        .to_owned(),
                 });
             }
+        }
+        let is_used = !book.identities.is_empty() || self.config().says_whom_to_call();
+        if let Some(error) = self.client().err().filter(|_| is_used) {
+            found.push(Ailment {
+                is_grave: true,
+                message: format!("nobody can be called: {}", describe(&error)),
+                hint: "put swarm.ca and swarm.allow right in your settings".to_owned(),
+            });
         }
         if !book.identities.is_empty() && self.config().listen.is_none() {
             found.push(Ailment {

@@ -14,12 +14,14 @@ use switchboard_hub::HubError;
 use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
+use crate::error::SwarmError;
 use crate::ledger::{Identity, Member, Swarm};
 use crate::problem::Problem;
 use crate::roster::{Applied, NoAuthority, Said};
+use crate::send::check_parts;
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
-use crate::translate::{Incoming, told_epoch};
+use crate::translate::{Incoming, scope, told_epoch};
 use crate::wake::Arrival;
 use crate::wire::{
     Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
@@ -71,7 +73,7 @@ impl Server {
         if is_muted && envelope.kind != MessageType::System {
             return Ok(queued);
         }
-        self.count_message(swarm, sender)?;
+        let is_counted = self.count_message(identity, swarm, &read).await?;
         let statement =
             (envelope.kind == MessageType::System).then(|| statement(&envelope.content)).flatten();
         if let Some(statement) = &statement {
@@ -97,6 +99,10 @@ impl Server {
         let mut is_new = false;
         if !is_muted {
             is_new = self.journal(&incoming).await?;
+            if is_counted && !is_new {
+                // Whoever says again what another has said uses nothing of its limit up.
+                self.uncount_message(swarm, sender);
+            }
         }
         if is_whole && !member.signs_envelopes {
             self.pin(identity, swarm, sender).await?;
@@ -166,13 +172,28 @@ impl Server {
         Ok(())
     }
 
-    /// Counts a message of a sender that is known to be the sender.
-    fn count_message(&self, swarm: &Swarm, sender: &PeerId) -> Result<(), Problem> {
+    /// Counts a message of a sender that is known to be the sender; says whether it was counted. Beyond the limit, one that
+    /// is in the journal already goes on to the same answer as before. Only there is the journal asked: it costs as much
+    /// as a part of taking the message in.
+    async fn count_message(&self, identity: &Identity, swarm: &Swarm, read: &Read) -> Result<bool, Problem> {
+        let (now, sender) = (self.swarms.hub().now(), (swarm.swarm_id, read.sender.clone()));
+        let counted = match self.senders.take(sender.clone(), now) {
+            Err(seconds) => Err(Problem::rate_limited("messages of this sender", seconds)),
+            Ok(()) => self.swarm_rates.take(swarm.swarm_id, now).map_err(|seconds| {
+                self.senders.give_back(&sender, now);
+                Problem::rate_limited("messages of this swarm", seconds)
+            }),
+        };
+        let Err(problem) = counted else { return Ok(true) };
+        let scope = scope(swarm.swarm_id, &read.sender, &identity.agent);
+        let known = self.swarms.hub().by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        if known.iter().any(|(known, _)| *known == scope) { Ok(false) } else { Err(problem) }
+    }
+
+    fn uncount_message(&self, swarm: &Swarm, sender: &PeerId) {
         let now = self.swarms.hub().now();
-        let by_sender = self.senders.take((swarm.swarm_id, sender.clone()), now);
-        by_sender.map_err(|seconds| Problem::rate_limited("messages of this sender", seconds))?;
-        let by_swarm = self.swarm_rates.take(swarm.swarm_id, now);
-        by_swarm.map_err(|seconds| Problem::rate_limited("messages of this swarm", seconds))
+        self.senders.give_back(&(swarm.swarm_id, sender.clone()), now);
+        self.swarm_rates.give_back(&swarm.swarm_id, now);
     }
 
     /// The message of ours, or of the swarm, that an id stands for, and who of us wrote it.
@@ -237,6 +258,7 @@ impl Server {
             me: &identity.agent,
             sender: &read.sender,
             to_me: read.envelope.recipient == identity.agent.as_str(),
+            at: read.timestamp,
             now: self.swarms.hub().now(),
         };
         let applied = match statement {
@@ -300,7 +322,6 @@ fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
             tracing::warn!(swarm = %swarm.realm, %sender, %master, "refused a change of the roster: {error}");
             Problem::not_master(error.to_string())
         }
-        NoAuthority::NotOneself { .. } => Problem::not_authorized(error.to_string()),
         NoAuthority::NoProof => Problem::signature(error.to_string()),
         NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken => {
             Problem::format(error.to_string())
@@ -310,7 +331,8 @@ fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
 
 /// Reads what a system message says. One that cannot be read is news like any other, and changes nothing.
 fn statement(content: &str) -> Option<Statement> {
-    let value = strict::parse(content.as_bytes()).ok()?;
+    // Written as a list it would be read by position, which nobody means.
+    let value = strict::parse(content.as_bytes()).ok().filter(Value::is_object)?;
     if value.get("action").and_then(Value::as_str) == Some("roster") {
         return serde_json::from_value(value).ok().map(Statement::Roster);
     }
@@ -321,16 +343,12 @@ fn statement(content: &str) -> Option<Statement> {
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
     let raw =
         strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
+    check_objects(&raw)?;
     if let Some(version) = raw.get("protocol_version").and_then(Value::as_str) {
         check_version("protocol_version", version)?;
     }
-    let envelope: Envelope = serde_path_to_error::deserialize(&raw).map_err(|error| {
-        let path = error.path().to_string();
-        let details = json!({ "field": path });
-        let problem =
-            if path == "." { error.inner().to_string() } else { format!("{path}: {}", error.inner()) };
-        Problem::format(problem).with(details)
-    })?;
+    let envelope: Envelope =
+        serde_path_to_error::deserialize(&raw).map_err(|error| Problem::shape(&error))?;
     check_headers(headers, &envelope.sender.agent_id)?;
     let field = |field: &str, problem: &str| {
         Problem::format(format!("{field} {problem}")).with(json!({ "field": field }))
@@ -353,10 +371,32 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Read, Problem> {
         .map_err(|error| Problem::format(error.to_string()).with(json!({ "field": "sender.agent_id" })))?;
     PeerId::parse(&envelope.recipient)
         .map_err(|_| field("recipient", "must be 'broadcast' or the id of an agent"))?;
-    for reference in envelope.references.iter().flatten() {
-        reference.check().map_err(|error| field("references", &format!("are refused: {error}")))?;
-    }
+    let (references, attachments) = (envelope.references.as_deref(), envelope.attachments.as_deref());
+    check_parts(references.unwrap_or_default(), attachments.unwrap_or_default()).map_err(|error| {
+        let field = if matches!(error, SwarmError::Reference(_)) { "references" } else { "attachments" };
+        Problem::format(error.to_string()).with(json!({ "field": field }))
+    })?;
     Ok(Read { envelope, raw, swarm, sender, timestamp })
+}
+
+/// Whether what must be an object is one. A list would be read by position, past checks that look for names.
+pub(crate) fn check_objects(raw: &Value) -> Result<(), Problem> {
+    let refuse =
+        |field: &str| Problem::format(format!("{field} must be an object")).with(json!({ "field": field }));
+    let is_list = |field: &str| raw.get(field).is_some_and(Value::is_array);
+    if !raw.is_object() {
+        return Err(Problem::format("the body must be an object"));
+    }
+    if is_list("sender") {
+        return Err(refuse("sender"));
+    }
+    for field in ["references", "attachments"] {
+        let items = raw.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        if items.iter().any(Value::is_array) {
+            return Err(refuse(field));
+        }
+    }
+    Ok(())
 }
 
 /// Headers are optional, because existing implementations do not always send them; present, they have to be right.

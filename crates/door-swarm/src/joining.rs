@@ -71,6 +71,8 @@ impl Swarms {
         let key = self.key(&identity.agent).await?;
         let (message_id, timestamp) = (Uuid::new_v4().to_string(), stamp::render(self.hub().now()));
         let (swarm_id, master) = (link.swarm_id.to_string(), invite.master.to_string());
+        let known = self.book().swarms.get(&(identity.agent.clone(), link.swarm_id)).cloned();
+        let has_left = known.is_some_and(|known| known.standing == Standing::Left);
         let proof = Payload {
             message_id: &message_id,
             timestamp: &timestamp,
@@ -92,6 +94,7 @@ impl Swarms {
             signature: Some(proof.sign(&key)),
             message_id: Some(message_id.clone()),
             timestamp: Some(timestamp.clone()),
+            rejoin: has_left.then_some(true),
         };
         let body = Bytes::from(serde_json::to_vec(&request).unwrap_or_default());
         let limits = Limits { time: self.config().timeout, body: ROSTER_BYTES };
@@ -161,6 +164,7 @@ impl Swarms {
             pending: <_>::default(),
             announcements: Vec::new(),
             rotations: Vec::new(),
+            handover: None,
             invites_since: now,
         };
         for member in &accepted.members {

@@ -10,7 +10,7 @@ use crate::admit::{Admission, Candidate, NotAdmitted};
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
-use crate::intake::{check_headers, check_version};
+use crate::intake::{check_headers, check_objects, check_version};
 use crate::invite::Token;
 use crate::keys::PublicKey;
 use crate::ledger::{Identity, Swarm};
@@ -51,6 +51,7 @@ impl Server {
         candidate.invite.check_time(now)?;
         self.check_proof(identity, &request, &candidate).await?;
         let asked = candidate.clone();
+        let was_waiting = swarm.pending.get(&candidate.agent).is_some_and(|waiting| !waiting.denied);
         let admitted = self
             .swarms
             .edit(&identity.agent, id, move |swarm| {
@@ -68,6 +69,9 @@ impl Server {
             Problem::from(refused)
         })?;
         if admission == Admission::Pending {
+            if !was_waiting {
+                self.swarms.notify_asked(&identity.agent, id, &candidate.agent).await;
+            }
             let message = "the master has to approve; ask again later with the same invite".to_owned();
             let pending = JoinPending { status: "pending".to_owned(), swarm_id: id.to_string(), message };
             return Ok((StatusCode::ACCEPTED, JoinAnswer::Pending(pending)));
@@ -133,10 +137,9 @@ impl Server {
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Token), Problem> {
     let raw =
         strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
-    let request: JoinRequest = serde_path_to_error::deserialize(raw).map_err(|error| {
-        let details = json!({ "field": error.path().to_string() });
-        Problem::format(format!("{}: {}", error.path(), error.inner())).with(details)
-    })?;
+    check_objects(&raw)?;
+    let request: JoinRequest =
+        serde_path_to_error::deserialize(raw).map_err(|error| Problem::shape(&error))?;
     check_headers(headers, &request.sender.agent_id)?;
     if let Some(version) = &request.protocol_version {
         check_version("protocol_version", version)?;
@@ -155,6 +158,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Tok
             .map_err(|error| field("sender.public_key", error.to_string()))?,
         invite: token.invite.clone(),
         digest: token.digest(),
+        has_left: request.rejoin.unwrap_or(false),
     };
     Ok((request, candidate, token))
 }

@@ -111,6 +111,9 @@ pub struct Swarm {
     /// How often our agent's key has changed since it joined, as far as that may still matter, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rotations: Vec<Rotation>,
+    /// The member that was asked to lead the swarm and has not answered yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
     /// Invites from before are not known here, so that nobody can say how often they were used.
     pub invites_since: Timestamp,
 }
@@ -214,6 +217,15 @@ pub struct Rotation {
     pub news: Uuid,
     /// The key before.
     pub old_key: PublicKey,
+}
+
+/// A member that was asked to lead the swarm. Until it has answered nobody can say who leads, so the roster stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    /// Who.
+    pub to: PeerId,
+    /// The id of the question on the wire.
+    pub asked: Uuid,
 }
 
 impl Identity {

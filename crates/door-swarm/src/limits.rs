@@ -70,6 +70,18 @@ impl<K: Hash + Eq> Limit<K> {
         count.now += 1;
         Ok(())
     }
+
+    /// Takes back one that was counted a moment ago and should not have been.
+    pub(crate) fn give_back(&self, key: &K, now: Timestamp) {
+        if self.most.is_none() {
+            return;
+        }
+        let length = i64::try_from(self.span.as_millis()).unwrap_or(i64::MAX).max(1);
+        let span = now.as_millisecond().div_euclid(length);
+        if let Some(count) = self.counts.lock().each.get_mut(key).filter(|count| count.span == span) {
+            count.now = count.now.saturating_sub(1);
+        }
+    }
 }
 
 /// What an address is counted under: an IPv6 network of 64 bits is one customer.

@@ -43,3 +43,13 @@ fn a_network_of_64_bits_is_one_client() {
     assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
     assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
 }
+
+#[test]
+fn what_is_given_back_can_be_taken_again() {
+    let limit = Limit::new(1, SignedDuration::from_mins(1));
+    limit.take("a", at(0)).unwrap();
+    limit.give_back(&"b", at(0));
+    assert!(limit.take("a", at(0)).is_err());
+    limit.give_back(&"a", at(0));
+    limit.take("a", at(0)).unwrap();
+}

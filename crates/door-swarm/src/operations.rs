@@ -12,13 +12,15 @@ use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
-use crate::ledger::{Member, Standing, Swarm};
+use crate::ledger::{Handover, Member, Standing, Swarm};
+use crate::stamp;
 use crate::state::SwarmSettings;
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
 pub use self::files::Merge;
 pub use self::invites::{INVITE_LIFETIME, Made};
+pub use self::keys::Rotated;
 
 /// Longest reason that is passed on.
 const REASON: usize = 1000;
@@ -62,6 +64,7 @@ impl Swarms {
             pending: <_>::default(),
             announcements: Vec::new(),
             rotations: Vec::new(),
+            handover: None,
             invites_since: now,
         };
         self.insert(&identity.agent, swarm).await
@@ -75,9 +78,13 @@ impl Swarms {
         }
         let me = agent.clone();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
+            // Since when it was a member says which time it leaves, should it come back before everybody has heard. Only a
+            // master that counts tells everybody the same.
+            let since = swarm.members.get(&me).filter(|_| swarm.epoch > 0).map(|member| member.joined_at);
             let content = SystemContent {
                 agent_id: Some(me.to_string()),
                 swarm_id: Some(swarm.swarm_id.to_string()),
+                joined_at: since.map(stamp::render),
                 ..SystemContent::new("member_left")
             };
             swarm.announce(Uuid::new_v4(), None, content.to_text());
@@ -104,6 +111,7 @@ impl Swarms {
         let (gone, why, now) = (id.clone(), reason.map(str::to_owned), self.hub().now());
         let by = agent.clone();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
+            check_handover(swarm)?;
             swarm.kick(&gone, why.as_deref(), &by, now);
             Ok(())
         })
@@ -119,7 +127,8 @@ impl Swarms {
         Ok(id)
     }
 
-    /// Asks a member to lead the swarm. It does once it has answered; the others are told then.
+    /// Asks a member to lead the swarm. It does once it has answered; the others are told then. Until it has, the roster
+    /// stays as it is: the new master goes on from the one it knows.
     pub async fn transfer(&self, swarm: Option<&str>, member: &str) -> Result<PeerId, SwarmError> {
         let (agent, swarm) = self.find_led(swarm)?;
         let id = member_of(&swarm, member)?;
@@ -128,6 +137,7 @@ impl Swarms {
         }
         let new = id.clone();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
+            check_handover(swarm)?;
             let content = SystemContent {
                 swarm_id: Some(swarm.swarm_id.to_string()),
                 new_master: Some(new.to_string()),
@@ -135,11 +145,40 @@ impl Swarms {
                 banned: Some(swarm.banned.keys().map(PeerId::to_string).collect()),
                 ..SystemContent::new("master_transfer")
             };
-            swarm.announce(Uuid::new_v4(), Some(new), content.to_text());
+            let asked = Uuid::new_v4();
+            swarm.handover = Some(Handover { to: new.clone(), asked });
+            swarm.announce(asked, Some(new), content.to_text());
             Ok(())
         })
         .await?;
         Ok(id)
+    }
+
+    /// Takes the question back whether a member would lead the swarm, where it has not answered; says who was asked.
+    pub async fn cancel_transfer(&self, swarm: Option<&str>) -> Result<PeerId, SwarmError> {
+        let (agent, swarm) = self.find_led(swarm)?;
+        let realm = swarm.realm.clone();
+        self.edit(&agent, swarm.swarm_id, move |swarm| {
+            let asked = swarm.handover.take().map(|handover| handover.to);
+            asked.ok_or(SwarmError::NotHandingOver { swarm: realm })
+        })
+        .await
+    }
+
+    /// A member has refused to lead the swarm.
+    pub(crate) async fn not_transferred(
+        &self,
+        agent: &PeerId,
+        swarm: Uuid,
+        asked: String,
+    ) -> Result<(), SwarmError> {
+        self.edit(agent, swarm, move |swarm| {
+            if swarm.handover.as_ref().is_some_and(|handover| handover.asked.to_string() == asked) {
+                swarm.handover = None;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// A member has answered that it leads the swarm now: everybody is told. Said twice, it is said once.
@@ -154,6 +193,7 @@ impl Swarms {
             if swarm.master != old || !swarm.members.contains_key(&new) {
                 return Ok(());
             }
+            swarm.handover = None;
             swarm.epoch += 1;
             swarm.master = new.clone();
             swarm.invites.clear();
@@ -177,6 +217,7 @@ impl Swarms {
         check_reason(reason)?;
         let reason = reason.unwrap_or("master_left").to_owned();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
+            check_handover(swarm)?;
             let content = SystemContent {
                 swarm_id: Some(swarm.swarm_id.to_string()),
                 reason: Some(reason),
@@ -204,6 +245,22 @@ impl Swarms {
         self.notify(agent, swarm, &content).await;
     }
 
+    /// News for our own agent that somebody waits for approval.
+    pub(crate) async fn notify_asked(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
+        let book = self.book();
+        let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
+        let realm = &swarm.realm;
+        let content = SystemContent {
+            swarm_id: Some(swarm.swarm_id.to_string()),
+            agent_id: Some(id.to_string()),
+            reason: Some(format!(
+                "it waits for approval: `switchboard swarm approve {id} --swarm {realm}`, or deny"
+            )),
+            ..SystemContent::new("join_requested")
+        };
+        self.notify(agent, swarm, &content).await;
+    }
+
     /// Asks the master for the whole roster.
     pub async fn sync(&self, swarm: Option<&str>) -> Result<(), SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
@@ -222,6 +279,16 @@ impl Swarms {
         }
         let content = SystemContent { epoch: Some(swarm.epoch), ..SystemContent::new("roster_request") };
         self.say_to(agent, swarm, &swarm.master, content.to_text()).await
+    }
+}
+
+/// Whether the roster may be changed: not while somebody may lead the swarm already who would not hear of it.
+pub(crate) fn check_handover(swarm: &Swarm) -> Result<(), SwarmError> {
+    match &swarm.handover {
+        Some(handover) => {
+            Err(SwarmError::HandingOver { swarm: swarm.realm.clone(), to: handover.to.clone() })
+        }
+        None => Ok(()),
     }
 }
 

@@ -11,6 +11,9 @@ use crate::error::SwarmError;
 use crate::invite::InviteError;
 use crate::wire::{ErrorBody, ErrorDetail};
 
+/// After how many seconds to ask again for what a person, or another hub, has to do first.
+const LATER: u32 = 60;
+
 /// Why a request is refused.
 #[derive(Debug)]
 pub(crate) struct Problem {
@@ -36,6 +39,19 @@ impl Problem {
     pub(crate) fn with(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
+    }
+
+    /// A field that is missing or of another type, by its name where that can be told.
+    pub(crate) fn shape(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let (path, problem) = (error.path().to_string(), error.inner().to_string());
+        let missing = problem.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        let field = match (path.as_str(), missing) {
+            (".", Some(missing)) => missing.to_owned(),
+            (path, Some(missing)) => format!("{path}.{missing}"),
+            (path, None) => path.to_owned(),
+        };
+        let problem = if field == "." { problem } else { format!("{field}: {problem}") };
+        Self::format(problem).with(serde_json::json!({ "field": field }))
     }
 
     pub(crate) fn too_large(limit: usize) -> Self {
@@ -124,13 +140,14 @@ impl From<NotAdmitted> for Problem {
             NotAdmitted::Exhausted => "TOKEN_EXHAUSTED",
             NotAdmitted::InvitesDisabled => "INVITES_DISABLED",
             NotAdmitted::TooManyPending => "RATE_LIMITED",
+            NotAdmitted::HandingOver => "NOT_MASTER",
         };
-        let status = if error == NotAdmitted::TooManyPending {
-            StatusCode::TOO_MANY_REQUESTS
-        } else {
-            StatusCode::FORBIDDEN
+        let (status, retry_after) = match error {
+            NotAdmitted::TooManyPending => (StatusCode::TOO_MANY_REQUESTS, Some(LATER)),
+            NotAdmitted::HandingOver => (StatusCode::SERVICE_UNAVAILABLE, Some(LATER)),
+            _ => (StatusCode::FORBIDDEN, None),
         };
-        Self::new(status, code, error.to_string())
+        Self { retry_after, ..Self::new(status, code, error.to_string()) }
     }
 }
 

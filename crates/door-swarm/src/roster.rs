@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::{PublicKey, SecretKey};
-use crate::ledger::{Ban, Standing, Swarm};
+use crate::ledger::{Ban, InviteRecord, Standing, Swarm};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::wire::{Joined, MemberWord, SystemContent};
@@ -17,6 +17,9 @@ pub(crate) use self::whole::ROSTER_BYTES;
 
 /// What the proof of a new key begins with.
 const KEY_DOMAIN: &str = "asp-key-v1\0";
+
+/// Most invites that a member may have taken back without anybody having used them: the master keeps a note of each.
+const MOST_TAKEN_BACK: usize = 50;
 
 /// What a system message came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +43,6 @@ pub(crate) enum Applied {
 pub(crate) enum NoAuthority {
     #[error("only the master may say '{action}'")]
     NotMaster { action: &'static str },
-    #[error("'{action}' can only be said of oneself")]
-    NotOneself { action: &'static str },
     #[error("'{field}' is missing or cannot be used")]
     Field { field: &'static str },
     #[error("the new master is not a member")]
@@ -60,6 +61,8 @@ pub(crate) struct Said<'a> {
     pub(crate) sender: &'a PeerId,
     /// Whether it was said to our agent alone.
     pub(crate) to_me: bool,
+    /// When it was signed.
+    pub(crate) at: Timestamp,
     pub(crate) now: Timestamp,
 }
 
@@ -85,6 +88,7 @@ impl Swarm {
                 Ok(Applied::Changed)
             }
             "key_rotated" => self.on_key_rotated(said, content),
+            "invite_revoked" => self.on_invite_revoked(said, content),
             "roster_request" => {
                 let wanted = said.to_me && self.master == *said.me;
                 Ok(if wanted { Applied::RosterWanted } else { Applied::Nothing })
@@ -118,11 +122,7 @@ impl Swarm {
         let endpoint = endpoint.ok_or(NoAuthority::Field { field: "endpoint" })?;
         let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
         if self.members.contains_key(&id) {
-            // The roster that came with the join had it already; the count goes on all the same.
-            return Ok(self
-                .step(content.epoch)
-                .filter(|step| *step == Applied::Behind)
-                .unwrap_or(Applied::Nothing));
+            return self.on_joined_again(said, content, &id, endpoint);
         }
         if self.members.len() >= MOST_MEMBERS {
             return Err(NoAuthority::Field { field: "members" });
@@ -144,22 +144,100 @@ impl Swarm {
         Ok(step)
     }
 
-    fn on_left(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        if content.subject().is_some_and(|id| id != said.sender.as_str()) {
-            return Err(NoAuthority::NotOneself { action: "member_left" });
+    /// A member that is known. The roster that came with the join had it already, or it has left and come back and only
+    /// the second is heard: the master's word counts where it counts its changes. The count goes on in either case.
+    fn on_joined_again(
+        &mut self,
+        said: &Said<'_>,
+        content: &SystemContent,
+        id: &PeerId,
+        endpoint: Endpoint,
+    ) -> Result<Applied, NoAuthority> {
+        let told = content.full_member().map(|member| PublicKey::parse(&member.public_key)).transpose();
+        let key = told.map_err(|_| NoAuthority::Field { field: "public_key" })?;
+        let is_taken = |key: &PublicKey| {
+            self.members.iter().any(|(other, member)| other != id && member.public_key == *key)
+        };
+        if key.as_ref().is_some_and(is_taken) {
+            return Err(NoAuthority::Taken);
         }
-        if *said.sender == self.master {
+        let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        let joined_at = content.joined_at.as_deref().and_then(stamp::parse);
+        if let (Some(_), Some(key), Some(joined_at)) = (content.epoch, key, joined_at) {
+            let known = self.members.get(id);
+            if known
+                .is_some_and(|known| known.public_key != key || millis(known.joined_at) < millis(joined_at))
+            {
+                self.put_member(id, endpoint, key, joined_at);
+            }
+            if id == said.me {
+                self.joined_at = self.joined_at.max(joined_at);
+            }
+        }
+        Ok(if step == Applied::Behind { step } else { Applied::Nothing })
+    }
+
+    /// Somebody has left, on its own word or as the master passes it on.
+    fn on_left(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
+        let id = match content.subject() {
+            Some(id) => PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })?,
+            None => said.sender.clone(),
+        };
+        if id != *said.sender {
+            self.only_master(said, "member_left")?;
+            let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+            let dropped = id != *said.me && self.drop_member(&id);
+            return Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing });
+        }
+        if self.is_of_before(said, content, &id) {
+            return Ok(Applied::Nothing);
+        }
+        if id == self.master {
             // A swarm without a master is none.
             self.standing = Standing::Dissolved;
             return Ok(Applied::Changed);
         }
-        Ok(if self.drop_member(said.sender) { Applied::Changed } else { Applied::Nothing })
+        if !self.drop_member(&id) {
+            return Ok(Applied::Nothing);
+        }
+        let told = SystemContent { agent_id: Some(id.to_string()), ..SystemContent::new("member_left") };
+        self.pass_on(said, told);
+        Ok(Applied::Changed)
+    }
+
+    /// Whether what is said of a member is about an earlier time that it was one: said again by whoever kept it, or late.
+    /// Who says since when it was a member means that time; otherwise the time of the signature tells.
+    fn is_of_before(&self, said: &Said<'_>, content: &SystemContent, id: &PeerId) -> bool {
+        let Some(since) = self.members.get(id).map(|member| member.joined_at) else { return false };
+        let meant = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.at);
+        millis(meant) < millis(since)
+    }
+
+    /// For the master: counts a change that a member has made by its own word and tells the others, some of whom may have
+    /// missed it. Not while the role is being handed over: the new master hears the member itself, and counts from what
+    /// it was told.
+    fn pass_on(&mut self, said: &Said<'_>, content: SystemContent) {
+        if self.master != *said.me || self.handover.is_some() {
+            return;
+        }
+        self.epoch += 1;
+        let (swarm_id, epoch) = (Some(self.swarm_id.to_string()), Some(self.epoch));
+        let content = SystemContent { swarm_id, epoch, ..content };
+        self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
     fn on_kicked(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
         self.only_master(said, "kicked")?;
         if !said.to_me || content.subject().is_some_and(|id| id != said.me.as_str()) {
             return Err(NoAuthority::Field { field: "recipient" });
+        }
+        let is_old = match content.epoch {
+            // It was invited again since, which the master has counted.
+            Some(epoch) => epoch <= self.epoch,
+            None => millis(said.at) < millis(self.joined_at),
+        };
+        if is_old {
+            return Ok(Applied::Nothing);
         }
         self.standing = Standing::Kicked;
         Ok(Applied::Changed)
@@ -170,6 +248,9 @@ impl Swarm {
         let id = subject(content)?;
         if id == self.master {
             return Err(NoAuthority::Field { field: "agent_id" });
+        }
+        if content.epoch.is_none() && self.is_of_before(said, content, &id) {
+            return Ok(Applied::Nothing);
         }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         if id == *said.me {
@@ -239,13 +320,69 @@ impl Swarm {
         if self.members.iter().any(|(other, member)| *other != id && member.public_key == key) {
             return Err(NoAuthority::Taken);
         }
-        let Some(member) = self.members.get_mut(&id) else { return Ok(Applied::Nothing) };
+        // Where the master counts it, what was counted before is old; a member's own word is not counted.
+        let mut step = Applied::Changed;
+        if *said.sender == self.master && content.epoch.is_some() {
+            let Some(counted) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+            step = counted;
+        }
+        let unchanged = if step == Applied::Behind { Applied::Behind } else { Applied::Nothing };
+        let Some(member) = self.members.get_mut(&id) else { return Ok(unchanged) };
+        member.offered_key = None;
         if member.public_key == key {
+            return Ok(unchanged);
+        }
+        let wire = key.to_wire();
+        member.public_key = key;
+        member.confirmed_at = Some(said.now);
+        if id == *said.sender {
+            self.end_invites_of(&id);
+            let told = SystemContent {
+                agent_id: Some(id.to_string()),
+                public_key: Some(wire),
+                proof: content.proof.clone(),
+                ..SystemContent::new("key_rotated")
+            };
+            self.pass_on(said, told);
+        }
+        Ok(step)
+    }
+
+    /// Ends the open invites of somebody whose key has changed: they are signed with the one before. Says how many.
+    pub(crate) fn end_invites_of(&mut self, issuer: &PeerId) -> usize {
+        let open = self.invites.values_mut().filter(|invite| invite.issuer == *issuer && !invite.revoked);
+        open.map(|invite| invite.revoked = true).count()
+    }
+
+    /// A member takes back an invite of its own, of which the master may not have heard yet.
+    fn on_invite_revoked(
+        &mut self,
+        said: &Said<'_>,
+        content: &SystemContent,
+    ) -> Result<Applied, NoAuthority> {
+        if !said.to_me || self.master != *said.me {
             return Ok(Applied::Nothing);
         }
-        member.public_key = key;
-        member.offered_key = None;
-        member.confirmed_at = None;
+        let digest = content.invite.as_deref().filter(|digest| is_digest(digest));
+        let digest = digest.ok_or(NoAuthority::Field { field: "invite" })?;
+        if let Some(known) = self.invites.get_mut(digest) {
+            if known.issuer != *said.sender {
+                return Err(NoAuthority::NotMaster { action: "invite_revoked" });
+            }
+            known.revoked = true;
+            return Ok(Applied::Changed);
+        }
+        let unused = |invite: &&InviteRecord| invite.issuer == *said.sender && invite.used_by.is_empty();
+        if self.invites.values().filter(unused).count() >= MOST_TAKEN_BACK {
+            return Err(NoAuthority::Field { field: "invite" });
+        }
+        let ends_at = content.expires_at.as_deref().and_then(stamp::parse);
+        let (issuer, now) = (said.sender.clone(), said.now);
+        let noted = self.remember_invite(digest.to_owned(), issuer, now, ends_at, None, now);
+        noted.map_err(|_| NoAuthority::Field { field: "invite" })?;
+        if let Some(noted) = self.invites.get_mut(digest) {
+            noted.revoked = true;
+        }
         Ok(Applied::Changed)
     }
 
@@ -255,6 +392,10 @@ impl Swarm {
         self.drop_member(id);
         self.epoch += 1;
         self.banned.insert(id.clone(), Ban { at: now, public_key: Some(key) });
+        // Whoever had it could come back by it under another name and with another key.
+        for invite in self.invites.values_mut().filter(|invite| invite.used_by.contains(id)) {
+            invite.revoked = true;
+        }
         let base = SystemContent {
             agent_id: Some(id.to_string()),
             swarm_id: Some(self.swarm_id.to_string()),
@@ -273,6 +414,16 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, others.to_text());
         true
     }
+}
+
+/// A time as it travels, so that what was told can be compared with what was noted.
+fn millis(at: Timestamp) -> i64 {
+    at.as_millisecond()
+}
+
+/// Whether a text can be what an invite is listed under.
+fn is_digest(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 fn subject(content: &SystemContent) -> Result<PeerId, NoAuthority> {

@@ -40,7 +40,7 @@ fn said(
 ) -> Result<Applied, NoAuthority> {
     let (me, sender) = (id("bob"), id(sender));
     let content: SystemContent = serde_json::from_value(content).unwrap();
-    swarm.apply(&Said { me: &me, sender: &sender, to_me, now: at(1) }, &content)
+    swarm.apply(&Said { me: &me, sender: &sender, to_me, at: at(1), now: at(1) }, &content)
 }
 
 fn joined(name: &str, seed: u8, epoch: u64) -> serde_json::Value {
@@ -141,4 +141,138 @@ fn a_new_key_needs_the_old_one_or_the_master_and_a_proof() {
     let mut content = rotated(&known, "carol");
     content["proof"] = prove_key(&new, Uuid::nil(), &id("carol")).into();
     assert_eq!(said(&mut known, "carol", false, content), Err(NoAuthority::NoProof), "for another swarm");
+}
+
+fn said_at(
+    swarm: &mut Swarm,
+    me: &str,
+    sender: &str,
+    second: i64,
+    content: serde_json::Value,
+) -> Result<Applied, NoAuthority> {
+    let (me, sender) = (id(me), id(sender));
+    let content: SystemContent = serde_json::from_value(content).unwrap();
+    swarm.apply(&Said { me: &me, sender: &sender, to_me: true, at: at(second), now: at(second) }, &content)
+}
+
+/// S3: what was said of an earlier time as a member is nothing to a later one, however often and late it comes.
+#[test]
+fn a_farewell_counts_for_the_time_it_was_said_of() {
+    let mut known = swarm();
+    let of_before = json!({ "action": "member_left", "joined_at": stamp::render(at(-9)) });
+    assert_eq!(said_at(&mut known, "bob", "carol", 5, of_before), Ok(Applied::Nothing), "signed anew");
+    let plain = json!({ "action": "member_left" });
+    assert_eq!(said_at(&mut known, "bob", "carol", -1, plain.clone()), Ok(Applied::Nothing), "signed before");
+    assert_eq!(known, swarm());
+    let told = json!({ "action": "member_left", "joined_at": stamp::render(at(0)) });
+    assert_eq!(
+        said_at(&mut known, "bob", "carol", -1, told),
+        Ok(Applied::Changed),
+        "by a clock that is behind"
+    );
+    assert!(!known.members.contains_key(&id("carol")));
+    let mut known = swarm();
+    assert_eq!(said_at(&mut known, "bob", "carol", 5, plain), Ok(Applied::Changed));
+
+    known.joined_at = at(3);
+    let kicked = |epoch: Option<u64>| json!({ "action": "kicked", "agent_id": "bob", "epoch": epoch });
+    assert_eq!(said_at(&mut known, "bob", "alice", 9, kicked(Some(3))), Ok(Applied::Nothing));
+    assert_eq!(said_at(&mut known, "bob", "alice", 2, kicked(None)), Ok(Applied::Nothing));
+    assert_eq!(known.standing, Standing::Active);
+    assert_eq!(said_at(&mut known, "bob", "alice", 9, kicked(Some(4))), Ok(Applied::Changed));
+    assert_eq!(known.standing, Standing::Kicked);
+    let mut known = swarm();
+    let gone = json!({ "action": "member_kicked", "agent_id": "carol" });
+    assert_eq!(
+        said_at(&mut known, "bob", "alice", -1, gone),
+        Ok(Applied::Nothing),
+        "by a master that does not count"
+    );
+}
+
+/// What a member says of itself is counted by the master, so that whoever missed it finds out.
+#[test]
+fn the_master_counts_what_members_say_of_themselves() {
+    let mut known = swarm();
+    assert_eq!(
+        said_at(&mut known, "alice", "carol", 5, json!({ "action": "member_left" })),
+        Ok(Applied::Changed)
+    );
+    assert_eq!((known.epoch, known.announcements.len()), (4, 1));
+    let passed_on: serde_json::Value = serde_json::from_str(&known.announcements[0].content).unwrap();
+    let mut other = swarm();
+    assert_eq!(
+        said_at(&mut other, "bob", "carol", 6, passed_on.clone()),
+        Ok(Applied::Changed),
+        "its own word"
+    );
+    let mut other = swarm();
+    assert_eq!(said_at(&mut other, "bob", "alice", 6, passed_on.clone()), Ok(Applied::Changed));
+    assert!(!other.members.contains_key(&id("carol")));
+    assert_eq!((other.epoch, other.announcements.len()), (4, 0), "members count nothing");
+    assert_eq!(said_at(&mut other, "bob", "alice", 6, passed_on), Ok(Applied::Nothing));
+    let for_another = json!({ "action": "member_left", "agent_id": "carol", "epoch": 9 });
+    let refused = Err(NoAuthority::NotMaster { action: "member_left" });
+    assert_eq!(said_at(&mut swarm(), "alice", "bob", 6, for_another), refused);
+
+    let mut known = swarm();
+    let new = key(9);
+    let rotated = json!({ "action": "key_rotated", "public_key": new.public(),
+        "proof": prove_key(&new, known.swarm_id, &id("carol")) });
+    assert_eq!(said_at(&mut known, "alice", "carol", 5, rotated.clone()), Ok(Applied::Changed));
+    assert_eq!(known.epoch, 4);
+    let passed_on: serde_json::Value = serde_json::from_str(&known.announcements[0].content).unwrap();
+    let mut other = swarm();
+    other.members.get_mut(&id("carol")).unwrap().offered_key = Some(new.public());
+    assert_eq!(said_at(&mut other, "bob", "alice", 6, passed_on.clone()), Ok(Applied::Changed));
+    let carol = &other.members[&id("carol")];
+    assert_eq!((&carol.public_key, &carol.offered_key, other.epoch), (&new.public(), &None, 4));
+    // Whoever knows the key already has nothing to compare any more.
+    other.members.get_mut(&id("carol")).unwrap().offered_key = Some(key(8).public());
+    assert_eq!(said_at(&mut other, "bob", "carol", 7, rotated), Ok(Applied::Nothing));
+    assert_eq!(other.members[&id("carol")].offered_key, None);
+
+    // Not while another may lead already.
+    let mut known = swarm();
+    known.handover = Some(crate::ledger::Handover { to: id("bob"), asked: Uuid::nil() });
+    assert_eq!(
+        said_at(&mut known, "alice", "carol", 5, json!({ "action": "member_left" })),
+        Ok(Applied::Changed)
+    );
+    assert_eq!((known.epoch, known.announcements.len()), (3, 0));
+}
+
+/// Of one who left and came back only the second may be heard.
+#[test]
+fn whoever_comes_back_is_a_member_since_then() {
+    let mut known = swarm();
+    let mut again = joined("carol", 3, 5);
+    again["joined_at"] = stamp::render(at(7)).into();
+    assert_eq!(said_at(&mut known, "bob", "alice", 7, again), Ok(Applied::Behind));
+    assert_eq!(known.members[&id("carol")].joined_at, at(7));
+    let of_before = json!({ "action": "member_left", "joined_at": stamp::render(at(0)) });
+    assert_eq!(said_at(&mut known, "bob", "carol", 8, of_before), Ok(Applied::Nothing));
+    let mut other_key = joined("carol", 8, 6);
+    other_key["joined_at"] = stamp::render(at(9)).into();
+    assert_eq!(said_at(&mut known, "bob", "alice", 9, other_key), Ok(Applied::Nothing));
+    assert_eq!(known.members[&id("carol")].public_key, key(8).public());
+    let mut taken = joined("carol", 2, 7);
+    taken["joined_at"] = stamp::render(at(9)).into();
+    assert_eq!(said_at(&mut known, "bob", "alice", 9, taken), Err(NoAuthority::Taken));
+}
+
+/// A member's invite is taken back at the master, also where nobody has used it yet, and by nobody else.
+#[test]
+fn members_take_back_their_own_invites() {
+    let mut known = swarm();
+    let digest = |n: u8| format!("{n:064x}");
+    let revoked = |n: u8| json!({ "action": "invite_revoked", "invite": digest(n) });
+    assert_eq!(said_at(&mut known, "alice", "carol", 5, revoked(1)), Ok(Applied::Changed));
+    assert!(known.invites[&digest(1)].revoked);
+    assert!(said_at(&mut known, "alice", "bob", 5, revoked(1)).is_err());
+    let odd = json!({ "action": "invite_revoked", "invite": "A" });
+    assert_eq!(said_at(&mut known, "alice", "carol", 5, odd), Err(NoAuthority::Field { field: "invite" }));
+    let taken = (0..200).filter(|n| said_at(&mut known, "alice", "carol", 5, revoked(*n)).is_ok()).count();
+    assert_eq!(taken, MOST_TAKEN_BACK, "nobody fills the list of the master");
+    assert_eq!(said_at(&mut swarm(), "bob", "carol", 5, revoked(1)), Ok(Applied::Nothing), "not the master");
 }

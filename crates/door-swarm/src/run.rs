@@ -12,6 +12,7 @@ use crate::delivery::run_deliveries;
 use crate::error::{SwarmError, describe};
 use crate::github;
 use crate::keeper::Asked;
+use crate::operations::Merge;
 use crate::server::{Server, Task};
 use crate::swarms::Swarms;
 use crate::wake::{Arrival, wake};
@@ -55,6 +56,10 @@ pub(crate) async fn start_on(
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<impl Future<Output = Result<(), SwarmError>> + Send, SwarmError> {
+    // What is wrong with whom to believe and whom to call is said now, and not by the first message that waits.
+    if swarms.config().says_whom_to_call() {
+        swarms.client()?;
+    }
     swarms.recover().await?;
     let (tasks, queue) = mpsc::channel(TASKS);
     let (told, arrivals) = mpsc::channel(TASKS);
@@ -154,7 +159,10 @@ impl Swarms {
     async fn recover(&self) -> Result<(), SwarmError> {
         for identity in self.identities() {
             self.register(&identity.agent).await?;
-            if let Err(error) = self.take_over_state(&identity.agent).await {
+            if let Err(error) = self.resume_rotation(&identity.agent).await {
+                tracing::error!(agent = %identity.agent, error = %describe(&error), "the change of a key is not finished");
+            }
+            if let Err(error) = self.take_over_state(&identity.agent, Merge::Unheard).await {
                 // The ledger is what counts; a file that cannot be used is written again below.
                 tracing::warn!(agent = %identity.agent, error = %describe(&error), "state.json is not taken over");
             }

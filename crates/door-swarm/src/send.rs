@@ -85,18 +85,7 @@ impl Letter {
                 "must be message or notification; the rest is for the swarm itself",
             ));
         }
-        if self.references.len() > MOST_PARTS || self.attachments.len() > MOST_PARTS {
-            return Err(SwarmError::field(
-                "references",
-                format!("and attachments are at most {MOST_PARTS} each"),
-            ));
-        }
-        for reference in &self.references {
-            reference.check()?;
-        }
-        for attachment in &self.attachments {
-            check_attachment(attachment)?;
-        }
+        check_parts(&self.references, &self.attachments)?;
         if self.expires_at.is_some_and(|end| end <= now) {
             return Err(SwarmError::field("expires_at", "is over already"));
         }
@@ -110,6 +99,20 @@ impl Letter {
         }
         Ok(())
     }
+}
+
+/// Whether what a message is about, and what comes with it, is of a kind and number that leads somewhere.
+pub(crate) fn check_parts(references: &[Reference], attachments: &[Attachment]) -> Result<(), SwarmError> {
+    if references.len() > MOST_PARTS || attachments.len() > MOST_PARTS {
+        return Err(SwarmError::field(
+            "references",
+            format!("and attachments are at most {MOST_PARTS} each"),
+        ));
+    }
+    for reference in references {
+        reference.check()?;
+    }
+    attachments.iter().try_for_each(check_attachment)
 }
 
 fn check_attachment(attachment: &Attachment) -> Result<(), SwarmError> {

@@ -2,15 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use http_body_util::LengthLimitError;
+use http_body_util::BodyExt as _;
 use jiff::SignedDuration;
 use serde::Serialize;
 use switchboard_core::AgentId;
@@ -27,6 +28,10 @@ use crate::stamp;
 use crate::swarms::Swarms;
 use crate::wake::Arrival;
 use crate::wire::{Health, Info, PROTOCOL_VERSION};
+
+/// How much of a body that is too large is read on, and for how long: 32 times what may be.
+const DRAINED: usize = 8 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// What happened that the running door acts on after the answer is given.
 #[derive(Debug, Clone)]
@@ -136,12 +141,12 @@ impl Server {
                 Ok(json(StatusCode::OK, &info(&identity)))
             }
             Resource::Message => {
-                let (headers, body) = self.read(request).await?;
+                let (headers, body) = self.read(request, client).await?;
                 let queued = self.take_message(&identity, &headers, &body, client).await?;
                 Ok(json(StatusCode::OK, &queued))
             }
             Resource::Join => {
-                let (headers, body) = self.read(request).await?;
+                let (headers, body) = self.read(request, client).await?;
                 let (status, answer) = self.take_join(&identity, &headers, &body, client).await?;
                 Ok(json(status, &answer))
             }
@@ -170,12 +175,14 @@ impl Server {
     }
 
     /// Reads a body, as far as it may go.
-    async fn read(&self, request: Request) -> Result<(HeaderMap, Bytes), Problem> {
+    async fn read(&self, request: Request, client: IpAddr) -> Result<(HeaderMap, Bytes), Problem> {
         let limit = self.swarms.config().limits.body;
         let (parts, body) = request.into_parts();
         let announced =
             parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|length| length > limit as u64) {
+            self.count_client(client)?;
+            drain(body).await;
             return Err(Problem::too_large(limit));
         }
         let is_json = |kind: &HeaderValue| {
@@ -188,11 +195,21 @@ impl Server {
         if parts.headers.get(CONTENT_TYPE).is_some_and(|kind| !is_json(kind)) {
             return Err(Problem::format("Content-Type must be application/json"));
         }
-        match axum::body::to_bytes(body, limit).await {
-            Ok(bytes) => Ok((parts.headers, bytes)),
-            Err(error) if is_length_error(&error) => Err(Problem::too_large(limit)),
-            Err(_) => Err(Problem::format("the request broke off")),
+        // Announced, it is within the limit.
+        let expected = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+        let (mut body, mut bytes) = (body, BytesMut::with_capacity(expected));
+        while let Some(frame) = body.frame().await {
+            let Ok(piece) = frame.map_err(|_| Problem::format("the request broke off"))?.into_data() else {
+                continue;
+            };
+            if bytes.len() + piece.len() > limit {
+                self.count_client(client)?;
+                drain(body).await;
+                return Err(Problem::too_large(limit));
+            }
+            bytes.extend_from_slice(&piece);
         }
+        Ok((parts.headers, bytes.freeze()))
     }
 
     fn health(&self, identity: &Identity) -> Health {
@@ -218,16 +235,19 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
     server.route(request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// Whether a body was given up because it is too large, and not because it broke off.
-fn is_length_error(error: &axum::Error) -> bool {
-    let mut cause: Option<&dyn std::error::Error> = Some(error);
-    while let Some(current) = cause {
-        if current.is::<LengthLimitError>() {
-            return true;
+/// Reads on in a body that is too large, so far as that is bearable, and forgets it: whoever still sends would not read the
+/// answer otherwise.
+async fn drain(mut body: Body) {
+    let reading = async {
+        let mut left = DRAINED;
+        while let Some(Ok(frame)) = body.frame().await {
+            let piece = frame.data_ref().map_or(0, Bytes::len);
+            let Some(rest) = left.checked_sub(piece) else { return };
+            left = rest;
         }
-        cause = current.source();
-    }
-    false
+    };
+    // Out of time, it is answered all the same.
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
 /// What an agent says of itself.

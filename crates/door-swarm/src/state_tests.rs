@@ -107,3 +107,18 @@ fn schema_and_reader_agree() {
         assert!(!validator.is_valid(&bad), "{path}");
     }
 }
+
+#[test]
+fn the_examples_of_the_protocol_are_valid_by_the_published_schema() {
+    let published: Value =
+        serde_json::from_str(include_str!("../../../schemas/swarm/membership-state.json")).unwrap();
+    let validator = jsonschema::validator_for(&published).unwrap();
+    let examples: Value =
+        serde_json::from_str(include_str!("../../../fixtures/swarm/examples.json")).unwrap();
+    let states = examples["states"].as_array().unwrap();
+    assert!(!states.is_empty());
+    for example in states {
+        assert!(validator.is_valid(example), "{example}");
+        MembershipState::parse(example.to_string().as_bytes()).unwrap();
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use switchboard_core::{AgentId, Name, nearest};
 use switchboard_https::Client;
@@ -37,6 +38,8 @@ struct Inner {
     client: Mutex<Option<Client>>,
     /// Why each peer that could not be reached could not be: at most one sentence for each member of our swarms.
     troubles: Mutex<HashMap<AgentId, String>>,
+    /// Until when peers have asked not to be called: at most one time for each member of our swarms.
+    busy: Mutex<HashMap<AgentId, Timestamp>>,
     /// Held while the ledger is read again, so that an older reading never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -50,6 +53,7 @@ impl Swarms {
             book: RwLock::default(),
             client: Mutex::default(),
             troubles: Mutex::default(),
+            busy: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
         let swarms = Self { inner: Arc::new(inner) };
@@ -90,6 +94,21 @@ impl Swarms {
     /// Why a peer could not be reached when that was last tried.
     pub(crate) fn trouble_with(&self, peer: &AgentId) -> Option<String> {
         self.inner.troubles.lock().get(peer).cloned()
+    }
+
+    /// Notes until when a peer does not want to be called, or that it may be.
+    pub(crate) fn note_busy(&self, peer: &AgentId, until: Option<Timestamp>) {
+        let mut busy = self.inner.busy.lock();
+        match until {
+            Some(until) => drop(busy.insert(peer.clone(), until)),
+            None => drop(busy.remove(peer)),
+        }
+    }
+
+    /// Until when a peer does not want to be called, where that is not over.
+    pub(crate) fn busy_until(&self, peer: &AgentId) -> Option<Timestamp> {
+        let until = self.inner.busy.lock().get(peer).copied();
+        until.filter(|until| *until > self.inner.hub.now())
     }
 
     /// Whether any peer could not be reached.
@@ -266,10 +285,12 @@ impl Swarms {
         let Some(named) = named else {
             return match active.as_slice() {
                 [one] => Ok((*one).clone()),
-                _ => Err(SwarmError::UnknownSwarm {
-                    swarm: "(none given)".to_owned(),
-                    near: active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect(),
-                }),
+                _ => {
+                    let mut swarms: Vec<_> =
+                        active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect();
+                    swarms.sort_unstable();
+                    Err(SwarmError::WhichSwarm { swarms })
+                }
             };
         };
         let is_meant = |swarm: &Swarm| {

@@ -129,8 +129,10 @@ impl Swarms {
             other => return Err(format!("There is no tool '{}'.", other.escape_debug())),
         };
         answer.map_err(|error| match error {
-            SwarmError::UnknownSwarm { near, .. } if !near.is_empty() => {
-                format!("Say which swarm is meant: {}.", near.join(", "))
+            SwarmError::UnknownSwarm { near: swarms, .. } | SwarmError::WhichSwarm { swarms }
+                if !swarms.is_empty() =>
+            {
+                format!("Say which swarm is meant: {}.", swarms.join(", "))
             }
             error => error.to_string(),
         })

@@ -188,6 +188,17 @@ pub(crate) fn is_in(message: &Message, swarm: &Swarm) -> bool {
     }
 }
 
+/// The type of a message of the hub on the wire.
+pub(crate) fn wire_type(message: &Message) -> MessageType {
+    // Only the door itself speaks for the swarm; what others call system is a message.
+    let is_ours = message.origin.native.door == Door::Swarm;
+    match MessageType::from_word(message.kind.as_str()) {
+        Some(MessageType::System) if is_ours => MessageType::System,
+        Some(MessageType::Notification) => MessageType::Notification,
+        _ => MessageType::Message,
+    }
+}
+
 /// What goes out: a message of the hub, and what it answers.
 pub(crate) struct Leaving<'a> {
     pub(crate) message: &'a Message,
@@ -205,17 +216,6 @@ impl Leaving<'_> {
     /// Whether it was written to the whole swarm.
     fn is_broadcast(&self) -> bool {
         matches!(&self.message.to, Address::Group(_))
-    }
-
-    /// The type on the wire.
-    pub(crate) fn kind(&self) -> MessageType {
-        // Only the door itself speaks for the swarm; what others call system is a message.
-        let is_ours = self.message.origin.native.door == Door::Swarm;
-        match MessageType::from_word(self.message.kind.as_str()) {
-            Some(MessageType::System) if is_ours => MessageType::System,
-            Some(MessageType::Notification) => MessageType::Notification,
-            _ => MessageType::Message,
-        }
     }
 
     /// The envelope, signed, as the text that is sent. Signed anew whenever it is tried: others refuse what is old.
@@ -253,7 +253,7 @@ impl Leaving<'_> {
             },
             recipient: if self.is_broadcast() { BROADCAST.to_owned() } else { self.recipient.to_string() },
             swarm_id: self.swarm.swarm_id.to_string(),
-            kind: self.kind(),
+            kind: wire_type(message),
             content: message.body.clone(),
             signature: String::new(),
             in_reply_to: self.in_reply_to.clone(),

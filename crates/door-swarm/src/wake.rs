@@ -102,6 +102,7 @@ async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
     let body = json!({
         "event": "swarm_message", "message_id": first.message_id, "swarm_id": first.swarm_id,
         "sender_id": first.sender_id, "agent_id": first.agent_id, "count": waiting.len(),
+        "notification_level": if waiting.iter().any(|arrival| arrival.is_urgent) { "urgent" } else { "normal" },
         "messages": &waiting[..waiting.len().min(MOST)],
     });
     let body = body.to_string();

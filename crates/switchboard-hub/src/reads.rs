@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
-use switchboard_core::{AgentId, Delivery, Door, MessageId, NativeId, Receipt};
+use switchboard_core::{AgentId, Delivery, Door, MessageId, Name, NativeId, Receipt};
 
 use crate::error::HubError;
 use crate::store::open::damage;
@@ -361,6 +361,20 @@ pub(crate) fn last(db: &Connection) -> Result<i64, HubError> {
 /// The last `count` messages of the journal, oldest first.
 pub(crate) fn newest(db: &Connection, count: usize) -> Result<Page<Stored>, HubError> {
     let mut page = stored_page(db, "ORDER BY m.seq DESC", [], count)?;
+    page.items.reverse();
+    Ok(page)
+}
+
+/// The last `count` messages of one swarm, oldest first: those that came in by it, and those to anybody behind its name.
+pub(crate) fn newest_of_swarm(
+    db: &Connection,
+    scope: &str,
+    realm: &Name,
+    count: usize,
+) -> Result<Page<Stored>, HubError> {
+    let rest = "WHERE (m.door = 'swarm' AND substr(m.scope, 1, length(?1)) = ?1) \
+                OR substr(m.recipient, -length(?2)) = ?2 COLLATE NOCASE ORDER BY m.seq DESC";
+    let mut page = stored_page(db, rest, [scope, &format!("@{realm}")], count)?;
     page.items.reverse();
     Ok(page)
 }

@@ -246,6 +246,31 @@ impl From<NatsError> for Failure {
     }
 }
 
+/// What to put right in the settings, where that is what is wrong, and not the other end of a call.
+fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
+    use switchboard_https::Error;
+    match error {
+        Error::Bind { .. } | Error::NotLoopback { .. } => Some("set swarm.listen in your settings"),
+        Error::Http3BehindProxy => Some("set swarm.http3 to false"),
+        Error::BadHeader { .. } => Some("set swarm.behindProxy to x-forwarded-for or x-real-ip"),
+        Error::TermsNotAgreed { .. } => Some("read them, then set swarm.acme.agree to true"),
+        Error::BadName { .. } | Error::NoNames => {
+            Some("set swarm.acme.names to the host names of the endpoint")
+        }
+        Error::BadDirectory { .. } => Some("set swarm.acme.directory"),
+        Error::BadAllowed { .. } => Some("put swarm.allow right in your settings"),
+        Error::File(_)
+        | Error::NoFile { .. }
+        | Error::BadPem { .. }
+        | Error::OpenKey { .. }
+        | Error::OtherKey { .. }
+        | Error::Unusable { .. }
+        | Error::NoCa
+        | Error::Rcgen(_) => Some("put swarm.cert, swarm.key and swarm.ca right in your settings"),
+        _ => None,
+    }
+}
+
 impl From<SwarmError> for Failure {
     fn from(error: SwarmError) -> Self {
         let (message, temporary) = (chain(&error), error.is_temporary());
@@ -263,9 +288,20 @@ impl From<SwarmError> for Failure {
                 .hint(or(&near, "`switchboard swarm list` lists them")),
             SwarmError::NotAMember { near, .. } => Self::new("not_a_member", Exit::NotFound, message)
                 .hint(or(&near, "`switchboard swarm members` lists them")),
-            SwarmError::NotPending { .. } | SwarmError::UnknownInvite { .. } => {
-                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says what there is")
+            SwarmError::WhichSwarm { swarms } => match swarms.as_slice() {
+                [] => Self::new("unknown_swarm", Exit::NotFound, message)
+                    .hint("`switchboard swarm list --all` lists also those that are over"),
+                _ => Self::new("which_swarm", Exit::Usage, message).hint("name one of them"),
+            },
+            SwarmError::NotPending { .. } => {
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says who waits")
             }
+            SwarmError::UnknownInvite { .. } => {
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")
+            }
+            SwarmError::HandingOver { .. } => Self::temporary("handing_over", message)
+                .hint("wait for the answer, or take the question back with `switchboard swarm transfer --cancel`"),
+            SwarmError::NotHandingOver { .. } => Self::new("not_found", Exit::NotFound, message),
             SwarmError::NotMaster { .. } | SwarmError::MasterStays { .. } | SwarmError::NotActive { .. } => {
                 Self::new("not_allowed", Exit::NotAllowed, message)
             }
@@ -279,6 +315,9 @@ impl From<SwarmError> for Failure {
             | SwarmError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
             SwarmError::Invite(_) => Self::new("bad_invite", Exit::NotAllowed, message),
             SwarmError::Refused { .. } if !temporary => Self::new("refused", Exit::NotAllowed, message),
+            SwarmError::Https(error) if swarm_setting(&error).is_some() => {
+                Self::new("listener", Exit::Failed, message).hint(swarm_setting(&error).unwrap_or_default())
+            }
             SwarmError::Refused { .. } | SwarmError::Https(_) => Self::temporary("unreachable", message)
                 .hint("try again; for a private network, name its CA in swarm.ca and its addresses in swarm.allow"),
             SwarmError::BadAnswer { .. } => Self::new("bad_answer", Exit::NotAllowed, message),

@@ -1,6 +1,8 @@
 //! An agent of this hub: how it comes to take part in swarms, and whom it does not listen to.
 
-use switchboard_core::Name;
+use std::sync::Arc;
+
+use switchboard_core::{Name, nearest};
 
 use crate::agent_id::PeerId;
 use crate::book;
@@ -8,6 +10,7 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::keys::SecretKey;
 use crate::ledger::Identity;
+use crate::operations::{Merge, member_of};
 use crate::swarms::{KEY_FILE, STATE_FILE, Swarms, blocking, check_home, open_home};
 use crate::wire::SystemContent;
 
@@ -19,8 +22,7 @@ impl Swarms {
         let (agent, endpoint) = (PeerId::parse_new(agent)?, Endpoint::parse(endpoint)?);
         let book = self.book();
         if let Some(known) = book.identities.get(&agent) {
-            let endpoint = known.endpoint.to_string();
-            return Err(SwarmError::IdentityExists { agent, endpoint });
+            return self.move_to(known, endpoint).await;
         }
         if book.identities.values().any(|known| known.agent.clashes_with(&agent)) {
             return Err(SwarmError::field(
@@ -28,10 +30,7 @@ impl Swarms {
                 format!("'{agent}' clashes with another agent's id here"),
             ));
         }
-        if let Some(other) = book.identities.values().find(|known| known.endpoint == endpoint) {
-            let problem = format!("{endpoint} is that of '{}'; give each agent its own path", other.agent);
-            return Err(SwarmError::field("endpoint", problem));
-        }
+        check_endpoint(&book, &agent, &endpoint)?;
         let (root, name) = (self.config().home.clone(), agent.to_string());
         let (home, key) = blocking(move || {
             let folder = open_home(&root)?;
@@ -79,9 +78,24 @@ impl Swarms {
         .await?;
         self.register(&agent).await?;
         self.refresh().await?;
-        self.take_over_state(&agent).await?;
+        self.take_over_state(&agent, Merge::Add).await?;
         self.write_state(&agent).await?;
         Ok(identity)
+    }
+
+    /// Gives a known agent another address, as long as it is in no swarm: members are told an address when they join, and
+    /// the protocol has no word for another one.
+    async fn move_to(&self, known: &Identity, endpoint: Endpoint) -> Result<Identity, SwarmError> {
+        let (agent, book) = (known.agent.clone(), self.book());
+        if book.swarms_of(&agent).any(|swarm| swarm.is_active()) || known.endpoint == endpoint {
+            return Err(SwarmError::IdentityExists { agent, endpoint: known.endpoint.to_string() });
+        }
+        check_endpoint(&book, &agent, &endpoint)?;
+        self.edit_identity(&agent, move |identity| {
+            identity.endpoint = endpoint;
+            Ok(identity.clone())
+        })
+        .await
     }
 
     /// Drops the messages of an agent from now on, or no longer.
@@ -91,7 +105,8 @@ impl Swarms {
         other: &str,
         mute: bool,
     ) -> Result<PeerId, SwarmError> {
-        let (identity, other) = (self.identity(agent)?, PeerId::parse(other)?);
+        let identity = self.identity(agent)?;
+        let other = self.peer_named(&identity.agent, other)?;
         let id = other.clone();
         self.edit_identity(&identity.agent, move |identity| {
             let _ = if mute { identity.muted_agents.insert(id) } else { identity.muted_agents.remove(&id) };
@@ -112,6 +127,23 @@ impl Swarms {
         Ok(other)
     }
 
+    /// The agent that is meant by an id, or by an address of a swarm that our agent is in. Nobody has to have the id yet.
+    fn peer_named(&self, agent: &PeerId, named: &str) -> Result<PeerId, SwarmError> {
+        let Some((_, realm)) = named.split_once('@') else { return Ok(PeerId::parse(named)?) };
+        let book = self.book();
+        let swarm = book.swarms_of(agent).find(|swarm| swarm.realm.as_str().eq_ignore_ascii_case(realm));
+        let swarm = swarm.ok_or_else(|| SwarmError::UnknownSwarm {
+            swarm: realm.to_owned(),
+            near: nearest(realm, book.swarms_of(agent).map(|swarm| swarm.realm.as_str())),
+        })?;
+        member_of(swarm, named)
+    }
+
+    /// Whether somebody of this id is in a swarm of our agent's.
+    pub fn knows_peer(&self, agent: &PeerId, other: &PeerId) -> bool {
+        self.book().swarms_of(agent).any(|swarm| swarm.members.contains_key(other))
+    }
+
     /// Drops the messages of a whole swarm from now on, or no longer.
     pub async fn mute_swarm(&self, swarm: Option<&str>, mute: bool) -> Result<Name, SwarmError> {
         let (agent, swarm) = self.find(swarm)?;
@@ -122,6 +154,18 @@ impl Swarms {
         })
         .await?;
         Ok(swarm.realm.clone())
+    }
+}
+
+/// Whether an address is no other agent's of this hub.
+fn check_endpoint(book: &book::Book, agent: &PeerId, endpoint: &Endpoint) -> Result<(), SwarmError> {
+    let is_taken = |known: &&Arc<Identity>| known.agent != *agent && known.endpoint == *endpoint;
+    match book.identities.values().find(is_taken) {
+        Some(other) => {
+            let problem = format!("{endpoint} is that of '{}'; give each agent its own path", other.agent);
+            Err(SwarmError::field("endpoint", problem))
+        }
+        None => Ok(()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::book;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::keys::PublicKey;
-use crate::ledger::{Identity, Known, Standing, Swarm, state_of};
+use crate::ledger::{Identity, Known, Member, Standing, Swarm, state_of};
 use crate::stamp;
 use crate::state::{MembershipState, StateError, SwarmMembership};
 use crate::swarms::{STATE_FILE, Swarms, blocking, open_home};
@@ -20,6 +20,9 @@ pub enum Merge {
     Add,
     /// What the state does not have goes.
     Replace,
+    /// Only swarms that the hub has never heard of are added, and nobody is muted for it: for a file that nobody has asked
+    /// to be read. What it says of others may be from before they were left.
+    Unheard,
 }
 
 /// Larger than any state within the limits.
@@ -46,14 +49,14 @@ impl Swarms {
     }
 
     /// Takes over what a file in the agent's folder says that the hub does not know, for instance when the hub is new.
-    pub(crate) async fn take_over_state(&self, agent: &PeerId) -> Result<(), SwarmError> {
+    pub(crate) async fn take_over_state(&self, agent: &PeerId, merge: Merge) -> Result<(), SwarmError> {
         let identity = self.identity(Some(agent.as_str()))?;
         let home = identity.home.clone();
         let found = blocking(move || Ok(open_home(&home)?.read(STATE_FILE, LIMIT)?)).await?;
         let Some(found) = found else { return Ok(()) };
         let state = MembershipState::parse(&found.bytes)?;
         if state.agent_id == agent.as_str() {
-            self.take_over(agent, state, Merge::Add).await?;
+            self.take_over(agent, state, merge).await?;
         }
         Ok(())
     }
@@ -79,7 +82,7 @@ impl Swarms {
         }
         let mut brought = 0;
         for membership in state.swarms.values() {
-            brought += usize::from(self.take_over_swarm(agent, membership, merge, now).await?);
+            brought += usize::from(self.take_over_swarm(agent, membership, &state, merge).await?);
         }
         self.edit_identity(agent, move |identity| {
             take_over_lists(identity, &state, merge, now);
@@ -93,41 +96,70 @@ impl Swarms {
         &self,
         agent: &PeerId,
         membership: &SwarmMembership,
+        state: &MembershipState,
         merge: Merge,
-        now: Timestamp,
     ) -> Result<bool, SwarmError> {
+        let now = self.hub().now();
         let Ok(id) = Uuid::try_parse(&membership.swarm_id) else { return Ok(false) };
         if !membership.members.iter().any(|member| member.agent_id == agent.as_str()) {
             return Ok(false);
         }
         let known = self.book().swarms.get(&(agent.clone(), id)).cloned();
-        if known.as_ref().is_some_and(|known| known.is_active() && merge == Merge::Add) {
+        let is_kept = known.as_ref().is_some_and(|known| match merge {
+            Merge::Replace => false,
+            Merge::Add => known.is_active(),
+            Merge::Unheard => true,
+        });
+        if is_kept {
             return Ok(false);
         }
+        let own_key = self.identity(Some(agent.as_str()))?.public_key.clone();
         let realm = self.free_realm(agent, id, None, &membership.name).await?;
+        let master = PeerId::parse(&membership.master)?;
+        // The count of a file is not known. From 0 the next message shows that the roster is behind, and it is asked for;
+        // a master has nobody to ask.
+        let counted = known.as_ref().filter(|_| master == *agent).map_or(0, |known| known.epoch);
         let mut swarm = Swarm {
             swarm_id: id,
             realm,
             name: membership.name.clone(),
-            master: PeerId::parse(&membership.master)?,
-            epoch: known.as_ref().map_or(0, |known| known.epoch),
+            master,
+            epoch: counted,
             members: <_>::default(),
             joined_at: stamp::parse(&membership.joined_at).unwrap_or(now),
             settings: membership.settings,
             standing: Standing::Active,
-            former: <_>::default(),
+            former: known.as_ref().map(|known| known.former.clone()).unwrap_or_default(),
             invites: known.as_ref().map(|known| known.invites.clone()).unwrap_or_default(),
             banned: known.as_ref().map(|known| known.banned.clone()).unwrap_or_default(),
-            pending: <_>::default(),
-            announcements: Vec::new(),
-            rotations: Vec::new(),
-            invites_since: known.map_or(now, |known| known.invites_since),
+            pending: known.as_ref().map(|known| known.pending.clone()).unwrap_or_default(),
+            announcements: known.as_ref().map(|known| known.announcements.clone()).unwrap_or_default(),
+            rotations: known.as_ref().map(|known| known.rotations.clone()).unwrap_or_default(),
+            handover: None,
+            invites_since: known.as_ref().map_or(now, |known| known.invites_since),
         };
         for member in &membership.members {
             let id = PeerId::parse(&member.agent_id)?;
             let endpoint = Endpoint::parse(&member.endpoint)?;
-            let key = PublicKey::parse(&member.public_key)?;
-            swarm.put_member(&id, endpoint, key, stamp::parse(&member.joined_at).unwrap_or(now));
+            let mut key = PublicKey::parse(&member.public_key)?;
+            let since = stamp::parse(&member.joined_at).unwrap_or(now);
+            let kept = known.as_ref().and_then(|known| known.members.get(&id));
+            if id == *agent {
+                key = own_key.clone();
+            } else if let Some(kept) = kept.filter(|kept| !is_newer(state, &id, kept)) {
+                // Keys change on the word of those who have them; an older file does not take that back.
+                key = kept.public_key.clone();
+            }
+            let held_by_another = swarm.members.values().any(|member| member.public_key == key);
+            if held_by_another {
+                continue;
+            }
+            swarm.put_member(&id, endpoint, key, since);
+            if let (Some(kept), Some(member)) = (kept, swarm.members.get_mut(&id)) {
+                member.name = kept.name.clone();
+                member.signs_envelopes = kept.signs_envelopes && kept.public_key == member.public_key;
+                member.confirmed_at = kept.confirmed_at.filter(|_| kept.public_key == member.public_key);
+            }
         }
         book::edit_swarm(self.hub(), agent, id, move |place| {
             *place = Some(swarm);
@@ -140,7 +172,17 @@ impl Swarms {
     }
 }
 
+/// Whether a state is from after the time when a member's key was last known to be its key.
+fn is_newer(state: &MembershipState, id: &PeerId, kept: &Member) -> bool {
+    let fetched = state.public_keys.get(id.as_str()).map(|key| key.fetched_at.as_str());
+    let told = state.exported_at.as_deref().or(fetched).and_then(stamp::parse);
+    told.is_some_and(|told| told > kept.confirmed_at.unwrap_or(kept.joined_at))
+}
+
 fn take_over_lists(identity: &mut Identity, state: &MembershipState, merge: Merge, now: Timestamp) {
+    if merge == Merge::Unheard {
+        return;
+    }
     if merge == Merge::Replace {
         identity.muted_agents.clear();
         identity.muted_swarms.clear();

@@ -1,13 +1,15 @@
 //! Invites, and whom they let in.
 
 use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
 
-use super::not_master;
+use super::{check_handover, not_master};
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
 use crate::invite::{Invite, InviteLink, Token};
 use crate::stamp;
 use crate::swarms::Swarms;
+use crate::wire::SystemContent;
 
 /// How long an invite is good for unless something else is said.
 pub const INVITE_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
@@ -73,17 +75,26 @@ impl Swarms {
         Ok(Made { digest, link: invite.link(token), ends_at })
     }
 
-    /// Takes an invite back; the beginning of its digest is enough.
+    /// Takes an invite back; the beginning of its digest is enough. The master, who counts its uses, is told by a member.
     pub async fn revoke(&self, swarm: Option<&str>, digest: &str) -> Result<String, SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
-        let found: Vec<&String> = swarm.invites.keys().filter(|known| known.starts_with(digest)).collect();
+        let is_meant = |known: &&String| !digest.is_empty() && known.starts_with(digest);
+        let found: Vec<&String> = swarm.invites.keys().filter(is_meant).collect();
         let [found] = found.as_slice() else {
             return Err(SwarmError::UnknownInvite { swarm: swarm.realm.clone(), digest: digest.to_owned() });
         };
-        let (found, known) = ((*found).clone(), (*found).clone());
+        let (found, known, me) = ((*found).clone(), (*found).clone(), agent.clone());
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            if let Some(invite) = swarm.invites.get_mut(&known) {
-                invite.revoked = true;
+            let Some(invite) = swarm.invites.get_mut(&known) else { return Ok(()) };
+            invite.revoked = true;
+            if swarm.master != me {
+                let content = SystemContent {
+                    swarm_id: Some(swarm.swarm_id.to_string()),
+                    expires_at: invite.ends_at.map(stamp::render),
+                    invite: Some(known),
+                    ..SystemContent::new("invite_revoked")
+                };
+                swarm.announce(Uuid::new_v4(), Some(swarm.master.clone()), content.to_text());
             }
             Ok(())
         })
@@ -109,6 +120,9 @@ impl Swarms {
             .ok_or_else(not_pending)?;
         let (new, now) = (id.clone(), self.hub().now());
         self.edit(&agent, swarm.swarm_id, move |swarm| {
+            if approve {
+                check_handover(swarm)?;
+            }
             let Some(waiting) = swarm.pending.get_mut(&new) else { return Ok(()) };
             if approve {
                 let (endpoint, key) = (waiting.endpoint.clone(), waiting.public_key.clone());

@@ -83,12 +83,17 @@ impl Swarm {
         }
         for (id, endpoint, key, joined_at) in members {
             match self.members.get_mut(&id) {
-                Some(known) if known.public_key == key => known.endpoint = endpoint,
-                // The master's word for a new key counts as the member's own does.
                 Some(known) => {
-                    known.public_key = key;
+                    // The master's word for a new key counts as the member's own does.
+                    if known.public_key != key {
+                        known.public_key = key;
+                        known.signs_envelopes = false;
+                        known.offered_key = None;
+                        known.confirmed_at = Some(said.now);
+                    }
                     known.endpoint = endpoint;
-                    known.signs_envelopes = false;
+                    // It may have left and come back since.
+                    known.joined_at = known.joined_at.max(joined_at);
                 }
                 None => self.put_member(&id, endpoint, key, joined_at),
             }

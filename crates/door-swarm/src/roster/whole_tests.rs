@@ -34,7 +34,7 @@ fn a_whole_roster_comes_from_the_master_and_is_never_older() {
     fresh.put_member(&id("dave"), endpoint("dave"), key(4).public(), at(0));
     fresh.epoch = 7;
     let (me, alice, carol) = (id("bob"), id("alice"), id("carol"));
-    let from = |sender| Said { me: &me, sender, to_me: true, now: at(1) };
+    let from = |sender| Said { me: &me, sender, to_me: true, at: at(1), now: at(1) };
     let mut known = swarm();
     let wrong = known.replace_roster(&from(&carol), &whole(&fresh));
     assert_eq!(wrong, Err(NoAuthority::NotMaster { action: "roster" }));
@@ -51,7 +51,7 @@ fn a_whole_roster_comes_from_the_master_and_is_never_older() {
 fn the_largest_roster_comes_in_parts_that_fit_and_makes_the_same_swarm() {
     let fresh = largest();
     let (me, alice) = (id("bob"), id("alice"));
-    let said = Said { me: &me, sender: &alice, to_me: true, now: at(1) };
+    let said = Said { me: &me, sender: &alice, to_me: true, at: at(1), now: at(1) };
     let mut known = swarm();
     // Somebody who has gone since, in the midst of those who come.
     known.put_member(&id("0500"), endpoint("gone"), key(77).public(), at(0));
@@ -73,7 +73,7 @@ fn the_largest_roster_comes_in_parts_that_fit_and_makes_the_same_swarm() {
 fn a_part_changes_nobody_else_and_nobody_twice() {
     let fresh = largest();
     let (me, alice) = (id("bob"), id("alice"));
-    let said = Said { me: &me, sender: &alice, to_me: true, now: at(1) };
+    let said = Said { me: &me, sender: &alice, to_me: true, at: at(1), now: at(1) };
     let parts = fresh.whole_roster();
     let told = |change: &dyn Fn(&mut Roster)| {
         let mut part = parts[0].clone();

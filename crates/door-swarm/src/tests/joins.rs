@@ -43,6 +43,13 @@ async fn an_invite_for_one_lets_one_in_however_many_ask_at_once() {
     assert_eq!(answer["members"].as_array().unwrap().len(), 2);
 }
 
+/// The same token under another header.
+fn with_header(token: &str, header: &str) -> String {
+    use base64::Engine as _;
+    let header = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(header);
+    format!("{header}.{}", token.split_once('.').unwrap().1)
+}
+
 /// S6, S9, S10: tokens that were tampered with, ids and keys of others, no proof.
 #[tokio::test(flavor = "multi_thread")]
 async fn joins_without_right_are_refused() {
@@ -84,6 +91,17 @@ async fn joins_without_right_are_refused() {
         ("the master's id and a type", ask(&token, "alicemessage", &key), (403, "ALREADY_MEMBER")),
         ("everybody", ask(&token, "broadcast", &key), (400, "INVALID_FORMAT")),
         ("no token", ask("a.b.c", "bob", &key), (400, "INVALID_TOKEN")),
+        (
+            "no algorithm",
+            ask(&with_header(&token, r#"{"alg":"none","typ":"JWT"}"#), "bob", &key),
+            (400, "INVALID_TOKEN"),
+        ),
+        (
+            "another algorithm",
+            ask(&with_header(&token, r#"{"alg":"HS256"}"#), "bob", &key),
+            (400, "INVALID_TOKEN"),
+        ),
+        ("no signature", ask(token.rsplit_once('.').unwrap().0, "bob", &key), (400, "INVALID_TOKEN")),
     ];
     for (what, request, expected) in table {
         let answer = world.post(&alice, "join", &request).await;
@@ -159,6 +177,11 @@ async fn whoever_needs_approval_waits_for_it() {
     let asked = bob.swarms.join(None, &link, None).await.unwrap();
     assert!(matches!(asked, crate::JoinOutcome::Pending { .. }), "{asked:?}");
     assert_eq!(alice.members(), ["alice"]);
+    // Whoever has to decide is told, once.
+    let is_told = |message: &switchboard_core::Message| message.body.contains("swarm approve bob");
+    alice.finds("a word that bob waits", is_told).await;
+    bob.swarms.join(None, &link, None).await.unwrap();
+    assert_eq!(alice.journal().await.iter().filter(|stored| is_told(&stored.message)).count(), 1);
     alice.swarms.decide(None, "bob", true).await.unwrap();
     bob.join(&link).await;
     assert_eq!(bob.members(), ["alice", "bob"]);

@@ -1,11 +1,13 @@
 //! Messages that are not as they should be, each as requests on a real socket.
 
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use switchboard_https::{Limits, Url};
 use uuid::Uuid;
 
-use super::rig::{add_member, code, with_member};
+use super::rig::{add_member, code, with_member, with_member_and};
 use crate::keys::SecretKey;
 use crate::ledger::Standing;
 use crate::stamp;
@@ -280,7 +282,115 @@ async fn large_bodies_are_refused() {
     let (alice, swarm, key) = with_member(&world).await;
     let body = Forged::new(swarm, "mallory", &"x".repeat(300 * 1024), alice.now()).signed(&key).value;
     assert_eq!(world.post(&alice, "message", &body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    // Also where the client is still sending when it is answered, over HTTP/2.
+    for size in [600 << 10, 2 << 20, 8 << 20] {
+        let answer = world.post_bytes(&alice, "message", vec![b'x'; size], HeaderMap::new()).await;
+        assert_eq!(code(&answer), (413, "INVALID_FORMAT"), "{size}");
+    }
     let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
     let answer = world.post_bytes(&alice, "message", deep.into_bytes(), HeaderMap::new()).await;
     assert_eq!(code(&answer), (400, "INVALID_FORMAT"));
+}
+
+/// S3, S15: whoever sends again what somebody has sent uses nothing of its limit up, and is answered as before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_said_again_is_not_counted() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member_and(&world, |config| config.limits.per_sender = 3).await;
+    let message = |text: &str| Forged::new(swarm, "mallory", text, alice.now()).signed(&key).value;
+    let first = message("first");
+    for _ in 0..8 {
+        assert_eq!(world.post(&alice, "message", &first).await.0, StatusCode::OK);
+    }
+    for text in ["second", "third"] {
+        assert_eq!(world.post(&alice, "message", &message(text)).await.0, StatusCode::OK, "{text}");
+    }
+    assert_eq!(code(&world.post(&alice, "message", &message("fourth")).await), (429, "RATE_LIMITED"));
+    assert_eq!(world.post(&alice, "message", &first).await.0, StatusCode::OK, "beyond the limit as well");
+    assert_eq!(alice.count("first").await, 1);
+}
+
+/// S15: the hundred and first message of a swarm within a minute, whoever sends it, and how long to wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swarm_has_a_limit_of_its_own() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let other = SecretKey::from_seed(&[8; 32]);
+    add_member(&alice, "other", &other).await;
+    let mut refused = None;
+    for n in 0..104 {
+        let (sender, key) = if n % 2 == 0 { ("mallory", &key) } else { ("other", &other) };
+        let message = Forged::new(swarm, sender, &format!("message {n}"), alice.now()).signed(key).value;
+        let url = Url::parse(&alice.url("message")).unwrap();
+        let body = Bytes::from(message.to_string());
+        let answer = world.client.post_json(&url, HeaderMap::new(), body, Limits::default()).await.unwrap();
+        if answer.status == StatusCode::TOO_MANY_REQUESTS {
+            refused = Some((n, answer));
+            break;
+        }
+        assert_eq!(answer.status, StatusCode::OK, "{n}");
+    }
+    let (n, answer) = refused.expect("a limit");
+    assert!((100..104).contains(&n), "{n}");
+    let told: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert!(told["error"]["message"].as_str().unwrap().contains("of this swarm"), "{told}");
+    let seconds: u64 = answer.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    assert_eq!(told["error"]["details"]["retry_after"], seconds);
+}
+
+/// A list is read by position, past checks that look for names.
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_no_messages() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let good = Forged::new(swarm, "mallory", "never", alice.now()).signed(&key).value;
+    let at = |field: &str| good[field].clone();
+    let fields =
+        ["message_id", "timestamp", "sender", "recipient", "swarm_id", "type", "content", "signature"];
+    let list: Vec<Value> = std::iter::once(json!("9.0.0")).chain(fields.map(at)).collect();
+    let mut sender = good.clone();
+    sender["sender"] = json!(["mallory", "https://127.0.0.1:9/swarm"]);
+    let mut references = good.clone();
+    references["references"] = json!([["url", null, null, null, "https://a.example.com", null]]);
+    for odd in [json!(list), sender, references, json!("text"), json!(null)] {
+        let answer = world.post(&alice, "message", &odd).await;
+        assert_eq!(code(&answer), (400, "INVALID_FORMAT"), "{odd}");
+        assert_eq!(code(&world.post(&alice, "join", &odd).await), (400, "INVALID_FORMAT"), "{odd}");
+    }
+    // What is missing is called by its name.
+    let mut lacking = good.clone();
+    lacking.as_object_mut().unwrap().remove("content");
+    let answer = world.post(&alice, "message", &lacking).await;
+    assert_eq!(answer.1["error"]["details"]["field"], "content", "{}", answer.1);
+    let mut lacking = good.clone();
+    lacking["sender"].as_object_mut().unwrap().remove("agent_id");
+    let answer = world.post(&alice, "message", &lacking).await;
+    assert_eq!(answer.1["error"]["details"]["field"], "sender.agent_id", "{}", answer.1);
+    assert_eq!(alice.count("never").await, 0);
+}
+
+/// S16: what comes with a message, and what it is about, is of a number and a kind that can be used.
+#[tokio::test(flavor = "multi_thread")]
+async fn attachments_and_references_are_checked() {
+    let world = World::new();
+    let (alice, swarm, key) = with_member(&world).await;
+    let attached =
+        |kind: &str, content: &str| json!({ "type": kind, "mime_type": "text/plain", "content": content });
+    let about = json!({ "type": "url", "url": "https://a.example.com" });
+    let table = [
+        ("attachments", json!([attached("inline", "not base64!")]), 400),
+        ("attachments", json!([attached("url", "file:///etc/passwd")]), 400),
+        ("attachments", json!([{ "type": "inline", "mime_type": "text", "content": "aGk=" }]), 400),
+        ("attachments", json!(vec![attached("inline", "aGk="); 51]), 400),
+        ("references", json!(vec![about.clone(); 51]), 400),
+        ("references", json!(vec![about; 50]), 200),
+        ("attachments", json!([attached("inline", "aGk="), attached("url", "https://a.example.com/x")]), 200),
+    ];
+    for (field, value, expected) in table {
+        let message =
+            Forged::new(swarm, "mallory", "with parts", alice.now()).with(field, value).signed(&key);
+        let answer = world.post(&alice, "message", &message.value).await;
+        assert_eq!(answer.0.as_u16(), expected, "{field}: {}", answer.1);
+    }
 }

@@ -56,7 +56,7 @@ async fn a_new_key_is_taken_over_on_the_word_of_the_old_one() {
     alice.create("Research").await;
     bob.join(&alice.invite().await).await;
     let old = bob.key().public();
-    let new = bob.swarms.rotate_key(None).await.unwrap();
+    let new = bob.swarms.rotate_key(None).await.unwrap().key;
     assert_ne!(old, new);
     bob.send("bob", "alice@research", "with the new key", None).await;
     alice.gets("with the new key").await;

@@ -96,6 +96,11 @@ async fn an_address_is_called_with_its_secret_and_at_once_for_what_is_urgent() {
     assert_eq!(first.0.as_deref(), Some("only the two of us"));
     assert_eq!((&first.1["agent_id"], &first.1["count"]), (&json!("alice"), &json!(3)));
     assert_eq!((&second.1["agent_id"], &second.1["count"]), (&json!("ann"), &json!(1)));
+    // Existing wake endpoints want to know how much it matters.
+    assert_eq!(
+        (&first.1["notification_level"], &second.1["notification_level"]),
+        (&json!("urgent"), &json!("normal"))
+    );
     assert_eq!(first.1["messages"].as_array().unwrap().len(), 3);
     assert!(!first.1.to_string().contains("please"), "{}", first.1);
     assert!(calls.try_recv().is_err());

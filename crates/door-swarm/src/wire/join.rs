@@ -29,6 +29,9 @@ pub struct JoinRequest {
     /// Proof that the sender has the key: its signature as of a system message to the master whose content is the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<String>,
+    /// Whether the sender had left the swarm. An extension: the master may not have heard of it though others have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejoin: Option<bool>,
 }
 
 /// Who wants to join.

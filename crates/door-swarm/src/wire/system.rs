@@ -54,6 +54,12 @@ pub struct SystemContent {
     /// How often the roster has changed, this change included. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// What an invite that is taken back is listed under. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invite: Option<String>,
+    /// When it would have ended. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// Who may not come back, for a new master. An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub banned: Option<Vec<String>>,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId, Receipt};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Name, NativeId, Receipt};
 
 use super::Hub;
 use crate::error::HubError;
@@ -137,6 +137,16 @@ impl Hub {
     /// The last messages of the journal, oldest first.
     pub async fn newest(&self, count: usize) -> Result<Page<Stored>, HubError> {
         self.read(move |db| reads::newest(db, count)).await
+    }
+
+    /// The last messages of one swarm, oldest first. `scope` is what its native ids begin with.
+    pub async fn newest_of_swarm(
+        &self,
+        scope: String,
+        realm: Name,
+        count: usize,
+    ) -> Result<Page<Stored>, HubError> {
+        self.read(move |db| reads::newest_of_swarm(db, &scope, &realm, count)).await
     }
 
     /// The conversation a message belongs to.

@@ -1,5 +1,6 @@
 //! `switchboard serve`
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
@@ -60,11 +61,13 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     });
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
-    let swarm = run_swarm(settings.swarm()?, workspace.hub().clone(), shutdown.clone()).await?;
+    let swarms = settings.swarm()?;
+    let public = swarms.as_ref().and_then(|config| config.listen.as_ref()).map(|listen| listen.address);
+    let swarm = run_swarm(swarms, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
-    announce(&context, &workspace, &listening.info);
+    announce(&context, &workspace, &listening.info, public);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();
     if let Some(workers) = &workers {
@@ -95,16 +98,22 @@ async fn notify(config: Option<NotifyConfig>, workspace: Workspace, shutdown: Ca
     }
 }
 
-fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo) {
+fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo, public: Option<SocketAddr>) {
     let folder = workspace.tree().root().path().display().to_string();
     let url = format!("http://{}:{}/mcp", info.host, info.port);
     if context.printer.is_json() {
-        let line = json!({ "serving": folder, "url": url, "port": info.port, "pid": std::process::id() });
+        let mut line = json!({ "serving": folder, "url": url, "port": info.port, "pid": std::process::id() });
+        if let Some(address) = public {
+            line["swarm"] = address.to_string().into();
+        }
         context.printer.object(&line);
     } else {
         context.printer.line(format_args!(
             "Serving {folder}; MCP at {url} with the token in {folder}/auth_token. Stop with Ctrl-C."
         ));
+        if let Some(address) = public {
+            context.printer.line(format_args!("Messages of other owners come in at {address}."));
+        }
     }
 }
 

@@ -8,3 +8,4 @@ mod life;
 mod master;
 mod owner;
 mod proxy;
+mod verbs;

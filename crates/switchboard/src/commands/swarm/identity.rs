@@ -10,7 +10,8 @@ use serde_json::json;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Make an agent one that takes part in swarms: a key and an address.
+/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, for one that is in no
+/// swarm now.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The agent's id, here and there
@@ -130,6 +131,7 @@ pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> 
 
 pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let agent = args.agent.as_deref();
+    let mut more = json!({});
     let (who, key) = match args.command.unwrap_or(KeyVerb::Show) {
         KeyVerb::Show => {
             let identity = swarms.identity(agent)?;
@@ -137,7 +139,21 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
         }
         KeyVerb::Rotate => {
             let identity = swarms.identity(agent)?;
-            (identity.agent.to_string(), swarms.rotate_key(agent).await?)
+            let rotated = swarms.rotate_key(agent).await?;
+            more = json!({ "ended_invites": rotated.ended_invites, "was_lost": rotated.was_lost });
+            if rotated.ended_invites > 0 {
+                let ended = rotated.ended_invites;
+                context
+                    .printer
+                    .note(format_args!("{ended} open invites have ended with the old key; make new ones."));
+            }
+            if rotated.was_lost {
+                context.printer.note(
+                    "The old key is lost, so nobody can be told with it: each member has to compare the new one with \
+                     you and run `switchboard swarm key accept`.",
+                );
+            }
+            (identity.agent.to_string(), rotated.key)
         }
         KeyVerb::Accept { member, swarm, key } => {
             let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
@@ -146,7 +162,11 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
     };
     if context.printer.is_json() {
         let fingerprint = key.fingerprint();
-        context.printer.object(&json!({ "agent_id": who, "public_key": key, "fingerprint": fingerprint }));
+        let mut shown = json!({ "agent_id": who, "public_key": key, "fingerprint": fingerprint });
+        if let (Some(shown), Some(more)) = (shown.as_object_mut(), more.as_object_mut()) {
+            shown.append(more);
+        }
+        context.printer.object(&shown);
     } else {
         context.printer.line(format_args!("{who}  {}  ({})", key.to_wire(), key.fingerprint()));
     }

@@ -111,7 +111,12 @@ pub(crate) struct Kick {
 #[derive(Debug, Args)]
 pub(crate) struct Transfer {
     /// The member
-    member: String,
+    #[arg(required_unless_present = "cancel", conflicts_with = "cancel")]
+    member: Option<String>,
+
+    /// Take the question back, where it has not been answered
+    #[arg(long)]
+    cancel: bool,
 
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
@@ -150,14 +155,18 @@ pub(crate) struct List {
 
 /// Drop, or hear again, what an agent or a swarm sends. Nobody is told.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
 pub(crate) struct Mute {
-    /// An agent's id
+    /// An agent's id, or its address
+    #[arg(required_unless_present = "swarm", conflicts_with = "swarm")]
     member: Option<String>,
 
     /// A whole swarm
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    /// Which of your agents hears it no longer [default: the only one]
+    #[arg(long, value_name = "NAME", conflicts_with = "swarm")]
+    agent: Option<String>,
 }
 
 pub(super) async fn create(args: Create, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
@@ -226,6 +235,10 @@ pub(super) fn invites(args: &Invites, context: &Context, swarms: &Swarms) -> Res
 pub(super) async fn revoke(args: Revoke, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let digest = swarms.revoke(args.swarm.as_deref(), &args.invite).await?;
     told(context, "revoked", &digest);
+    let (agent, swarm) = swarms.find(args.swarm.as_deref())?;
+    if swarm.master != agent {
+        context.printer.note("The master is told; until it has heard, the invite is good.");
+    }
     Ok(())
 }
 
@@ -280,9 +293,17 @@ pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Resu
 }
 
 pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let id = swarms.transfer(args.swarm.as_deref(), &args.member).await?;
+    let Some(member) = args.member.filter(|_| !args.cancel) else {
+        let id = swarms.cancel_transfer(args.swarm.as_deref()).await?;
+        told(context, "cancelled", id.as_str());
+        return Ok(());
+    };
+    let id = swarms.transfer(args.swarm.as_deref(), &member).await?;
     told(context, "asked", id.as_str());
-    context.printer.note("It leads the swarm once it has answered; you lead it until then.");
+    context.printer.note(
+        "It leads the swarm once it has answered; until then nobody joins and nobody is removed. \
+         `switchboard swarm transfer --cancel` takes the question back.",
+    );
     Ok(())
 }
 
@@ -306,7 +327,8 @@ pub(super) async fn dissolve(args: Dissolve, context: &Context, swarms: &Swarms)
 pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let all = swarms.swarms();
     let shown: Vec<_> = all.iter().filter(|(_, swarm)| args.all || swarm.is_active()).collect();
-    if shown.is_empty() {
+    let is_waiting = show_waiting(context, swarms);
+    if shown.is_empty() && !is_waiting {
         context
             .printer
             .note("No swarms; `switchboard swarm create` makes one, `switchboard swarm join` joins one.");
@@ -321,6 +343,7 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
                 "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
                 "agent_id": agent, "master": swarm.master, "members": swarm.members.len(), "epoch": swarm.epoch,
                 "standing": swarm.standing, "settings": swarm.settings, "muted": muted, "pending": waiting,
+                "handing_over_to": swarm.handover.as_ref().map(|handover| &handover.to),
             }));
             continue;
         }
@@ -337,13 +360,36 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
             [] => String::new(),
             waiting => format!(", waiting for approval: {}", waiting.join(", ")),
         };
+        let asked = swarm.handover.as_ref();
+        let asked = asked.map_or_else(String::new, |asked| format!(", {} was asked to lead it", asked.to));
         context.printer.line(format_args!(
-            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}",
+            "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}{asked}",
             swarm.realm,
             show::plain(&swarm.name)
         ));
     }
     Ok(())
+}
+
+/// Shows the swarms that an agent of ours has asked to join; says whether there are any.
+fn show_waiting(context: &Context, swarms: &Swarms) -> bool {
+    let mut is_any = false;
+    for identity in swarms.identities() {
+        for (id, joining) in &identity.joining {
+            is_any = true;
+            let (agent, next) = (&identity.agent, joining.ask_at);
+            if context.printer.is_json() {
+                context.printer.object(&json!({
+                    "swarm_id": id, "agent_id": agent, "standing": "pending", "asked": joining.asked, "ask_at": next,
+                }));
+            } else {
+                context.printer.line(format_args!(
+                    "{id}  {agent} has asked to join, and its master has to approve; `serve` asks again at {next:.0}"
+                ));
+            }
+        }
+    }
+    is_any
 }
 
 pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
@@ -383,7 +429,14 @@ pub(super) async fn sync(args: OneSwarm, context: &Context, swarms: &Swarms) -> 
 
 pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let what = match (&args.member, &args.swarm) {
-        (Some(member), _) => swarms.mute_agent(None, member, mute).await?.to_string(),
+        (Some(member), _) => {
+            let agent = args.agent.as_deref();
+            let muted = swarms.mute_agent(agent, member, mute).await?;
+            if !swarms.knows_peer(&swarms.identity(agent)?.agent, &muted) {
+                context.printer.note(format_args!("Nobody of the id '{muted}' is in a swarm of yours now."));
+            }
+            muted.to_string()
+        }
         (None, swarm) => swarms.mute_swarm(swarm.as_deref(), mute).await?.to_string(),
     };
     told(context, if mute { "muted" } else { "unmuted" }, &what);

@@ -1,0 +1,226 @@
+//! The verbs that a person has beyond talking: approval, invites, mutes, files, keys and the end.
+
+use serde_json::Value;
+use test_support::ca::{Life, PrivateCa};
+use test_support::{Ran, poll};
+
+use super::owner::Owner;
+
+fn authority() -> PrivateCa {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca
+}
+
+fn text<'v>(value: &'v Value, field: &str) -> &'v str {
+    value[field].as_str().unwrap_or_default()
+}
+
+#[test]
+fn whoever_waits_is_seen_on_both_sides_and_decided_on() {
+    let ca = authority();
+    let (alice, bob, carol) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    alice.ok(&["swarm", "create", "Closed", "--approval"]);
+    let link = alice.ok(&["swarm", "invite"]);
+    for owner in [&bob, &carol] {
+        let asked = owner.json(&["swarm", "join", &link]).remove(0);
+        assert_eq!(text(&asked, "status"), "pending", "{asked}");
+    }
+    // Whoever waits sees that it does, and whoever decides is told.
+    assert_eq!(text(&bob.json(&["swarm", "list"])[0], "standing"), "pending");
+    let told = poll::until("alice is told", || {
+        let inbox = alice.json(&["inbox", "alice"]);
+        inbox.into_iter().find(|message| text(message, "body").contains("swarm approve bob"))
+    });
+    assert_eq!(text(&told, "kind"), "system");
+    assert_eq!(alice.json(&["swarm", "list"])[0]["pending"], serde_json::json!(["bob", "carol"]));
+    alice.ok(&["swarm", "approve", "bob"]);
+    alice.ok(&["swarm", "deny", "carol"]);
+    bob.ok(&["swarm", "join", &link]);
+    bob.knows(&["alice", "bob"]);
+    let denied = carol.sandbox.run(["swarm", "join", &link]);
+    assert_eq!(denied.code, Some(4), "{}", denied.stderr);
+    assert!(denied.stderr.contains("denied"), "{}", denied.stderr);
+    let nobody = alice.sandbox.run(["swarm", "approve", "zoe"]);
+    assert_eq!(nobody.code, Some(5), "{}", nobody.stderr);
+    alice.ok(&["swarm", "dissolve", "--reason", "done"]);
+    poll::until("bob has heard", || {
+        (text(&bob.json(&["swarm", "list", "--all"])[0], "standing") == "dissolved").then_some(())
+    });
+}
+
+#[test]
+fn invites_are_listed_and_taken_back_also_by_members() {
+    let ca = authority();
+    let (alice, bob, carol) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    alice.ok(&["swarm", "create", "Open", "--member-invites"]);
+    bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+    let listed = alice.json(&["swarm", "invites"]);
+    assert_eq!(listed[0]["used_by"], serde_json::json!(["bob"]));
+    for odd in ["", "zz"] {
+        let refused = alice.sandbox.run(["swarm", "revoke", odd]);
+        assert_eq!(refused.code, Some(5), "{odd:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains("swarm invites"), "{}", refused.stderr);
+    }
+    assert_eq!(alice.json(&["swarm", "invites"])[0]["revoked"], false);
+
+    let made = bob.json(&["swarm", "invite"]).remove(0);
+    let revoked = bob.sandbox.run(["swarm", "revoke", &text(&made, "digest")[..12]]);
+    assert_eq!(revoked.code, Some(0), "{}", revoked.stderr);
+    assert!(revoked.stderr.contains("The master is told"), "{}", revoked.stderr);
+    poll::until("alice has heard", || {
+        let listed = alice.json(&["swarm", "invites"]);
+        listed.iter().any(|i| i["digest"] == made["digest"] && i["revoked"] == true).then_some(())
+    });
+    let refused = carol.sandbox.run(["swarm", "join", text(&made, "invite")]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    assert!(refused.stderr.contains("taken back"), "{}", refused.stderr);
+    // A new key of the master ends what the old one has signed, and says so.
+    let open = alice.ok(&["swarm", "invite"]);
+    let rotated = alice.sandbox.run(["swarm", "key", "rotate"]);
+    assert!(rotated.stderr.contains("2 open invites have ended"), "{}", rotated.stderr);
+    assert_eq!(carol.sandbox.run(["swarm", "join", &open]).code, Some(4));
+    carol.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+}
+
+#[test]
+fn mutes_say_for_whom_and_of_whom() {
+    let ca = authority();
+    let (home, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    let endpoint = format!("https://127.0.0.1:{}/ann/swarm", home.port);
+    home.ok(&["swarm", "init", "--agent", "ann", "--endpoint", &endpoint]);
+    bob.ok(&["swarm", "create", "Research"]);
+    let link = bob.ok(&["swarm", "invite"]);
+    home.ok(&["swarm", "join", &link, "--agent", "alice"]);
+    let unclear = home.sandbox.run(["swarm", "mute", "bob"]);
+    assert!(unclear.stderr.contains("--agent"), "{}", unclear.stderr);
+    // As every list prints it.
+    home.ok(&["swarm", "mute", "bob@research", "--agent", "alice"]);
+    let muted =
+        |agent: &str| home.json(&["swarm", "context", "--agent", agent]).remove(0)["muted_agents"].clone();
+    assert_eq!((muted("alice"), muted("ann")), (serde_json::json!(["bob"]), serde_json::json!([])));
+    home.ok(&["swarm", "unmute", "bob", "--agent", "alice"]);
+    assert_eq!(muted("alice"), serde_json::json!([]));
+    let nobody = home.sandbox.run(["swarm", "mute", "nobody-here", "--agent", "ann"]);
+    assert_eq!(nobody.code, Some(0));
+    assert!(nobody.stderr.contains("Nobody of the id 'nobody-here'"), "{}", nobody.stderr);
+    assert_eq!(home.sandbox.run(["swarm", "mute", "--swarm", "research", "bob"]).code, Some(2));
+    assert_eq!(home.sandbox.run(["swarm", "mute"]).code, Some(2));
+}
+
+#[test]
+fn files_notices_and_what_waits_reach_the_other_side() {
+    let ca = authority();
+    let (alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    alice.ok(&["swarm", "create", "Research"]);
+    bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+    let notes = alice.sandbox.path().join("notes.txt");
+    test_support::files::put(&notes, "what was found");
+    alice.ok(&["swarm", "send", "notes attached", "--attach", &notes.display().to_string()]);
+    bob.gets("bob", "notes attached");
+    let heard = bob.json(&["swarm", "messages"]);
+    let got = heard.iter().find(|message| message["content"] == "notes attached").unwrap();
+    let attached = &got["signed"]["attachments"][0];
+    assert_eq!(
+        (text(attached, "mime_type"), text(attached, "content")),
+        ("text/plain", "d2hhdCB3YXMgZm91bmQ=")
+    );
+    alice.ok(&["swarm", "notify", "on it", "--repo", "acme/parser", "--issue", "7", "--action", "claimed"]);
+    assert_eq!(bob.gets("bob", "on it")["kind"], "notification");
+    bob.ok(&["swarm", "sync"]);
+
+    // Whatever else lies in the mailbox hides nothing of the swarm.
+    for n in 0..25 {
+        bob.ok(&["send", "bob", &format!("at home {n}"), "--from", "codex"]);
+    }
+    alice.ok(&["swarm", "send", "and one more"]);
+    poll::until("bob has heard", || {
+        let heard = bob.json(&["swarm", "messages"]);
+        heard.iter().any(|message| message["content"] == "and one more").then_some(())
+    });
+    let context = bob.json(&["swarm", "context", "--limit", "20"]).remove(0);
+    let waiting: Vec<&str> =
+        context["pending"].as_array().unwrap().iter().map(|seen| text(seen, "content")).collect();
+    assert!(waiting.contains(&"notes attached") && waiting.contains(&"and one more"), "{waiting:?}");
+    assert!(!waiting.iter().any(|text| text.starts_with("at home")), "{waiting:?}");
+
+    // What is known already stays as it is.
+    let exported = bob.ok(&["swarm", "export"]);
+    let mut import = bob.sandbox.command(["swarm", "import", "-"]);
+    let again = Ran::with_input(&mut import, exported.as_bytes());
+    assert!(again.ok().contains("0 swarms"), "{}", again.stdout);
+}
+
+/// A key that is lost has a successor which others accept on their own word.
+#[test]
+fn a_lost_key_is_replaced_and_accepted() {
+    let ca = authority();
+    let (alice, mut bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    alice.ok(&["swarm", "create", "Research"]);
+    bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+    bob.stop();
+    std::fs::remove_file(bob.sandbox.home().join(".swarm/agent.key")).unwrap();
+    let rotated = bob.sandbox.run(["swarm", "key", "rotate", "--json"]);
+    assert_eq!(rotated.code, Some(0), "{}", rotated.stderr);
+    let key: Value = serde_json::from_str(rotated.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((&key["was_lost"], &key["ended_invites"]), (&true.into(), &0.into()));
+    let accepted =
+        alice.json(&["swarm", "key", "accept", "bob", "--key", text(&key, "public_key")]).remove(0);
+    assert_eq!(accepted["public_key"], key["public_key"]);
+    bob.serve();
+    bob.ok(&["swarm", "send", "it is me", "--to", "alice"]);
+    alice.gets("alice", "it is me");
+}
+
+/// What is wrong in the settings is said at once, with the setting.
+#[test]
+fn settings_that_cannot_be_used_are_said_by_name() {
+    let ca = authority();
+    let mut alice = Owner::new(&ca, "alice");
+    alice.stop();
+    let with = |field: &str, value: Value| {
+        let mut section = super::owner::files(&ca, &ca.file(), alice.port);
+        section[field] = value;
+        alice.sandbox.configure_user(&serde_json::json!({ "swarm": section }).to_string());
+        (alice.sandbox.run(["serve", "--port", "0"]), alice.sandbox.run(["doctor"]))
+    };
+    let (served, examined) = with("allow", serde_json::json!(["10.0.0.0/99"]));
+    assert_eq!(served.code, Some(1), "{}", served.stderr);
+    assert!(served.stderr.contains("swarm.allow"), "{}", served.stderr);
+    let said = format!("{}{}", examined.stdout, examined.stderr);
+    assert!(said.contains("10.0.0.0/99"), "{said}");
+    let nowhere = alice.sandbox.path().join("nowhere.pem").display().to_string();
+    let (served, examined) = with("ca", nowhere.into());
+    assert_eq!(served.code, Some(1), "{}", served.stderr);
+    assert!(served.stderr.contains("swarm.ca"), "{}", served.stderr);
+    let said = format!("{}{}", examined.stdout, examined.stderr);
+    assert!(said.contains("nowhere.pem"), "{said}");
+}
+
+/// An address belongs to what members were told when the agent joined.
+#[test]
+fn an_address_changes_while_the_agent_is_in_no_swarm() {
+    let sandbox = test_support::Sandbox::with_agents(crate::BINARY, &["codex"]);
+    let init = |host: &str| {
+        sandbox.run([
+            "swarm",
+            "init",
+            "--agent",
+            "alice",
+            "--endpoint",
+            &format!("https://{host}.example.com/swarm"),
+        ])
+    };
+    assert_eq!(init("old").code, Some(0));
+    assert_eq!(init("new").code, Some(0));
+    sandbox.ok(["swarm", "create", "Research"]);
+    let members = sandbox.json(["swarm", "members"]);
+    assert_eq!(text(&members[0], "endpoint"), "https://new.example.com/swarm");
+    let refused = init("newer");
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert!(refused.stderr.contains("in no swarm"), "{}", refused.stderr);
+    sandbox.ok(["swarm", "create", "Second"]);
+    let unclear = sandbox.run(["swarm", "invite"]);
+    assert_eq!(unclear.code, Some(2), "{}", unclear.stderr);
+    assert!(unclear.stderr.contains("research, second"), "{}", unclear.stderr);
+}
