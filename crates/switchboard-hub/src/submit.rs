@@ -97,7 +97,7 @@ pub(crate) struct Prepared {
     native_is_id: bool,
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
-    as_hub: bool,
+    by_hub: bool,
 }
 
 impl Prepared {
@@ -127,12 +127,12 @@ impl Prepared {
         };
         let digest = rows::digest(&message);
         let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
-        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored, as_hub: false })
+        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored, by_hub: false })
     }
 
     /// What a door has to say in the hub's own name.
-    pub(crate) fn as_hub(self) -> Self {
-        Self { as_hub: true, ..self }
+    pub(crate) fn by_hub(self) -> Self {
+        Self { by_hub: true, ..self }
     }
 
     /// The same for a message of another hub.
@@ -148,10 +148,10 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, as_hub } =
+    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, by_hub } =
         prepared;
     // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified.
-    if restored.is_none() && !as_hub && is_notice(&message) {
+    if restored.is_none() && !by_hub && is_notice(&message) {
         return Err(HubError::ReservedName { name: message.from.name, keeper: "the hub" });
     }
     let directory = with_way_back(tx, &message)?;
