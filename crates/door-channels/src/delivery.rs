@@ -67,7 +67,7 @@ impl Channels {
         }
         if self.folder().is_some_and(|folder| is_placed_in(message, folder)) && message.is_of_another_hub() {
             // The hub that it comes from shares this folder, and writes the file itself.
-            self.sweep_channel(channel).await?;
+            Box::pin(self.sweep_channel(channel)).await?;
             if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
