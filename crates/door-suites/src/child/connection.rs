@@ -278,7 +278,7 @@ impl Connection {
         match self.host_for(via) {
             Ok(host) => self.shared.tell(ChildEvent::Said { method, params, to: ClientRef::of(&host) }),
             Err(clients) => {
-                tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular")
+                tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular");
             }
         }
     }

@@ -122,7 +122,7 @@ fn references(schema: &Value, is_same_value: bool) -> Vec<&str> {
                     match reference(key, value) {
                         Some(reference) => found.push(reference),
                         None if key == "dependentSchemas" => {
-                            left.extend(value.as_object().into_iter().flatten().map(|(_, value)| value))
+                            left.extend(value.as_object().into_iter().flatten().map(|(_, value)| value));
                         }
                         None if !is_same_value || is_in_place(key) => left.push(value),
                         None => {}
