@@ -79,7 +79,7 @@ async fn a_child_that_does_not_answer_keeps_nobody_waiting_and_is_announced_when
     let mut events = suites.events();
     let list = names(&suites.list_tools(&Caller::default()).await);
     assert!(!list.iter().any(|name| name.starts_with("gate__")), "{list:?}");
-    std::fs::write(&open, "").unwrap();
+    crate::test_files::write(&open, "");
     let event = tokio::time::timeout(std::time::Duration::from_mins(1), events.recv()).await.unwrap();
     assert!(matches!(event, Ok(crate::SuitesEvent::ToolsChanged)), "{event:?}");
     let list = names(&suites.tools());
