@@ -336,7 +336,7 @@ fn person_knows(tx: &Work<'_>, message: &Message, stop: &Stop, subject: &str) ->
 fn sender_knows(tx: &Work<'_>, message: &Message, stop: &Stop) -> Result<bool, HubError> {
     let since = tx.now.saturating_sub(SENDER_TOLD).unwrap_or(tx.now).as_microsecond();
     let sender = tx.directory.value.canonical(&message.from).to_string();
-    let thread = (!stop.is_of_a_budget()).then(|| message.thread);
+    let thread = (!stop.is_of_a_budget()).then_some(message.thread);
     Ok(tx
         .db
         .prepare_cached(

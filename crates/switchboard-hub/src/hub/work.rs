@@ -143,12 +143,11 @@ impl Hub {
         fence: i64,
         lease: Option<SignedDuration>,
     ) -> Result<TaskClaim, HubError> {
-        let lease = match lease {
-            Some(lease) => lease,
-            None => {
-                let task = task.clone();
-                self.read(move |db| claims::lease_of(db, &task)).await?.unwrap_or(CLAIM_LEASE)
-            }
+        let lease = if let Some(lease) = lease {
+            lease
+        } else {
+            let task = task.clone();
+            self.read(move |db| claims::lease_of(db, &task)).await?.unwrap_or(CLAIM_LEASE)
         };
         if self.is_everywhere(&task).await? {
             return self.ask_everywhere(ClaimAct::Renew, task, agent, (fence, lease, None)).await;
