@@ -231,7 +231,7 @@ impl Hub {
     pub async fn submit_as_hub(&self, draft: Draft) -> Result<Accepted, HubError> {
         let config = &self.inner.config;
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?;
-        self.submit_one(prepared.by_hub()).await
+        self.submit_one(prepared.in_the_hubs_name()).await
     }
 
     async fn submit_one(&self, prepared: Prepared) -> Result<Accepted, HubError> {

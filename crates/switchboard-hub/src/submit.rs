@@ -131,7 +131,7 @@ impl Prepared {
     }
 
     /// What a door has to say in the hub's own name.
-    pub(crate) fn by_hub(self) -> Self {
+    pub(crate) fn in_the_hubs_name(self) -> Self {
         Self { by_hub: true, ..self }
     }
 

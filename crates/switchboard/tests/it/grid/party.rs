@@ -222,6 +222,8 @@ impl<'a> Party<'a> {
         let Self::Files { hub, agent, dropped } = self else { return };
         let folder = match to {
             "bob@research" => "bobs-desk",
+            // As he is known where he wrote to it: a file names no other realm than that of its folder.
+            "bob@to-filer" => "bobs-answers",
             "qc-1@office" => "to-qc-1",
             local => local,
         };

@@ -48,12 +48,14 @@ impl Places {
         bob.ok(["swarm", "init", "--agent", "bob", "--endpoint", &endpoint(bobs, "swarm")]);
         let bob_serves = bob.serve();
 
-        let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude", "filer", "bobs-desk"]);
+        let sandbox =
+            Sandbox::with_agents(BINARY, &["codex", "claude", "filer", "bobs-desk", "bobs-answers"]);
         let mut forwards: serde_json::Map<String, Value> = MEMBERS
             .iter()
             .filter_map(|(member, end)| Some(((*member).to_owned(), Value::from((*end)?))))
             .collect();
         forwards.insert("bobs-desk".into(), "bob@research".into());
+        forwards.insert("bobs-answers".into(), "bob@to-filer".into());
         let settings = json!({
             "nats": { "url": nats.url(), "hub": "lab", "presenceSeconds": 4 },
             "swarm": swarm(&ca, port),
