@@ -9,7 +9,7 @@ use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Ended, NodeShared, Waiting};
-use crate::router::{Router, in_words, over_budget};
+use crate::router::{Acked, Router, in_words, over_budget};
 use crate::turn::Turn;
 use crate::wire::event::{At, EventBody, Injection, TurnStatus};
 
@@ -117,8 +117,8 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
 fn acknowledge(router: &Router, injection: &Injection) -> u64 {
     let acked = router.history().lock().take_acked(&injection.at.injection_id);
     let seq = match acked {
-        Some(Some(pinned)) => return pinned,
-        Some(None) => router.log().newest(),
+        Some(Acked::Waiting(pinned)) => return pinned,
+        Some(Acked::Given) => router.log().newest(),
         None => router.log().append(&EventBody::InjectAck(injection.clone())),
     };
     router.log().pin(seq);

@@ -138,7 +138,7 @@ pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<
         let missing = problem.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
         if let Some(missing) = missing {
             field = format!("{field}.{missing}");
-            problem = "it is missing".to_owned();
+            problem = String::from("it is missing");
         }
         bad_field(field, &in_words(&problem))
     })

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget};
 pub(crate) use self::place::Place;
-pub(crate) use self::recover::History;
+pub(crate) use self::recover::{Acked, History};
 use crate::config::Config;
 use crate::delivery;
 use crate::error::RouterError;

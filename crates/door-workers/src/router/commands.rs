@@ -202,10 +202,7 @@ impl Router {
 
     /// The acknowledgement of an injection that was accepted before, for a client that asks again.
     pub(crate) fn acked_before(&self, asked: Asked<'_>, node: &NodeId, id: String) -> EventBody {
-        let swarm_id = match asked.dialect {
-            true => Some(node.job.to_string()),
-            false => self.job(node.job.as_str()).and_then(|job| job.swarm()),
-        };
+        let swarm_id = if asked.dialect { Some(node.job.to_string()) } else { self.swarm_of(node) };
         let at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
         let (request_id, client) = (asked.request_id.to_owned(), asked.asker.client.clone());
         EventBody::InjectAck(Injection { request_id, client, at })

@@ -24,11 +24,21 @@ const FINISHED: usize = 50_000;
 /// What is known of injections that the hub may hand over again.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Acknowledged before this router was started, with their first events where those are pinned for them.
-    acked: HashMap<String, Option<u64>>,
+    /// Acknowledged before this router was started.
+    acked: HashMap<String, Acked>,
     finished: HashSet<String>,
     /// In the order in which they ended, so that the oldest can be forgotten.
     order: VecDeque<String>,
+}
+
+/// An injection that an earlier router has acknowledged.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Acked {
+    /// It waited: its first event, which is pinned for it.
+    Waiting(u64),
+    /// Its agent had been given it, or was about to be. The hub may hand it over again before it is known what became
+    /// of it.
+    Given,
 }
 
 impl History {
@@ -55,8 +65,8 @@ impl History {
         self.acked.contains_key(injection)
     }
 
-    /// The first event of an injection that was acknowledged before; asked once.
-    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<Option<u64>> {
+    /// How far an injection was that was acknowledged before; asked once.
+    pub(crate) fn take_acked(&mut self, injection: &str) -> Option<Acked> {
         self.acked.remove(injection)
     }
 }
@@ -128,11 +138,10 @@ impl Router {
             let job = JobId::parse(&trace.injection.at.job_id);
             match job {
                 Some(job) if trace.was_given => {
-                    // The hub may hand it over again before it is known what became of it.
-                    history.acked.insert(id, None);
+                    history.acked.insert(id, Acked::Given);
                     doubts.insert(NodeId { job, node: trace.injection.at.node_id }, trace);
                 }
-                _ => drop(history.acked.insert(id, Some(trace.pin))),
+                _ => drop(history.acked.insert(id, Acked::Waiting(trace.pin))),
             }
         }
         *self.history().lock() = history;

@@ -275,9 +275,10 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         let told = bytes[..written + parting.len()].split_inclusive(|byte| *byte == b'\n');
         // Every line says up to where the client was served with it.
         self.seq = told.filter_map(seq_of).next_back().unwrap_or(self.served);
-        let reason = match self.done.is_cancelled() {
-            true => STOPPED.to_owned(),
-            false => format!("nothing was read for {} s", self.router.config().stall.as_secs()),
+        let reason = if self.done.is_cancelled() {
+            STOPPED.to_owned()
+        } else {
+            format!("nothing was read for {} s", self.router.config().stall.as_secs())
         };
         parting.extend(self.line(&EventBody::CutOff(CutOff { reason, resume_from: self.seq })));
         let done = self.done.clone();

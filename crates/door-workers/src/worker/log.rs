@@ -62,7 +62,8 @@ impl WorkerLog {
 
 /// Whether a file in the folder of a job is a log, or one that was put aside.
 pub(crate) fn is_log(name: &str) -> bool {
-    name.starts_with("node-") && (name.ends_with(".log") || name.ends_with(".log.1"))
+    let node = name.strip_suffix(".1").unwrap_or(name).strip_suffix(".log");
+    node.is_some_and(|node| node.starts_with("node-"))
 }
 
 /// The name of a node's log in the folder of its job.
