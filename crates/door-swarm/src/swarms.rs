@@ -283,15 +283,12 @@ impl Swarms {
         let all = self.swarms();
         let active: Vec<_> = all.iter().filter(|(_, swarm)| swarm.is_active()).collect();
         let Some(named) = named else {
-            return match active.as_slice() {
-                [one] => Ok((*one).clone()),
-                _ => {
-                    let mut swarms: Vec<_> =
-                        active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect();
-                    swarms.sort_unstable();
-                    Err(SwarmError::WhichSwarm { swarms })
-                }
-            };
+            if let [one] = active.as_slice() {
+                return Ok((*one).clone());
+            }
+            let mut swarms: Vec<_> = active.iter().map(|(_, swarm)| swarm.realm.to_string()).collect();
+            swarms.sort_unstable();
+            return Err(SwarmError::WhichSwarm { swarms });
         };
         let is_meant = |swarm: &Swarm| {
             swarm.realm.as_str().eq_ignore_ascii_case(named)
