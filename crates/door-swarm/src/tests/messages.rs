@@ -249,6 +249,25 @@ async fn the_muted_are_dropped_in_silence_also_after_a_restart() {
     alice.gets("hello").await;
 }
 
+/// The tool of a model mutes for the agent that the session speaks for, and for no other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_mutes_for_its_own_agent() {
+    let world = World::new();
+    let (alice, _swarm, _key) = with_member(&world).await;
+    let call = async |caller: &str, arguments: Value| {
+        let arguments = arguments.as_object().unwrap().clone();
+        alice.swarms.call_tool(Some(&caller.parse().unwrap()), "swarm_mute", arguments).await
+    };
+    let muted = call("alice", json!({ "agent": "mallory@research" })).await.unwrap();
+    assert_eq!(muted.data, json!({ "agent_id": "mallory", "muted": true }));
+    let listed = || alice.swarms.identity(None).unwrap().muted_agents.len();
+    assert_eq!(listed(), 1);
+    assert!(call("codex", json!({ "agent": "mallory" })).await.is_err(), "it takes part in no swarm");
+    assert!(call("alice", json!({ "agent": "mallory@elsewhere" })).await.is_err());
+    call("alice", json!({ "agent": "mallory", "mute": false })).await.unwrap();
+    assert_eq!(listed(), 0);
+}
+
 /// S15: one too many is told when to come back; another sender is served.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_are_stopped_and_others_are_served() {
