@@ -180,7 +180,7 @@ async fn a_change_of_the_directory_in_one_hub_counts_in_the_next_submit_of_anoth
     assert!(other.directory().await.expect("read").agent(&agent_id("late")).is_some());
     other.deregister(name("late")).await.expect("removed");
     let gone = hub.hub.submit(hub.draft("a", "late", "hi")).await;
-    assert!(matches!(gone, Err(HubError::Retired { .. })), "{gone:?}");
+    assert!(matches!(gone, Err(HubError::Unresolved(ResolveError::Retired { .. }))), "{gone:?}");
 }
 
 #[tokio::test]
@@ -343,7 +343,7 @@ async fn x8_a_removed_agent_is_retired_and_its_mail_stays() {
     assert!(hub.hub.deregister(name("OLD")).await.expect("removed"));
     assert!(!hub.hub.deregister(name("b")).await.expect("unknown"));
     let retired = hub.hub.submit(hub.draft("a", "b", "hi")).await.expect_err("retired");
-    assert!(matches!(retired, HubError::Retired { .. }), "{retired:?}");
+    assert!(matches!(retired, HubError::Unresolved(ResolveError::Retired { .. })), "{retired:?}");
     let unknown = hub.hub.submit(hub.draft("a", "old", "hi")).await.expect_err("unknown");
     assert!(matches!(unknown, HubError::Unresolved(ResolveError::UnknownAgent { .. })), "{unknown:?}");
     assert_eq!(hub.mailbox("b", Part::Waiting).await, ["kept"]);
