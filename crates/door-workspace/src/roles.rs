@@ -325,7 +325,7 @@ impl Workspace {
         };
         let agent = agent.clone();
         match self.hub().left_at(agent.clone()).await {
-            Ok(Some(at)) => HubError::Retired { agent, at }.into(),
+            Ok(Some(at)) => HubError::from(ResolveError::Retired { agent, at }).into(),
             _ => error,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use crate::{Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, Name, NodeId, nearest};
 
 /// Why an address leads to nobody.
@@ -16,6 +18,15 @@ pub enum ResolveError {
         near: Vec<String>,
         /// All known names.
         known: Vec<String>,
+    },
+    /// The agent was removed, and nobody has its name now. Only whoever keeps that in mind can tell it from one that never
+    /// was.
+    #[error("'{agent}' was removed at {at:.0}, and no agent has that name now")]
+    Retired {
+        /// The name as given.
+        agent: AgentId,
+        /// When.
+        at: Timestamp,
     },
     /// A link of the settings leads to nobody.
     #[error("no agent is named '{agent}', to whom {link} leads")]

@@ -15,14 +15,6 @@ pub enum HubError {
     /// The address leads to nobody.
     #[error(transparent)]
     Unresolved(#[from] ResolveError),
-    /// The agent was removed, and nobody has its name now.
-    #[error("'{agent}' was removed at {at:.0}, and no agent has that name now")]
-    Retired {
-        /// The name as given.
-        agent: AgentId,
-        /// When.
-        at: Timestamp,
-    },
     /// The same native id came before with other content; the first stays.
     #[error("the id '{native_id}' was already used for another message ({first})")]
     Conflict {

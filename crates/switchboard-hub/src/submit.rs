@@ -172,7 +172,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
             // Accepted once is accepted, also when its recipient has gone since.
             Err(error) => match already_there(tx, &message, &digest)? {
                 Some(accepted) => return Ok(accepted),
-                None => return Err(nobody(tx, error)?),
+                None => return Err(nobody(tx, error)?.into()),
             },
         },
     };
@@ -207,13 +207,14 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
 }
 
 /// Why a message has no recipient. That an agent was there and has left is something else than that it never was.
-fn nobody(tx: &Work<'_>, error: ResolveError) -> Result<HubError, HubError> {
-    if let ResolveError::UnknownAgent { agent, .. } = &error
-        && let Some(at) = directory::left_at(tx.db, agent)?
-    {
-        return Ok(HubError::Retired { agent: agent.clone(), at });
+fn nobody(tx: &Work<'_>, error: ResolveError) -> Result<ResolveError, HubError> {
+    match error {
+        ResolveError::UnknownAgent { agent, near, known } => Ok(match directory::left_at(tx.db, &agent)? {
+            Some(at) => ResolveError::Retired { agent, at },
+            None => ResolveError::UnknownAgent { agent, near, known },
+        }),
+        other => Ok(other),
     }
-    Ok(error.into())
 }
 
 /// The directory, and in it whoever wrote the message that this one answers, where only the hub that brought it knows

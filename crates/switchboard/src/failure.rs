@@ -356,9 +356,6 @@ impl From<HubError> for Failure {
         let message = chain(&error);
         match error {
             HubError::Unresolved(error) => error.into(),
-            HubError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
-                "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
-            ),
             HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
                 .hint("the first message stays; send yours under a new id"),
             HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {
@@ -436,6 +433,9 @@ impl From<ResolveError> for Failure {
                     (true, true) => format!("register it with `switchboard agents register \"{agent}\"`"),
                 })
             }
+            ResolveError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
+                "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
+            ),
             ResolveError::UnknownByLink { near, .. } => {
                 let mean = if near.is_empty() {
                     String::new()

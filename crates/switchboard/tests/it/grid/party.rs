@@ -166,7 +166,7 @@ impl<'a> Party<'a> {
                 of(&hub.wait_for_mail(agent, text))
             }
             Self::Peer { sandbox, agent } => poll::until(text, || {
-                let mail = sandbox.json(["inbox", agent]);
+                let mail = sandbox.json(["inbox", agent, "--limit", "1000"]);
                 mail.iter().find(|message| message["body"] == text).map(of)
             }),
             Self::Files { hub, agent, .. } => poll::until(text, || {
