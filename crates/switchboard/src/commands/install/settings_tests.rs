@@ -3,7 +3,7 @@ use super::*;
 /// Settings as somebody has them, and a change to them.
 fn changed(folder: &Path) -> Settings {
     let mut settings = Settings::read(Place::shared(folder, "settings.json")).unwrap();
-    settings.edit(|text| Ok((Some(text.replace("1", "2")), ()))).unwrap();
+    settings.edit(|text| Ok((Some(text.replace('1', "2")), ()))).unwrap();
     settings
 }
 
