@@ -325,7 +325,13 @@ impl Channels {
         let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
         let linked = self.folder().and_then(|_| derived());
         let Some(id) = hub_id(file).or(linked) else { return Ok(false) };
-        let Some(stored) = self.hub().message(id).await? else { return Ok(false) };
+        let stored = match self.hub().message(id).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return Ok(false),
+            // Damaged in the journal: `doctor` tells of it, and its neighbours are taken in.
+            Err(HubError::DamagedMessage { .. }) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
         if !says_what(file, &stored.message) {
             return Ok(false);
         }

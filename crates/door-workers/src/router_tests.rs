@@ -388,8 +388,9 @@ async fn the_older_router_is_answered_in_its_own_words() {
 
 #[tokio::test]
 async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order() {
-    // Short enough for the leases of the first router to run out soon: they are of the same process.
-    let lease = Duration::from_secs(2);
+    // Short enough for the leases of the first router to run out soon: they are of the same process. Long enough not to
+    // run out while it is there.
+    let lease = Duration::from_secs(6);
     let rig = Rig::open(tempfile::TempDir::new().unwrap(), Config::default(), lease).await;
     let mut client = rig.client();
     let program = ["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; cat"];
