@@ -79,7 +79,7 @@ fn links_that_lead_nowhere_are_refused() {
     assert_snapshot!(sandbox.show(["route", "codex"]), @r"
     exit 1
     --- stderr
-    error: switchboard.config.json: 'links.forwards.b' is refused: mail for 'b' would come back to it: b → a → b
+    error: ~/.config/switchboard/config.json: 'links.forwards.b' is refused: mail for 'b' would come back to it: b → a → b
     hint: correct the file; docs/configuration.md lists its keys
     ");
 }

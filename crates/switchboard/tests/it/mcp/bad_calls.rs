@@ -109,7 +109,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     check_inbox {"cursor":"page two"}
         'page two' is no cursor. Use the cursor of the last result as it is.
     check_inbox {"since":"yesterday"}
-        no message has the id 'yesterday'. check_inbox and search_messages give the ids of messages.
+        no message has the id 'yesterday'. since is a time such as [time], or the id of a message.
     check_inbox {"constructor":1}
         There is no argument 'constructor'. The arguments are agent, box, cursor, filter, id, limit, offset, since, verbose.
     ack_message {"ids":[]}
