@@ -72,8 +72,7 @@ fn m15_a_wait_without_a_session_has_its_headers_at_once() {
 fn health_is_told_while_tools_are_busy() {
     let sandbox = workspace();
     let served = Served::start(&sandbox);
-    let waits: Vec<_> =
-        (0..8).map(|_| stateless_wait(&served, "codex").send(served.port).unwrap()).collect();
+    let waits: Vec<_> = (0..8).map(|_| stateless_wait(&served, "codex").send(served.port).unwrap()).collect();
     let response = Request::new("GET", "/health").send(served.port).unwrap();
     assert_eq!(response.status, 200);
     let health: Value = serde_json::from_str(&response.text().unwrap()).unwrap();
