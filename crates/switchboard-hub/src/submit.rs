@@ -150,8 +150,9 @@ impl Prepared {
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
     let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, by_hub } =
         prepared;
-    // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified.
-    if restored.is_none() && !by_hub && is_notice(&message) {
+    // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified, and
+    // for another hub's word the link stands.
+    if restored.is_none() && !by_hub && message.from.realm.is_none() && is_notice(&message) {
         return Err(HubError::ReservedName { name: message.from.name, keeper: "the hub" });
     }
     let directory = with_way_back(tx, &message)?;
