@@ -72,6 +72,16 @@ struct Look {
     more: bool,
 }
 
+/// Whose a new file is.
+enum Whose {
+    /// Of a message that the journal has.
+    Known,
+    /// Of a message of another hub, which the journal does not have yet.
+    Elsewhere(MessageId),
+    /// Nobody's so far.
+    New,
+}
+
 impl Channels {
     /// Looks at all channels that changed since they were last looked at.
     pub async fn sweep(&self) -> Result<Swept, ChannelError> {
@@ -214,9 +224,11 @@ impl Channels {
         let mut ids_here: HashMap<String, MessageId> = HashMap::new();
         let (mut drafted, mut drafts) = (Vec::new(), Vec::new());
         for (file, message) in good {
-            if self.is_own(channel, &file.id, &message).await? {
-                continue;
-            }
+            let elsewhere = match self.whose(channel, &file.id, &message).await? {
+                Whose::Known => continue,
+                Whose::Elsewhere(id) => Some(id),
+                Whose::New => None,
+            };
             if let Some(old) = [&message.from, &message.to].into_iter().find(|id| is_deprecated(id)) {
                 tracing::warn!(%channel, message = %file.id, "the agent id '{old}' is deprecated");
             }
@@ -225,16 +237,24 @@ impl Channels {
             {
                 tracing::warn!(%channel, message = %file.id, %from, "the file is named after another agent than it is from");
             }
-            let drafted_message = self.draft(channel, &file.id, message, &mut ids_here).await?;
+            // One that a link may be bringing at this moment is looked at again.
+            let shared = (self.folder().is_some() || hub_id(&message).is_some()).then(|| message.clone());
+            let drafted_message = self.draft(channel, &file.id, message, elsewhere, &mut ids_here).await?;
             match drafted_message {
                 Ok((draft, other_id)) => {
-                    drafted.push((file, draft.id, other_id));
+                    drafted.push((file, draft.id, other_id, shared));
                     drafts.push(draft);
                 }
                 Err(error) => self.report(channel, &file, &error.to_string()).await?,
             }
         }
-        for ((file, id, other_id), answer) in drafted.into_iter().zip(self.hub().submit_all(drafts).await) {
+        let answers = self.hub().submit_all(drafts).await;
+        for ((file, id, other_id, shared), answer) in drafted.into_iter().zip(answers) {
+            if let (Err(HubError::Conflict { .. }), Some(message)) = (&answer, &shared)
+                && matches!(self.whose(channel, &file.id, message).await?, Whose::Known)
+            {
+                continue;
+            }
             match answer {
                 Ok(accepted) => {
                     if let Some(stop) = accepted.stopped {
@@ -266,6 +286,7 @@ impl Channels {
         channel: &Name,
         native: &str,
         message: ChannelMessage,
+        elsewhere: Option<MessageId>,
         ids_here: &mut HashMap<String, MessageId>,
     ) -> Result<Result<(Draft, Option<String>), Malformed>, ChannelError> {
         let (from, at) = match sender(&message).and_then(|from| Ok((from, written_at(&message)?))) {
@@ -281,10 +302,6 @@ impl Channels {
             None => None,
         };
         // One that another hub wrote is the same message there and here.
-        let elsewhere = match hub_id(&message) {
-            Some(id) if self.hub().message(id).await?.is_none() => Some(id),
-            _ => None,
-        };
         let id = elsewhere.unwrap_or_else(|| derived_id(channel, native, at));
         let other_id = Some(message.id.clone()).filter(|other| other != native);
         ids_here.insert(native.to_owned(), id);
@@ -315,28 +332,29 @@ impl Channels {
 
     /// Whether a file is that of a message of the journal: a hub process wrote it, or a link brought the message first.
     /// Its id is noted, which the writer may have died before.
-    async fn is_own(
+    async fn whose(
         &self,
         channel: &Name,
         native: &str,
         file: &ChannelMessage,
-    ) -> Result<bool, ChannelError> {
+    ) -> Result<Whose, ChannelError> {
         // A file that no hub wrote goes by what its name says, for every hub that takes it in.
         let derived = || written_at(file).ok().map(|at| derived_id(channel, native, at));
-        let linked = self.folder().and_then(|_| derived());
-        let Some(id) = hub_id(file).or(linked) else { return Ok(false) };
-        let stored = match self.hub().message(id).await {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return Ok(false),
-            // Damaged in the journal: `doctor` tells of it, and its neighbours are taken in.
-            Err(HubError::DamagedMessage { .. }) => return Ok(true),
-            Err(error) => return Err(error.into()),
+        let by_hub = hub_id(file);
+        let Some(id) = by_hub.or_else(|| self.folder().and_then(|_| derived())) else {
+            return Ok(Whose::New);
         };
-        if !says_what(file, &stored.message) {
-            return Ok(false);
+        match self.hub().message(id).await {
+            Ok(Some(stored)) if says_what(file, &stored.message) => {
+                self.named(channel, id, native).await?;
+                Ok(Whose::Known)
+            }
+            Ok(Some(_)) => Ok(Whose::New),
+            Ok(None) => Ok(by_hub.map_or(Whose::New, Whose::Elsewhere)),
+            // Damaged in the journal: `doctor` tells of it, and its neighbours are taken in.
+            Err(HubError::DamagedMessage { .. }) => Ok(Whose::Known),
+            Err(error) => Err(error.into()),
         }
-        self.named(channel, id, native).await?;
-        Ok(true)
     }
 
     /// Whoever writes in a channel reads it: answers reach them there.
