@@ -73,7 +73,7 @@ impl Posting {
     async fn post(&self, to: &str) -> anyhow::Result<()> {
         // A person may ask as often as they like; an agent is not answered any more after some within a minute.
         let post = Post::new(AgentId::human(), Name::parse(CHANNEL)?, "x".repeat(256));
-        self.channels.post(Post { to: to.to_owned(), ..post }).await?;
+        Box::pin(self.channels.post(Post { to: to.to_owned(), ..post })).await?;
         Ok(())
     }
 
