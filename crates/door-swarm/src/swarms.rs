@@ -225,6 +225,10 @@ impl Swarms {
     pub(crate) async fn tell_directory(&self, agent: &PeerId, swarm: Uuid) -> Result<(), SwarmError> {
         let book = self.book();
         let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
+        if !swarm.announcements.is_empty() {
+            // Somebody is about to say them, to those whom the directory might forget now, and comes here afterwards.
+            return Ok(());
+        }
         let others = swarm.members.iter().filter(|(id, _)| *id != agent && swarm.is_active());
         let role = |id: &PeerId| (*id == swarm.master).then(|| "master".to_owned());
         let peers = others.map(|(id, member)| Peer { name: member.name.clone(), role: role(id) }).collect();
