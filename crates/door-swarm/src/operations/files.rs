@@ -167,6 +167,7 @@ impl Swarms {
         })
         .await?;
         self.refresh().await?;
+        self.say_announcements(agent, id).await?;
         self.tell_directory(agent, id).await?;
         Ok(true)
     }
