@@ -19,7 +19,7 @@ fn grid_every_door_to_every_door() {
     let Some(places) = Places::start("grid_every_door_to_every_door") else { return };
     let parties = Party::all(&places);
     let lab = &places.lab.sandbox;
-    let tail = lab.start(["tail", "-f", "-n", "0", "--json"]);
+    let tail = lab.start(["tail", "-f", "-n", "1000", "--json"]);
     let mut told = Vec::new();
     for sender in &parties {
         for recipient in parties.iter().filter(|party| party.name() != sender.name()) {
