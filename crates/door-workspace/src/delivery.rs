@@ -42,7 +42,9 @@ pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
         if handoffs.is_empty() {
             return;
         }
-        let is_busy = handoffs.len() > 1 && ended.is_some_and(|ended| ended.elapsed() < 2 * GATHER);
+        // Behind a full batch more are waiting already.
+        let are_some = (2..BATCH).contains(&handoffs.len());
+        let is_busy = are_some && ended.is_some_and(|ended| ended.elapsed() < 2 * GATHER);
         deliver(workspace, handoffs).await;
         ended = Some(Instant::now());
         if is_busy {
