@@ -118,9 +118,9 @@ impl Post {
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
-        let (root, linked) = (config.root.clone(), config.linked);
+        let (root, shared, linked) = (config.root.clone(), config.shared, config.linked);
         let (tree, folder) = blocking(move || {
-            let tree = Tree::open(&root)?;
+            let tree = Tree::open(&root, shared)?;
             // Where nothing can be written, nothing is posted either.
             let folder = linked.then(|| tree.identity().ok()).flatten();
             Ok((tree, folder))
@@ -259,6 +259,9 @@ impl Channels {
         if is_deprecated(&name) {
             tracing::warn!("the agent id '{name}' is deprecated; posting as '{}'", current_id(&name));
             post.from = current_id(&name).parse().map_err(|_| field("agent", "is no name".into()))?;
+        }
+        if is_deprecated(&post.to) {
+            tracing::warn!("the agent id '{}' is deprecated; posting to '{}'", post.to, current_id(&post.to));
         }
         if post.from.realm.is_some() || !is_agent_id(&post.from.to_string()) {
             let problem = format!(

@@ -23,6 +23,8 @@ pub enum Detection {
 pub struct Config {
     /// The folder that holds `channels/`, `signals/` and `logs/`. It may be on a network mount.
     pub root: PathBuf,
+    /// Whether that folder may be one of several users: what is made in it has the permissions of the folder then.
+    pub shared: bool,
     /// How changes are noticed.
     pub detection: Detection,
     /// How often all channels are looked at, whatever the file events say.
@@ -51,6 +53,7 @@ impl Config {
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
+            shared: false,
             detection: Detection::default(),
             rescan: Duration::from_secs(15),
             rescan_network: Duration::from_secs(2),

@@ -17,10 +17,10 @@ use crate::looked::Looked;
 use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
-    derived_id, hub_id, native_id, of_another_hub, placed, says_what, sender, to_draft, written_at,
+    derived_id, hub_id, kept_here, native_id, of_another_hub, placed, says_what, sender, to_draft, written_at,
 };
 use crate::tree::blocking;
-use crate::wire::{ChannelMessage, Malformed, When};
+use crate::wire::{ChannelMessage, Malformed, When, time};
 
 /// Under this topic the hub remembers files that could not be taken in.
 const PROBLEM: &str = "problem";
@@ -318,6 +318,7 @@ impl Channels {
             Some(id) => Draft { id, ..drafted },
             None => drafted,
         };
+        let drafted = if is_history { kept_here(drafted) } else { drafted };
         let is_delivered_there = elsewhere.is_some() && self.is_for_another_hub(&drafted.to).await?;
         let restored = (is_history || is_delivered_there).then(Vec::new);
         Ok(Ok((Draft { restored, ..drafted }, other_id)))
@@ -432,7 +433,7 @@ fn sort_by_time(dir: &Dir, ids: &mut [String], limit: u64) {
     ids.sort_by_cached_key(|id| {
         let read = dir.read(&file_name(id), limit).ok().flatten();
         let when = read.and_then(|read| serde_json::from_slice::<When>(&read.bytes).ok());
-        (when.and_then(|when| when.timestamp.parse().ok()).or_else(|| second_of(id)), id.clone())
+        (when.and_then(|when| time(&when.timestamp)).or_else(|| second_of(id)), id.clone())
     });
 }
 

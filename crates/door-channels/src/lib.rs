@@ -6,6 +6,7 @@
 //! MCP, workers or peers.
 
 mod archive;
+mod brought;
 mod channels;
 mod config;
 mod delivery;

@@ -18,7 +18,7 @@ use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::names::current_id;
 use crate::tree::{Tree, blocking};
-use crate::wire::{PresenceFile, iso};
+use crate::wire::{PresenceFile, iso, time};
 
 /// Larger than any heartbeat.
 const LIMIT: u64 = 64 << 10;
@@ -99,7 +99,7 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
         return refused("it speaks for another agent than its name says");
     }
     let changed = Timestamp::from_nanosecond(read.stamp.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
-    let since = last_sign(file.timestamp.parse().ok(), changed, now);
+    let since = last_sign(time(&file.timestamp), changed, now);
     let gone =
         file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|o| o.is_gone());
     let awareness = awareness(&file.state, gone, since, now, after);

@@ -7,6 +7,7 @@ use switchboard_hub::{Hub, Outbound};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::brought;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
@@ -57,6 +58,9 @@ pub async fn run_channels(
         tokio::select! {
             () = run_deliveries(&channels, outbound) => Ok(()),
             result = Box::pin(take_in(&channels)) => result,
+            result = Box::pin(brought::run(&channels)), if channels.config().linked => {
+                result.map(|never| match never {})
+            }
         }
     };
     let work = async {

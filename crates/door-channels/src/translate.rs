@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_core::{
-    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, PASSED_ON, Route,
+    Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, PASSED_ON,
+    POSTED_IN, Route,
 };
 use switchboard_hub::Draft;
 
@@ -41,9 +42,9 @@ pub(crate) fn derived_id(channel: &Name, native: &str, at: Timestamp) -> Message
 
 /// When a message says that it was written.
 pub(crate) fn written_at(message: &ChannelMessage) -> Result<Timestamp, Malformed> {
-    message.timestamp.parse().map_err(|_| Malformed::Field {
+    message.time().ok_or_else(|| Malformed::Field {
         field: "timestamp",
-        problem: format!("is not an ISO 8601 time with zone: '{}'", message.timestamp.escape_debug()),
+        problem: format!("is not an ISO 8601 time: '{}'", message.timestamp.escape_debug()),
     })
 }
 
@@ -90,7 +91,8 @@ pub(crate) fn to_draft(
     let unknown_parent = message.in_reply_to().filter(|_| reply_to.is_none()).map(str::to_owned);
     let mut metadata = message.metadata.unwrap_or_default();
     // Keys of ours come from us alone.
-    metadata.retain(|key, _| !key.starts_with(key::PREFIX) && key != PASSED_ON);
+    metadata
+        .retain(|key, _| !key.starts_with(key::PREFIX) && ![PASSED_ON, POSTED_IN].contains(&key.as_str()));
     metadata.remove("in_reply_to");
     metadata.remove(key::OURS);
     let Content { text, code, artifacts, extra } = message.content;
@@ -147,9 +149,14 @@ pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
 }
 
 /// A draft of a file that another hub wrote: under the id that it has there, and never to be passed on.
-pub(crate) fn of_another_hub(mut draft: Draft, id: MessageId) -> Draft {
+pub(crate) fn of_another_hub(draft: Draft, id: MessageId) -> Draft {
+    Draft { id, ..kept_here(draft) }
+}
+
+/// A draft that no link brings to other hubs.
+pub(crate) fn kept_here(mut draft: Draft) -> Draft {
     draft.metadata.insert(PASSED_ON.to_owned(), true.into());
-    Draft { id, ..draft }
+    draft
 }
 
 /// Whether the file of a message is in this folder, or will be, by the word of the hub that accepted it.
@@ -187,6 +194,7 @@ pub(crate) fn to_file(
     let (content, extra, unknown_parent) = (take(key::CONTENT), take(key::EXTRA), take(key::REPLY_TO));
     take(key::FOLDER);
     take(PASSED_ON);
+    take(POSTED_IN);
     if let Some(parent) = reply_to.map(Value::String).or(unknown_parent) {
         metadata.insert("in_reply_to".into(), parent);
     }

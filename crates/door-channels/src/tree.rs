@@ -25,8 +25,10 @@ pub struct Tree {
 
 impl Tree {
     /// Opens the folder, which must exist: a network mount that is missing must not become a folder beneath it.
-    pub fn open(root: &Path) -> Result<Self, ChannelError> {
-        match Dir::open_root(root) {
+    ///
+    /// Of one that several users share, all of them may use what is in it.
+    pub fn open(root: &Path, is_shared: bool) -> Result<Self, ChannelError> {
+        match if is_shared { Dir::open_shared(root) } else { Dir::open_root(root) } {
             Ok(root) => Ok(Self { root }),
             Err(source) => Err(ChannelError::Root { path: root.to_owned(), source }),
         }

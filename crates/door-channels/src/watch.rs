@@ -38,6 +38,8 @@ pub use self::mention::is_mentioned;
 pub struct WatcherConfig {
     /// The agent that answers.
     pub agent: Name,
+    /// The id that was given for it, which may be a deprecated one.
+    given: Name,
     /// The channel it watches.
     pub channel: Name,
     /// The program and its arguments. Never given to a shell.
@@ -148,9 +150,10 @@ impl WatcherConfig {
     ///
     /// A deprecated agent id stands for the current one.
     pub fn new(agent: Name, channel: Name, command: Vec<String>) -> Self {
-        let agent = Name::parse(current_id(agent.as_str())).unwrap_or(agent);
+        let given = agent;
         Self {
-            agent,
+            agent: Name::parse(current_id(given.as_str())).unwrap_or_else(|_| given.clone()),
+            given,
             channel,
             command,
             prompt_by: PromptBy::Stdin,
@@ -206,6 +209,10 @@ impl WatcherConfig {
 pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
     let mut by_agent: BTreeMap<Name, Vec<WatcherConfig>> = BTreeMap::new();
     for watcher in &channels.config().watchers {
+        let WatcherConfig { agent, given, .. } = watcher;
+        if agent != given {
+            tracing::warn!("the agent id '{given}' is deprecated; watching as '{agent}'");
+        }
         for missing in watcher.missing_files() {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
         }

@@ -4,6 +4,8 @@
 //! read; fields and types it does not name are kept and written back.
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -124,7 +126,12 @@ impl ChannelMessage {
 
     /// What readers sort by: the time it gives, then its id. A time that cannot be read sorts first.
     pub fn order(&self) -> (Option<Timestamp>, &str) {
-        (self.timestamp.parse().ok(), &self.id)
+        (self.time(), &self.id)
+    }
+
+    /// When it says that it was written, as far as that can be read.
+    pub fn time(&self) -> Option<Timestamp> {
+        time(&self.timestamp)
     }
 }
 
@@ -145,7 +152,15 @@ pub(crate) fn iso(time: Timestamp) -> String {
     format!("{time:.3}")
 }
 
+/// A time as programs write it. One without a zone is UTC, since the protocol has no other.
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    let in_utc = || Some(text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp());
+    text.parse().ok().or_else(in_utc)
+}
+
 fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Malformed> {
+    // Some programs begin every text with this mark, which JSON does not know.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Malformed::Empty);
     }

@@ -77,3 +77,25 @@ fn order_is_by_time_then_id() {
     let same = message("2026-01-11T16:33:15.124Z", "msg-b");
     assert!(early.order() < late.order() && late.order() < same.order());
 }
+
+#[test]
+fn a_time_is_read_as_programs_write_it_and_is_utc_where_it_says_nothing_else() {
+    let noon = "2026-01-11T12:00:00Z".parse::<Timestamp>().ok();
+    for text in [
+        "2026-01-11T12:00:00",
+        "2026-01-11T12:00:00.000000",
+        "2026-01-11 12:00:00",
+        "2026-01-11T14:00:00+02:00",
+    ] {
+        assert_eq!(time(text), noon, "{text}");
+    }
+    for text in ["", "yesterday", "1768132800"] {
+        assert_eq!(time(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_mark_before_the_text_is_no_part_of_it() {
+    let marked = [b"\xef\xbb\xbf", example().to_string().as_bytes()].concat();
+    assert_eq!(serde_json::to_value(ChannelMessage::parse(&marked).unwrap()).unwrap(), example());
+}

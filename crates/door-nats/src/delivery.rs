@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use futures_util::StreamExt;
 use jiff::Timestamp;
-use switchboard_core::{Address, Delivery, DeliveryState, Message, MessageId, Name, Route};
+use switchboard_core::{Address, Delivery, DeliveryState, GroupId, Message, MessageId, Name, Route};
 use switchboard_hub::{HubError, Passage, Verdict, Word};
 use tokio::task::JoinHandle;
 
@@ -20,8 +20,8 @@ use crate::error::NatsError;
 use crate::link::Link;
 use crate::outlet::Outlet;
 use crate::subject::Subjects;
-use crate::translate::to_letter;
-use crate::wire::to_bytes_of;
+use crate::translate::{heard, hub_of, posted_in, to_letter};
+use crate::wire::{Letter, to_bytes_of};
 
 /// How many numbers of the journal are looked at in one go.
 const PAGE: usize = 512;
@@ -176,12 +176,14 @@ impl<'l> Publisher<'l> {
 /// Reads the next part of the journal and makes what concerns other hubs ready.
 async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
     let page = link.hub.outgoing(after, PAGE).await?;
-    let now = link.hub.now();
+    let (now, directory) = (link.hub.now(), link.hub.directory().await?);
     let ready = |Passage { stored, deliveries }: Passage| {
         let message = &stored.message;
         let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
+        let heard = heard(message, &deliveries);
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
-        let payload = to_bytes_of(&to_letter(message, &deliveries, &link.me), message.body.len());
+        let letter = Letter { heard, ..to_letter(message, &deliveries, &link.me, &directory) };
+        let payload = to_bytes_of(&letter, message.body.len());
         Some(Ready { id: message.id, subject, payload, cargo: Cargo { seq: stored.seq, deliveries } })
     };
     let parcels = page.messages.into_iter().filter_map(ready).collect();
@@ -199,18 +201,16 @@ fn subject(
     if message.expires_at.is_some_and(|at| at <= now) {
         return None;
     }
+    // A message that a rule against storms stopped goes nowhere, and so not to other hubs either.
+    let is_stopped = !deliveries.is_empty() && deliveries.iter().all(|d| d.state == DeliveryState::Refused);
     match &message.to {
-        // A message that a rule against storms stopped goes nowhere, and so not to other hubs either.
-        Address::Group(_)
-            if !deliveries.is_empty() && deliveries.iter().all(|d| d.state == DeliveryState::Refused) =>
-        {
-            None
-        }
+        Address::Group(_) | Address::Agent(_) if is_stopped => None,
         Address::Group(group) => subjects.group(me, group),
-        Address::Agent(_) => deliveries.iter().find_map(|delivery| match &delivery.route {
-            Route::Hub { hub } if delivery.state.is_pending() => Some(subjects.direct(me, hub)),
-            _ => None,
-        }),
+        // Whom a post is for, all who read the channel have it there.
+        Address::Agent(_) => match posted_in(message) {
+            Some(channel) => subjects.group(me, &GroupId::Channel(channel)),
+            None => deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub)),
+        },
         Address::Node(_) => None,
     }
 }

@@ -66,6 +66,13 @@ fn what_goes_out_and_where() {
         ("job:7", vec![], None),
         ("job:7/0", vec![], None),
     ];
+    let posted = |to| Message {
+        origin: Origin {
+            route: Some(Route::Channel { channel: name("general") }),
+            ..message(to, None).origin
+        },
+        ..message(to, None)
+    };
     let now = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(10);
     let (subjects, me) = (Subjects::new("sb"), name("lab"));
     for (to, deliveries, expected) in table {
@@ -76,5 +83,16 @@ fn what_goes_out_and_where() {
             None,
             "{to}, too late"
         );
+    }
+    let general = Some("sb.lab.group.channel.general");
+    for (to, deliveries, expected) in [
+        ("qc-1@office", vec![delivery(office(), Queued)], general),
+        ("codex", vec![delivery(mailbox(), Delivered)], general),
+        ("codex", vec![], general),
+        ("codex", vec![delivery(mailbox(), Refused)], None),
+        ("team:backend", vec![], Some("sb.lab.group.team.backend")),
+    ] {
+        let found = subject(&posted(to), &deliveries, &subjects, &me, now);
+        assert_eq!(found.as_deref(), expected, "posted in a channel to {to}");
     }
 }

@@ -17,7 +17,7 @@ use crate::error::{NatsError, describe};
 use crate::link::Link;
 use crate::outlet::Outlet;
 use crate::subject::token;
-use crate::translate::to_passed;
+use crate::translate::{concerning, to_passed};
 use crate::wire::{Became, Malformed, Parcel, ParcelKind, Reply, VERSION, WordOn, Words, readable, to_bytes};
 
 /// Most messages taken in at once: they are in memory until the journal has them.
@@ -64,13 +64,20 @@ async fn take_in(link: &Link, outlet: &mut Outlet<()>, chunk: &[Message]) -> Res
         link.hub.judged(batch.verdicts).await?;
     }
     let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
+    let for_the_channel: Vec<bool> =
+        batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
     let answers = link.hub.submit_passed(batch.letters).await;
-    for ((id, hub, to), answer) in told.into_iter().zip(answers) {
+    for (((id, hub, to), is_for_the_channel), answer) in told.into_iter().zip(for_the_channel).zip(answers) {
         let answer = match answer {
             Err(HubError::Conflict { first, .. }) if first == id => known(link, chunk, id, answer).await?,
             answer => answer,
         };
-        for (agents, refused) in outcome(link, id, &to, answer)? {
+        let outcomes = outcome(link, id, &to, answer)?;
+        if is_for_the_channel {
+            // It is for nobody here of whom there would be something to say.
+            continue;
+        }
+        for (agents, refused) in outcomes {
             let parcel = ParcelKind::Receipt;
             let reply = Reply { v: VERSION, parcel, hub: link.me.clone(), id, agents, refused };
             let word = if reply.refused.is_some() { "refused" } else { "taken" };
@@ -110,8 +117,9 @@ async fn sort(link: &Link, chunk: &[Message]) -> Result<Batch, NatsError> {
         });
         let sorted = parcel.and_then(|parcel| match parcel {
             Parcel::Letter(letter) => {
+                let channel = letter.posted_in.clone();
                 let passed = to_passed(*letter, &link.me, is_hub)?;
-                batch.letters.push(passed);
+                batch.letters.extend(concerning(passed, channel.as_ref(), &directory));
                 Ok(())
             }
             Parcel::Reply(reply) => {

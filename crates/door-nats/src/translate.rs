@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use switchboard_core::{Address, AgentId, Delivery, Door, Hop, Message, Name, NativeId, Route};
+use serde_json::Value;
+use switchboard_core::{
+    Address, AgentId, AgentRecord, Delivery, Directory, Door, GroupId, HEARD, Hop, Message, Name, NativeId,
+    POSTED_IN, Route, resolve,
+};
 use switchboard_hub::{Draft, Passed};
 
 use crate::wire::{Letter, Malformed, ParcelKind, VERSION};
@@ -10,8 +14,24 @@ use crate::wire::{Letter, Malformed, ParcelKind, VERSION};
 /// A message of this hub as the others read it, on its way to these.
 ///
 /// Mail of one agent goes to the one who gets it: only the hub that forwards it knows of that.
-pub(crate) fn to_letter<'m>(message: &'m Message, deliveries: &[Delivery], me: &'m Name) -> Letter<'m> {
+///
+/// A post in a channel to somebody whom nobody here goes by the name of is for whoever does where it is read.
+pub(crate) fn to_letter<'m>(
+    message: &'m Message,
+    deliveries: &[Delivery],
+    me: &'m Name,
+    directory: &Directory,
+) -> Letter<'m> {
+    let posted_in = posted_in(message);
+    // One of another hub may have become known since it was posted: then it is still for that one.
+    let is_ours =
+        |known: &AgentRecord, agent: &AgentId| known.id.realm.is_none() && known.id.name == agent.name;
+    let is_known =
+        |agent: &AgentId| agent.is_human() || directory.agents().any(|known| is_ours(known, agent));
     let to = match &message.to {
+        Address::Agent(agent) if posted_in.is_some() && agent.realm.is_none() && !is_known(agent) => {
+            message.to.clone()
+        }
         Address::Agent(agent) => {
             let recipient = deliveries.first().map_or(agent, |delivery| &delivery.agent);
             Address::Agent(in_full(recipient, me))
@@ -21,6 +41,10 @@ pub(crate) fn to_letter<'m>(message: &'m Message, deliveries: &[Delivery], me: &
     let hop = |hop: &Hop| match hop {
         Hop::Agent(agent) => Hop::Agent(in_full(agent, me)),
         Hop::Hub(hub) => Hop::Hub(hub.clone()),
+    };
+    let bound_for = match (&posted_in, &message.to) {
+        (Some(_), Address::Agent(_)) => deliveries.iter().find_map(hub_of).cloned(),
+        _ => None,
     };
     Letter {
         v: VERSION,
@@ -40,10 +64,35 @@ pub(crate) fn to_letter<'m>(message: &'m Message, deliveries: &[Delivery], me: &
         door: message.origin.native.door,
         verified: message.origin.verified,
         signed: message.signed.as_deref().map(to_hex),
+        heard: Vec::new(),
+        posted_in,
+        bound_for,
     }
 }
 
+/// The channel that a message was posted in, where it is not written to all of that channel.
+pub(crate) fn posted_in(message: &Message) -> Option<Name> {
+    message.posted_in().filter(|channel| message.to != Address::Group(GroupId::Channel(channel.clone())))
+}
+
+/// The hub that a delivery waits for.
+pub(crate) fn hub_of(delivery: &Delivery) -> Option<&Name> {
+    match &delivery.route {
+        Route::Hub { hub } if delivery.state.is_pending() => Some(hub),
+        _ => None,
+    }
+}
+
+/// Those of other owners who read along in the channel that a message was written to, and have it from this hub.
+pub(crate) fn heard(message: &Message, deliveries: &[Delivery]) -> Vec<AgentId> {
+    let is_post = matches!(message.to, Address::Group(GroupId::Channel(_)));
+    let peers = deliveries.iter().filter(|delivery| matches!(delivery.route, Route::Peer { .. }));
+    peers.filter(|_| is_post).map(|delivery| delivery.agent.clone()).collect()
+}
+
 /// A letter of another hub as this one takes it in. `is_hub` knows the hubs that there are.
+///
+/// A post to an agent of another hub is taken in for the channel's sake: nobody is told of it.
 pub(crate) fn to_passed(
     letter: Letter<'static>,
     me: &Name,
@@ -57,7 +106,11 @@ pub(crate) fn to_passed(
         Some(realm) if realm != me && !is_hub(realm) => {}
         _ => return Err(field("from", "names an agent that this hub does not speak for")),
     }
+    let is_for_another = matches!(letter.to, Address::Agent(_))
+        && letter.posted_in.is_some()
+        && letter.bound_for.as_ref() != Some(me);
     let to = match letter.to {
+        Address::Agent(agent) if is_for_another => Address::Agent(here(agent, me)),
         Address::Agent(agent) => match here(agent, me) {
             // One behind a swarm is for this hub to know.
             agent if !agent.realm.as_ref().is_some_and(|realm| *realm == hub || is_hub(realm)) => {
@@ -81,6 +134,16 @@ pub(crate) fn to_passed(
         Hop::Agent(agent) => Hop::Agent(here(agent, me)),
         Hop::Hub(hub) => Hop::Hub(hub),
     };
+    let mut metadata = letter.metadata.into_owned();
+    metadata.remove(HEARD);
+    if !letter.heard.is_empty() {
+        let heard: Vec<Value> = letter.heard.iter().map(|agent| agent.to_string().into()).collect();
+        metadata.insert(HEARD.to_owned(), heard.into());
+    }
+    match letter.posted_in {
+        Some(channel) => drop(metadata.insert(POSTED_IN.to_owned(), channel.as_str().into())),
+        None => drop(metadata.remove(POSTED_IN)),
+    }
     let draft = Draft {
         id: letter.id,
         from: letter.from,
@@ -90,7 +153,7 @@ pub(crate) fn to_passed(
         in_reply_to: letter.in_reply_to,
         sent_at: letter.sent_at,
         expires_at: letter.expires_at,
-        metadata: letter.metadata.into_owned(),
+        metadata,
         native: NativeId { door: Door::Nats, scope: hub.to_string(), id: letter.id.to_string() },
         key: None,
         native_is_id: true,
@@ -98,9 +161,27 @@ pub(crate) fn to_passed(
         route: Some(Route::Hub { hub }),
         signed,
         allow_unregistered: false,
-        restored: None,
+        restored: is_for_another.then(Vec::new),
     };
     Ok(Passed { draft, thread: letter.thread, via: via.into_iter().map(hop).collect() })
+}
+
+/// A message as far as it concerns this hub: for those here whom it is written to, or, where there is nobody of them, for
+/// the channel that it was posted in. Nothing where nobody here reads that either.
+pub(crate) fn concerning(passed: Passed, channel: Option<&Name>, directory: &Directory) -> Option<Passed> {
+    let Some(channel) = channel else { return Some(passed) };
+    let Draft { to, from, restored, .. } = &passed.draft;
+    let reads_it =
+        |is_reader: &dyn Fn(&AgentId) -> bool| directory.channel(channel).any(|one| is_reader(&one.id));
+    let is_for_somebody = match to {
+        // To nobody whom the hub that wrote it knows: it is for the one of that name who reads the channel.
+        Address::Agent(agent) if restored.is_some() => agent.realm.is_none() && reads_it(&|one| one == agent),
+        Address::Agent(_) => true,
+        group => resolve(group, from, directory).is_ok(),
+    };
+    let is_read = reads_it(&|one| one.realm.is_none());
+    let restored = if is_for_somebody { None } else { Some(Vec::new()) };
+    (is_for_somebody || is_read).then_some(Passed { draft: Draft { restored, ..passed.draft }, ..passed })
 }
 
 /// An agent's name as every hub understands it.

@@ -9,6 +9,30 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
+/// What an agent is known to read, and by whom.
+fn directory(agents: &[(&str, Route)]) -> Directory {
+    let mut directory = Directory::default();
+    for (id, route) in agents {
+        directory.put_agent(switchboard_core::AgentRecord {
+            id: id.parse().unwrap(),
+            role: None,
+            team: None,
+            routes: vec![route.clone()],
+            registered_at: Timestamp::UNIX_EPOCH,
+        });
+    }
+    directory
+}
+
+fn general() -> Route {
+    Route::Channel { channel: name("general") }
+}
+
+/// The directory of the hub that writes.
+fn lab() -> Directory {
+    directory(&[("amy", general()), ("qc-1@office", Route::Hub { hub: name("office") })])
+}
+
 fn message(from: &str, to: &str) -> Message {
     let id = MessageId::from_parts(7, 7);
     Message {
@@ -34,7 +58,7 @@ fn message(from: &str, to: &str) -> Message {
 
 /// The message as it arrives at `office`, where `lab` wrote it.
 fn arrived(message: &Message) -> Result<Passed, Malformed> {
-    let bytes = to_bytes(&to_letter(message, &[], &name("lab")));
+    let bytes = to_bytes(&to_letter(message, &[], &name("lab"), &lab()));
     let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
     to_passed(*letter, &name("office"), |realm| *realm == name("attic"))
 }
@@ -82,6 +106,80 @@ fn a_hub_speaks_for_its_own_agents_alone() {
         arrived(&message("alice@research", "all")).expect("taken").draft.from.to_string(),
         "alice@research"
     );
+}
+
+/// What was posted in a channel, on its way from `lab`.
+fn post(to: &str, deliveries: &[Delivery]) -> Letter<'static> {
+    let mut sent = message("codex", to);
+    sent.origin.route = Some(general());
+    let bytes = to_bytes(&to_letter(&sent, deliveries, &name("lab"), &lab()));
+    let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
+    *letter
+}
+
+fn to_hub(agent: &str, hub: &str) -> Delivery {
+    Delivery {
+        id: switchboard_core::DeliveryId(1),
+        message: MessageId::from_parts(7, 7),
+        agent: agent.parse().unwrap(),
+        route: Route::Hub { hub: name(hub) },
+        state: switchboard_core::DeliveryState::Queued,
+        attempts: 0,
+        note: None,
+        milestones: switchboard_core::Milestones::default(),
+    }
+}
+
+#[test]
+fn a_post_to_an_agent_is_delivered_by_its_own_hub_and_stands_in_the_channel_elsewhere() {
+    let is_hub = |realm: &Name| [name("lab"), name("office"), name("attic")].contains(realm);
+    let at = |hub: &str, letter: Letter<'static>| to_passed(letter, &name(hub), is_hub).expect("taken").draft;
+    let letter = post("qc-1@office", &[to_hub("qc-1@office", "office")]);
+    let (office, attic) = (at("office", letter.clone()), at("attic", letter));
+    assert_eq!((office.to.to_string().as_str(), office.restored), ("qc-1", None));
+    assert_eq!((attic.to.to_string().as_str(), attic.restored), ("qc-1@office", Some(vec![])));
+    for draft in [office.metadata, attic.metadata] {
+        assert_eq!(draft.get(POSTED_IN), Some(&json!("general")));
+    }
+    // One of the hub that wrote it, and one of a swarm which that hub is in: neither is delivered again.
+    for to in ["amy", "alice@research"] {
+        assert_eq!(at("office", post(to, &[])).restored, Some(vec![]), "{to}");
+    }
+    // One of a swarm that only the other hub is in.
+    let letter = post("alice@research", &[to_hub("alice@research", "office")]);
+    assert_eq!(at("office", letter.clone()).restored, None);
+    assert_eq!(at("attic", letter).restored, Some(vec![]));
+    let whole = post("#general", &[]);
+    assert_eq!((&whole.posted_in, &whole.bound_for), (&None, &None), "that is said by whom it is for");
+}
+
+#[test]
+fn a_post_to_somebody_who_is_not_known_yet_is_for_the_reader_of_that_name() {
+    let at_office = |to: &str, agents: &[(&str, Route)]| {
+        let passed = to_passed(post(to, &[]), &name("office"), |realm| *realm == name("lab")).expect("taken");
+        concerning(passed, Some(&name("general")), &directory(agents)).map(|passed| passed.draft.restored)
+    };
+    let bob = [("bob", general())];
+    assert_eq!(at_office("bob", &bob), Some(None), "it is for him");
+    assert_eq!(at_office("Bob", &bob), Some(None));
+    assert_eq!(at_office("new-1", &bob), Some(Some(vec![])), "it stands in the channel");
+    let mailbox = Route::Mailbox { agent: name("bob") };
+    assert_eq!(
+        at_office("bob", &[("bob", mailbox), ("cat", general())]),
+        Some(Some(vec![])),
+        "he is not there"
+    );
+    assert_eq!(at_office("bob", &[]), None, "nobody reads it");
+    // The one of the hub that wrote it, and the people of each.
+    assert_eq!(at_office("amy", &[("amy", general())]), Some(Some(vec![])));
+    assert_eq!(at_office("human", &bob), Some(Some(vec![])));
+}
+
+#[test]
+fn only_a_letter_itself_says_where_it_was_posted() {
+    let mut sent = message("codex", "qc-1@office");
+    sent.metadata.insert(POSTED_IN.to_owned(), json!("secret"));
+    assert_eq!(arrived(&sent).expect("taken").draft.metadata.get(POSTED_IN), None);
 }
 
 #[test]

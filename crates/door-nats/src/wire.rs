@@ -74,6 +74,15 @@ pub(crate) struct Letter<'a> {
     /// The bytes that were signed, in hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signed: Option<String>,
+    /// Those of other owners who have it from the hub that wrote it, because they read the channel along there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) heard: Vec<AgentId>,
+    /// The channel that it was posted in, where it is not written to all of that channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) posted_in: Option<Name>,
+    /// Of a post to one agent: the hub that has that agent. Nothing where the hub that wrote this sees to it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bound_for: Option<Name>,
 }
 
 /// What became of a message in the hub that it was written to.

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::nearest;
 
 use crate::raw::{Object, raw};
 use crate::schema::Checker;
@@ -48,11 +49,15 @@ pub(crate) fn read<'a>(given: Option<&'a RawValue>, suite: &str) -> Result<Asked
     match action.as_deref() {
         Some("introspect") => Ok(Asked::Introspect(question(&object))),
         Some("call") => call(object, suite).map(Asked::Call),
-        Some(other) => Err(format!(
-            "There is no action '{}'. To use a tool: {}. To see the tools: {{\"action\":\"introspect\"}}.",
-            other.escape_debug(),
-            shape(other)
-        )),
+        Some(other) => {
+            let near = nearest(other, ["introspect", "call"]);
+            let hint = near.first().map(|near| format!(" Did you mean '{near}'?")).unwrap_or_default();
+            Err(format!(
+                "There is no action '{}'.{hint} To use a tool: {}. To see the tools: {{\"action\":\"introspect\"}}.",
+                other.escape_debug(),
+                shape(other)
+            ))
+        }
         None => Err(format!(
             "'action' is missing. To see the tools: {{\"action\":\"introspect\"}}. To use one: {}.",
             shape("NAME")

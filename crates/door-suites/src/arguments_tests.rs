@@ -77,6 +77,10 @@ fn what_cannot_be_understood_is_told_with_the_next_step() {
         (r#"{"subtool":"echo"}"#, "'action' is missing"),
         (r#"{"action":"echo"}"#, r#"{"action":"call","subtool":"echo","args":{…}}"#),
         ("[]", "have to be an object"),
+        (
+            r#"{"action":"calls","subtool":"x"}"#,
+            "There is no action 'calls'. Did you mean 'call'? To use a tool",
+        ),
     ] {
         let error = called(given, &[]).unwrap_err();
         assert!(error.contains(expected), "{given}: {error}");

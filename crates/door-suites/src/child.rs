@@ -8,6 +8,7 @@ mod asks;
 mod connection;
 mod envelope;
 mod error;
+mod fetching;
 mod frames;
 mod http;
 mod input;
@@ -38,6 +39,7 @@ use switchboard_hub::files::Dir;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use self::connection::{Connection, EndKind};
 pub use self::error::ChildError;
@@ -55,6 +57,9 @@ use crate::spec::ChildSpec;
 
 /// How many items of a list are taken. A server with more has lost count of them.
 const LIST_CAP: usize = 50_000;
+
+/// How many pages of a list are read. Pages may be empty, and then nothing else would end the list.
+const PAGE_CAP: usize = 2_000;
 
 /// A child. Cheap to clone; the child is stopped when the last clone is dropped.
 #[derive(Clone)]
@@ -150,9 +155,11 @@ impl Child {
         if what != Listed::Tools && opened.capabilities.get(what.capability()).is_none() {
             return Ok(Vec::new());
         }
-        let mut items = Vec::new();
+        let mut items: Vec<Box<RawValue>> = Vec::new();
         let mut cursor: Option<String> = None;
-        loop {
+        // All pages together may be as large as one message.
+        let mut room = self.0.shared.options.message_cap;
+        for _ in 0..PAGE_CAP {
             let params = cursor.as_ref().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
             let turn = self.0.turn(caller).await?;
             let page =
@@ -172,13 +179,15 @@ impl Child {
                     crate::host::RpcError { code: envelope::code::INTERNAL, message, data: Some(page) };
                 return Err(ChildError::Rpc(error));
             };
+            room = room.saturating_sub(page.iter().map(|item| item.get().len()).sum());
             items.extend(page);
-            if next.is_none() || next == cursor || items.len() >= LIST_CAP {
-                items.truncate(LIST_CAP);
-                return Ok(items);
+            if next.is_none() || next == cursor || items.len() >= LIST_CAP || room == 0 {
+                break;
             }
             cursor = next;
         }
+        items.truncate(LIST_CAP);
+        Ok(items)
     }
 
     /// A new connection in place of one whose session is over.
@@ -336,6 +345,8 @@ impl Inner {
         state.now = Now::Starting { outcome: outcome.clone(), off: off.clone(), is_probe };
         let caller = Caller { host: caller.host.clone(), ..Caller::default() };
         let inner = Arc::clone(self);
+        // Made here, where it is known who caused it.
+        let span = tracing::info_span!("child_start", child = self.shared.name());
         tokio::spawn(async move {
             let start = async {
                 sleep(wait).await;
@@ -346,7 +357,7 @@ impl Inner {
             let started = tokio::select! {
                 biased;
                 () = off.cancelled() => None,
-                started = start => Some(started),
+                started = start.instrument(span) => Some(started),
             };
             let outcome = inner.settle(started, &off);
             let _ = tell.send(Some(outcome));

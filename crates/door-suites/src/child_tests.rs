@@ -98,6 +98,16 @@ async fn all_pages_of_a_list_are_read() {
 }
 
 #[tokio::test]
+async fn a_list_without_an_end_ends() {
+    let empty = child("many.py", &["empty"]);
+    let tools = within(empty.list(Listed::Tools, &Caller::default())).await.expect("a list");
+    assert!(tools.is_empty());
+    let heavy = child_with("many.py", &["heavy"], |_, options| options.message_cap = 1024 * 1024);
+    let tools = within(heavy.list(Listed::Tools, &Caller::default())).await.expect("a list");
+    assert_eq!(tools.len(), 11, "as many as fit into one message");
+}
+
+#[tokio::test]
 async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
     let child = child_with("liar.py", &[], |spec, _| spec.limits.rpc = Duration::from_millis(300));
     let late = call(&child, "wait", json!({}), &Caller::default()).await;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use self::expose::{ExposeMode, ExposeSettings};
 pub use self::keys::{UnknownKey, unknown_keys};
-use crate::error::SuiteError;
+use crate::error::{SuiteError, in_words};
 use crate::wrapper::WrapperSettings;
 
 /// Most bytes in a tool's name: what hosts and models accept.
@@ -107,6 +107,9 @@ pub struct SuiteSettings {
     pub enabled: Option<bool>,
     /// Stop it when nobody called it for so many milliseconds; 0 means never
     pub idle_ms: Option<u64>,
+    /// From its start to its first answer, in milliseconds
+    #[schemars(range(min = 1))]
+    pub spawn_timeout_ms: Option<u64>,
     /// One request, in milliseconds
     #[schemars(range(min = 1))]
     pub rpc_timeout_ms: Option<u64>,
@@ -147,7 +150,7 @@ impl Config {
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
-            bad(key, &format!("does not do: {}", error.into_inner()))
+            bad(key, &format!("does not do: {}", in_words(&error.into_inner())))
         })?;
         config.check()?;
         Ok(config)
@@ -191,6 +194,7 @@ impl Config {
         for (name, suite) in &self.suites {
             let key = |key: &str| format!("suites.{name}.{key}");
             positive(key("summaryMaxChars"), suite.summary_max_chars.map(count))?;
+            positive(key("spawnTimeoutMs"), suite.spawn_timeout_ms)?;
             positive(key("rpcTimeoutMs"), suite.rpc_timeout_ms)?;
             positive(key("concurrency"), suite.concurrency.map(count))?;
             positive(key("rateLimit.calls"), suite.rate_limit.map(|limit| u64::from(limit.calls)))?;

@@ -10,7 +10,8 @@ const MAX_NAME: usize = 256;
 /// The owner's choice of tools: exact names and globs. What is denied stays denied, whatever is allowed.
 ///
 /// Names are compared byte by byte after surrounding white space is gone. A name that differs in case, or that
-/// only looks the same, is another name, so that no spelling gets past a rule.
+/// only looks the same, is another name, so that no spelling gets past a rule; but what is denied is denied in
+/// whatever case, so that no child gets past it by a new spelling either.
 #[derive(Debug, Clone)]
 pub(crate) struct Exposed {
     allow: Option<GlobSet>,
@@ -22,8 +23,8 @@ impl Exposed {
     /// pattern still denies the tool that has exactly this name.
     pub(crate) fn new(allow: Option<&[String]>, deny: &[String]) -> (Self, Vec<String>) {
         let mut broken = Vec::new();
-        let allow = allow.map(|allow| set(allow, &mut broken));
-        let deny = set(deny, &mut broken);
+        let allow = allow.map(|allow| set(allow, false, &mut broken));
+        let deny = set(deny, true, &mut broken);
         (Self { allow, deny }, broken)
     }
 
@@ -47,7 +48,7 @@ pub(crate) fn is_name(tool: &str) -> bool {
         && !tool.split('/').any(|part| part == ".." || part == ".")
 }
 
-fn set(patterns: &[String], broken: &mut Vec<String>) -> GlobSet {
+fn set(patterns: &[String], in_any_case: bool, broken: &mut Vec<String>) -> GlobSet {
     if patterns.is_empty() {
         return GlobSet::empty();
     }
@@ -55,9 +56,12 @@ fn set(patterns: &[String], broken: &mut Vec<String>) -> GlobSet {
     for pattern in patterns {
         let pattern = pattern.trim();
         // `*` goes over `/`, which is a letter like any other in the name of a tool.
-        let glob = GlobBuilder::new(pattern).literal_separator(false).build().or_else(|_| {
+        let build = |pattern: &str| {
+            GlobBuilder::new(pattern).literal_separator(false).case_insensitive(in_any_case).build()
+        };
+        let glob = build(pattern).or_else(|_| {
             broken.push(pattern.to_owned());
-            GlobBuilder::new(&globset::escape(pattern)).build()
+            build(&globset::escape(pattern))
         });
         if let Ok(glob) = glob {
             builder.add(glob);

@@ -14,6 +14,9 @@ fn exact_names_and_globs_and_deny_wins() {
     assert!(!some.offers("read_secrets") && !some.offers("write_file") && !some.offers("listing"));
     assert!(!rule(Some(&[]), &[]).offers("anything"), "an empty list allows nothing");
     assert!(!rule(None, &["*"]).offers("a/b"));
+    let denied = rule(None, &["Delete", "drop_*"]);
+    assert!(!denied.offers("delete") && !denied.offers("DELETE") && !denied.offers("Drop_Table"));
+    assert!(denied.offers("deleted"));
 }
 
 #[test]

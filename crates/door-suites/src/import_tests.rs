@@ -333,10 +333,8 @@ fn what_a_client_restricts_is_taken_over_or_told() {
                 tool_timeout_sec = 1.5\nstartup_timeout_sec = 20\n";
     let servers = site.client(Client::Codex, ".codex/config.toml", text).unwrap();
     let [a] = servers.candidates.as_slice() else { panic!("{servers:?}") };
-    assert_eq!(a.file.rpc_timeout_ms, Some(1500));
-    for told in
-        ["expose.allow of it in switchboard.config.json to [\"read\"]", "expose.deny", "startup_timeout_sec"]
-    {
+    assert_eq!((a.file.rpc_timeout_ms, a.file.spawn_timeout_ms), (Some(1500), Some(20_000)));
+    for told in ["expose.allow of it in switchboard.config.json to [\"read\"]", "expose.deny"] {
         assert!(a.notes.iter().any(|note| note.contains(told)), "{told}: {:?}", a.notes);
     }
     let text = r#"{"servers": {"b": {"command": "x", "envFile": "${workspaceFolder}/.env"}}}"#;

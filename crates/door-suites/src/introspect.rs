@@ -48,6 +48,7 @@ pub(crate) fn introspect(
     note: Option<&str>,
 ) -> Result<String, String> {
     let noted = |text: String| match note {
+        Some(note) if text.is_empty() => note.to_owned(),
         Some(note) => format!("{text}\n{note}"),
         None => text,
     };

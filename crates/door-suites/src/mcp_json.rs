@@ -13,7 +13,7 @@ use switchboard_core::nearest;
 
 pub use self::command::CommandLine;
 pub(crate) use self::resolve::{Surroundings, check_written, spec_of};
-use crate::error::SuiteError;
+use crate::error::{SuiteError, in_words};
 use crate::spec::{Framing, Written};
 
 /// One MCP server. Everything is optional but how it is reached: `command` or `url`.
@@ -54,6 +54,10 @@ pub struct McpFile {
     /// How messages to a program are framed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub framing: Option<Framing>,
+    /// From its start to its first answer, in milliseconds
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub spawn_timeout_ms: Option<u64>,
     /// One request, in milliseconds
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -91,7 +95,10 @@ impl Transport {
     }
 }
 
-const KNOWN: [&str; 14] = [
+/// What some editors write before the text.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+const KNOWN: [&str; 15] = [
     "$schema",
     "name",
     "description",
@@ -104,6 +111,7 @@ const KNOWN: [&str; 14] = [
     "url",
     "headers",
     "framing",
+    "spawnTimeoutMs",
     "rpcTimeoutMs",
     "idleMs",
 ];
@@ -113,6 +121,9 @@ const KNOWN_IN_COMMAND: [&str; 3] = ["cmd", "args", "env"];
 impl McpFile {
     /// Reads a file: what it says, and a warning for every key that nobody knows.
     pub fn parse(bytes: &[u8]) -> Result<(Self, Vec<String>), String> {
+        if bytes.starts_with(BYTE_ORDER_MARK) {
+            return Err("begins with a byte order mark; save it as UTF-8 without one".to_owned());
+        }
         let value: Value = serde_json::from_slice(bytes).map_err(|error| format!("is not JSON: {error}"))?;
         let Value::Object(object) = &value else { return Err("is not a JSON object".to_owned()) };
         for wrapper in ["mcpServers", "mcps", "servers"] {
@@ -137,7 +148,7 @@ impl McpFile {
         }
         let file = serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();
-            format!("the field '{path}': {}", error.into_inner())
+            format!("the field '{path}': {}", in_words(&error.into_inner()))
         })?;
         Ok((file, warnings))
     }

@@ -48,6 +48,23 @@ fn the_example_of_the_architecture_is_read() {
         }
     );
     assert_eq!((spec.limits.spawn, spec.limits.rpc), (Duration::from_secs(8), Duration::from_mins(1)));
+    assert_eq!(spec.limits.fetch, Duration::from_mins(1));
+}
+
+#[test]
+fn the_time_of_a_start_can_be_set_for_one_server() {
+    let limits = |file: Value, config: Value| {
+        let limits = spec(&file, &config).unwrap().limits;
+        (limits.spawn.as_millis(), limits.fetch.as_millis())
+    };
+    let own = json!({ "command": "npx", "spawnTimeoutMs": 5 });
+    assert_eq!(limits(own.clone(), json!({})), (5, 5));
+    assert_eq!(limits(own, json!({ "suites": { "x": { "spawnTimeoutMs": 9 } } })), (9, 9));
+    // A time for all is one for programs that are there.
+    let all = json!({ "timeouts": { "childSpawnMs": 3, "rpcMs": 7 } });
+    assert_eq!(limits(json!({ "command": "npx" }), all), (3, 7));
+    let long = json!({ "timeouts": { "childSpawnMs": 90_000 } });
+    assert_eq!(limits(json!({ "command": "npx", "rpcTimeoutMs": 1 }), long), (90_000, 90_000));
 }
 
 #[test]
@@ -110,7 +127,7 @@ fn what_does_not_do_is_named_with_its_field() {
         ),
         (
             json!({ "command": "a", "args": "x" }),
-            "the field 'args': invalid type: string \"x\", expected a sequence",
+            "the field 'args': invalid type: string \"x\", expected a list",
         ),
         (json!({ "command": "" }), "the field 'command' is empty; name the program"),
         (
@@ -148,6 +165,14 @@ fn what_does_not_do_is_named_with_its_field() {
         (
             json!({ "type": "grpc", "url": "http://a" }),
             "the field 'type': unknown variant `grpc`, expected one of `stdio`, `http`, ",
+        ),
+        (
+            json!({ "command": "a", "idleMs": "5" }),
+            "the field 'idleMs': invalid type: string \"5\", expected a whole number, 0 or more",
+        ),
+        (
+            json!({ "command": "a", "spawnTimeoutMs": 0 }),
+            "the field 'spawnTimeoutMs' is 0, but must be at least 1",
         ),
         (
             json!({ "command": "a", "rpcTimeoutMs": 0 }),

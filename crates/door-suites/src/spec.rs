@@ -115,6 +115,8 @@ pub enum Framing {
 pub struct Limits {
     /// From the start to the answer to `initialize`.
     pub spawn: Duration,
+    /// The same for a program that may first have to download what it runs.
+    pub fetch: Duration,
     /// One request.
     pub rpc: Duration,
     /// A child that nobody called for so long is stopped. `None`: never.
@@ -127,6 +129,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             spawn: Duration::from_secs(8),
+            fetch: Duration::from_mins(1),
             rpc: Duration::from_mins(1),
             idle: Some(Duration::from_mins(10)),
             concurrency: 32,

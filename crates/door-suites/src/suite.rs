@@ -281,7 +281,17 @@ impl Suite {
     ) -> Result<String, String> {
         self.check_trust()?;
         let (catalogue, note) = self.for_showing(caller).await.map_err(|error| told(&error))?;
-        introspect::introspect(&self.offered(&catalogue), question, self.rules.style, note.as_deref())
+        let offered = self.offered(&catalogue);
+        let (name, count) = (&self.spec.name, catalogue.tools.len());
+        // An empty answer would not say whose doing it is.
+        let note = note.or_else(|| match count {
+            0 => Some(format!("({name} has no tools)")),
+            _ if offered.is_empty() => {
+                Some(format!("(suites.{name}.expose leaves none of the {count} tools of {name})"))
+            }
+            _ => None,
+        });
+        introspect::introspect(&offered, question, self.rules.style, note.as_deref())
     }
 
     /// The tools for a search over all suites; nothing, and why, when they cannot be had.

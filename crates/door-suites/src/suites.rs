@@ -14,6 +14,7 @@ use switchboard_hub::files::Dir;
 use switchboard_hub::guard::Guard;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use crate::answer;
 use crate::arguments::{self, Asked};
@@ -25,29 +26,23 @@ use crate::discovery::{Problem, discover};
 use crate::done::Done;
 use crate::error::SuiteError;
 use crate::host::{Caller, ClientRef, Host, RpcError};
-use crate::introspect::line;
 use crate::metrics::{self, Outcome};
 use crate::names::child_name;
 use crate::passthrough::{self, Passthrough};
 use crate::places::Places;
-use crate::raw::Object;
 use crate::redact::{Secrets, redact};
 use crate::rules::Rules;
 use crate::savings::Ledger;
-use crate::search::ranked;
 use crate::spec::ChildSpec;
 use crate::suite::{Given, Shared, Suite};
-use crate::top::{Target, Top, describe};
+use crate::top::{Target, Top};
 use crate::unseen::Unseen;
 use crate::via::{self, Via};
 
 /// How many children are started at once when all are warmed. Starting one keeps a core busy for a second.
-const WARM_AT_ONCE: usize = 4;
+pub(crate) const WARM_AT_ONCE: usize = 4;
 /// How many events wait for a listener. One that is behind is told so, and lists everything anew.
 const EVENTS: usize = 64;
-/// How many tools a search shows unless it says otherwise, and at most.
-const FOUND: usize = 8;
-const MAX_FOUND: usize = 50;
 /// How long all children together have to end.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -67,7 +62,7 @@ pub(crate) struct Inner {
     /// The list as it was last made; gone when a catalogue of a flat child changed.
     top: Mutex<Option<Arc<Top>>>,
     /// Names that others list beside the suites.
-    reserved: Mutex<BTreeSet<String>>,
+    pub(crate) reserved: Mutex<BTreeSet<String>>,
     pub(crate) passthrough: Passthrough,
     pub(crate) unseen: Unseen,
     pub(crate) ledger: Arc<Ledger>,
@@ -279,61 +274,6 @@ impl Suites {
         self.table().suites.iter().map(|suite| suite.spec.name.clone()).collect()
     }
 
-    /// Finds tools in all suites; without a query, the suites themselves.
-    async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
-        let table = self.table();
-        let question =
-            arguments.and_then(Object::parse).map(|object| arguments::question(&object)).unwrap_or_default();
-        let suites: Vec<_> = table.suites.iter().filter(|suite| !suite.is_flat()).cloned().collect();
-        let Some(query) = &question.query else {
-            let lines: Vec<String> = suites
-                .iter()
-                .map(|suite| {
-                    format!(
-                        "{} — {}",
-                        suite.rules.tool_name,
-                        describe(suite, &table.config, &table.descriptions)
-                    )
-                })
-                .collect();
-            return answer::text(&lines.join("\n"));
-        };
-        let known: Vec<_> = stream::iter(suites.clone())
-            .map(|suite| async move { suite.for_search(caller).await })
-            .buffered(WARM_AT_ONCE)
-            .collect()
-            .await;
-        let tools: Vec<_> = suites
-            .iter()
-            .zip(&known)
-            .filter_map(|(suite, known)| Some((suite, known.as_ref().ok()?)))
-            .flat_map(|(suite, catalogue)| {
-                suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
-            })
-            .collect();
-        let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
-        let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
-        let mut lines: Vec<String> = places
-            .iter()
-            .take(limit)
-            .map(|&place| {
-                let (suite, offered) = &tools[place];
-                format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
-            })
-            .collect();
-        if lines.is_empty() {
-            lines.push(format!("No tool fits \"{query}\"."));
-        }
-        let missing =
-            suites.iter().zip(&known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
-        lines.extend(
-            missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)),
-        );
-        let result = answer::text(&lines.join("\n"));
-        self.inner.ledger.introspected(result.get().len());
-        result
-    }
-
     /// Resources, templates or prompts of the children that are listed with all they have.
     pub async fn list(&self, what: Listed, caller: &Caller) -> Vec<Box<RawValue>> {
         self.inner.passthrough.list(&self.flat(), what, caller).await
@@ -540,7 +480,8 @@ async fn call_suite(
     match arguments::read(arguments, &suite.rules.tool_name) {
         Err(text) => Ok(answer::refusal(&text)),
         Ok(Asked::Introspect(question)) => {
-            let answered = suite.introspect(&question, caller).await;
+            let span = tracing::info_span!("suite_introspect", suite = suite.spec.name);
+            let answered = suite.introspect(&question, caller).instrument(span).await;
             let outcome = if answered.is_ok() { Outcome::Ok } else { Outcome::Refused };
             metrics::called(&suite.spec.name, "introspect", None, outcome, begun.elapsed());
             let result = match answered {

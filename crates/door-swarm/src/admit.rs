@@ -65,8 +65,6 @@ pub(crate) enum NotAdmitted {
     Full,
     #[error("too many requests wait for approval; try again later")]
     TooManyPending,
-    #[error("the master hands its role over; try again later")]
-    HandingOver,
 }
 
 impl Swarm {
@@ -75,15 +73,12 @@ impl Swarm {
         if let Some(member) = self.members.get(&candidate.agent) {
             return if member.public_key != candidate.public_key {
                 Err(NotAdmitted::IdTaken)
-            } else if candidate.has_left && self.handover.is_none() {
+            } else if candidate.has_left {
                 self.take_in(&candidate.agent, candidate.endpoint.clone(), candidate.public_key.clone(), now);
                 Ok(Admission::Joined)
             } else {
                 Ok(Admission::AlreadyMember)
             };
-        }
-        if self.handover.is_some() {
-            return Err(NotAdmitted::HandingOver);
         }
         if self.members.keys().any(|id| id.clashes_with(&candidate.agent)) {
             return Err(NotAdmitted::IdTaken);
@@ -195,7 +190,6 @@ impl Swarm {
 
     /// Makes somebody a member and notes that the others are to be told.
     pub(crate) fn take_in(&mut self, id: &PeerId, endpoint: Endpoint, key: PublicKey, now: Timestamp) {
-        self.banned.remove(id);
         self.pending.remove(id);
         self.put_member(id, endpoint, key, now);
         self.epoch += 1;

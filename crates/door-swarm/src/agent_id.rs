@@ -73,6 +73,15 @@ impl PeerId {
         }
     }
 
+    /// Checks an id that somebody has, on the word of whoever leads: not one that a message to everybody could be taken for.
+    pub fn parse_member(text: &str) -> Result<Self, PeerIdError> {
+        let id = Self::parse(text)?;
+        if id.clashes_with(&Self(BROADCAST.to_owned())) {
+            return Err(PeerIdError::Broadcast { text: text.to_owned() });
+        }
+        Ok(id)
+    }
+
     /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0

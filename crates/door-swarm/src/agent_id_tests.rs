@@ -31,3 +31,14 @@ fn ids_that_run_into_the_type_clash() {
     assert!(!id("bob").clashes_with(&id("bobby")));
     assert!(!id("message").clashes_with(&id("bob")));
 }
+
+/// A message to one of these alone would be signed as one to everybody.
+#[test]
+fn nobody_is_called_everybody() {
+    for bad in ["broadcast", "Broadcast", "broadcastmessage", "broadcastsystem-x", "a b"] {
+        assert!(PeerId::parse_member(bad).is_err(), "{bad}");
+    }
+    for good in ["broadcaster", "bob", "message"] {
+        assert!(PeerId::parse_member(good).is_ok(), "{good}");
+    }
+}

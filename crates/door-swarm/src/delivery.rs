@@ -25,7 +25,7 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Identity, Member, Swarm};
 use crate::swarms::Swarms;
 use crate::translate::{Leaving, is_in, wire_id, wire_type};
-use crate::wire::{ErrorBody, MessageType, SystemContent};
+use crate::wire::{ErrorBody, MessageType, Queued, SystemContent};
 
 /// Most deliveries taken in one go.
 const BATCH: usize = 64;
@@ -33,8 +33,9 @@ const BATCH: usize = 64;
 /// Most that wait here for one peer. Those beyond go back to the outbox and are tried again later.
 const QUEUE: usize = 64;
 
-/// How many answers of "I do not know you" are taken for "not yet": the news of a new member, or of a new key, may be on
-/// its way. With the pauses between them that is about a minute.
+/// How many answers of "I do not know you" in a row are taken for "not yet": the news of a new member, of a new key or of a
+/// new master may be on its way. With the pauses between them that is about a minute, and longer for a peer that was away:
+/// only answers count, and not the attempts before it was back.
 const NOT_YET: u32 = 7;
 
 /// Longest that a peer may have us wait before it is called again: as long as the outbox waits at most.
@@ -57,6 +58,9 @@ pub(crate) struct Postman {
 /// Delivers what the hub hands over, until it shuts down.
 pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
     let postman = Postman { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
+    if let Err(error) = swarms.hub().hurry_firsts().await {
+        tracing::warn!(error = %error, "the outbox could not be hurried");
+    }
     loop {
         let handoffs = outbound.next(BATCH).await;
         if handoffs.is_empty() {
@@ -80,9 +84,14 @@ impl Postman {
             report(handoff, Outcome::Refused { reason }).await;
             return;
         };
-        if let Some(handoff) = self.put(agent.clone(), handoff) {
+        let peer = agent.clone();
+        if let Some(handoff) = self.put(peer.clone(), handoff) {
             let reason = "many messages wait for this peer".to_owned();
-            report(handoff, Outcome::Unreachable { reason }).await;
+            report(handoff, Outcome::Behind { reason }).await;
+            // Those before it may have got there by now, and then nobody else hurries it.
+            if !self.queues.lock().contains_key(&peer) {
+                self.hurry(peer).await;
+            }
         }
     }
 
@@ -119,16 +128,15 @@ impl Postman {
         let hub = self.swarms.hub();
         match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                return report(handoff, Outcome::Unreachable { reason: self.behind(peer) }).await;
+                return report(handoff, Outcome::Behind { reason: self.behind(peer) }).await;
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(error = %error, "the outbox could not be read"),
         }
         let outcome = self.swarms.send_to_peer(&handoff, peer).await;
-        let was_tried_before = handoff.delivery.attempts > 1;
         let trouble = match &outcome {
             Outcome::Unreachable { reason } => Some(reason.as_str()),
-            Outcome::Delivered | Outcome::Shown | Outcome::Refused { .. } => None,
+            Outcome::Delivered | Outcome::Shown | Outcome::Refused { .. } | Outcome::Behind { .. } => None,
         };
         let is_unreachable = trouble.is_some();
         self.swarms.note_trouble(peer, trouble);
@@ -136,9 +144,16 @@ impl Postman {
         if is_unreachable {
             // The others to this peer would fail likewise, each after its own wait.
             while let Ok(behind) = queue.try_recv() {
-                report(behind, Outcome::Unreachable { reason: self.behind(peer) }).await;
+                report(behind, Outcome::Behind { reason: self.behind(peer) }).await;
             }
-        } else if was_tried_before && let Err(error) = hub.hurry(peer.clone()).await {
+        } else {
+            self.hurry(peer.clone()).await;
+        }
+    }
+
+    /// Has what waits for a peer come, which can be reached.
+    async fn hurry(&self, peer: AgentId) {
+        if let Err(error) = self.swarms.hub().hurry(peer).await {
             tracing::warn!(error = %error, "the outbox could not be hurried");
         }
     }
@@ -256,15 +271,20 @@ impl Swarms {
         }
         self.note_clock(&answer, recipient).await;
         self.note_busy(&peer, wait_until(&answer, self.hub().now()));
-        let outcome = judge(&answer, handoff.delivery.attempts);
+        let mut outcome = judge(&answer, self.count_unknown(&peer, is_unknown(&answer)));
+        if matches!(outcome, Outcome::Refused { .. }) {
+            // The next message is another one.
+            self.count_unknown(&peer, false);
+        }
         if action == Some("master_transfer") {
-            match outcome {
-                Outcome::Delivered => self.transferred(agent, swarm.swarm_id, recipient).await?,
-                Outcome::Refused { .. } => {
-                    let asked = message.origin.native.id.clone();
-                    self.not_transferred(agent, swarm.swarm_id, asked).await?;
+            outcome = judge_transfer(&answer, outcome);
+            let asked = &message.origin.native.id;
+            match &outcome {
+                Outcome::Delivered => self.transferred(agent, swarm.swarm_id, asked).await?,
+                Outcome::Refused { reason } => {
+                    self.not_transferred(agent, swarm.swarm_id, asked, reason).await?;
                 }
-                Outcome::Unreachable { .. } | Outcome::Shown => {}
+                Outcome::Unreachable { .. } | Outcome::Behind { .. } | Outcome::Shown => {}
             }
         }
         Ok(outcome)
@@ -329,7 +349,8 @@ fn why_not(way: &Way, content: Option<&SystemContent>, id: &str) -> Option<&'sta
     match content.map(|content| content.action.as_str()) {
         Some("member_left") if is_own => is_active.then_some("the agent has come back to the swarm"),
         Some("kicked") => is_member.then_some("it has come back to the swarm"),
-        Some("swarm_dissolved") => None,
+        // Those who were away must not hear that their master has left before they hear who leads instead.
+        Some("swarm_dissolved" | "master_changed") => None,
         Some("member_kicked" | "member_left") if !is_member => Some("it is told by a message of its own"),
         // Where it leads already, the answer to the first one got lost.
         Some("master_transfer") if swarm.master != *recipient && !is_asked(swarm, id) => {
@@ -350,8 +371,13 @@ fn content_of(message: &Message) -> Option<SystemContent> {
     is_system.then(|| serde_json::from_str(&message.body).ok()).flatten()
 }
 
-/// What an answer says of a delivery.
-fn judge(answer: &Answer, attempts: u32) -> Outcome {
+/// Whether a peer says that it does not know our agent, its key, or the swarm.
+fn is_unknown(answer: &Answer) -> bool {
+    matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
+}
+
+/// What an answer says of a delivery, where the peer has answered so many times in a row that it does not know us.
+fn judge(answer: &Answer, unknown: u32) -> Outcome {
     let status = answer.status;
     let error = error_of(answer);
     let is_of_protocol = error.is_some() || is_refused_form(answer);
@@ -366,9 +392,7 @@ fn judge(answer: &Answer, attempts: u32) -> Outcome {
             Outcome::Unreachable { reason: format!("{reason}, and not in the words of the protocol") }
         }
         StatusCode::OK | StatusCode::ACCEPTED => Outcome::Delivered,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND if attempts < NOT_YET => {
-            Outcome::Unreachable { reason }
-        }
+        _ if is_unknown(answer) && unknown < NOT_YET => Outcome::Unreachable { reason },
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS => {
             Outcome::Unreachable { reason }
         }
@@ -377,6 +401,16 @@ fn judge(answer: &Answer, attempts: u32) -> Outcome {
         status if status.is_client_error() => Outcome::Refused { reason },
         _ => Outcome::Unreachable { reason },
     }
+}
+
+/// What an answer says of the question whether a member would lead the swarm. Programs that do not know the question take
+/// it as they take any message, and would never lead.
+fn judge_transfer(answer: &Answer, outcome: Outcome) -> Outcome {
+    let answered = serde_json::from_slice::<Queued>(&answer.body);
+    if outcome == Outcome::Delivered && answered.map_or(true, |answered| answered.status != "accepted") {
+        return Outcome::Refused { reason: "it has not answered that it accepts".to_owned() };
+    }
+    outcome
 }
 
 /// Whether this is how the existing implementation refuses the form of a message: 422, with `detail`.

@@ -110,16 +110,6 @@ pub enum SwarmError {
         /// The swarm.
         swarm: Name,
     },
-    /// Somebody was asked to lead the swarm and has not answered.
-    #[error(
-        "'{to}' was asked to lead '{swarm}' and has not answered yet; until then nothing else is changed"
-    )]
-    HandingOver {
-        /// The swarm.
-        swarm: Name,
-        /// Who was asked.
-        to: PeerId,
-    },
     /// Nobody was asked to lead the swarm.
     #[error("nobody was asked to lead '{swarm}'")]
     NotHandingOver {

@@ -101,7 +101,8 @@ impl Swarms {
             found.push(Ailment {
                 is_grave: false,
                 message: "nothing listens for messages of other owners".to_owned(),
-                hint: "set swarm.listen and a certificate in your settings".to_owned(),
+                hint: "set swarm.listen and a certificate in your settings, unless `serve` runs with --behind-proxy"
+                    .to_owned(),
             });
         }
         for swarm in book.swarms.values().filter(|swarm| swarm.is_active()) {

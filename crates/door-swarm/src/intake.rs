@@ -21,7 +21,7 @@ use crate::roster::{Applied, NoAuthority, Said};
 use crate::send::check_parts;
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
-use crate::translate::{Incoming, scope, told_epoch};
+use crate::translate::{Incoming, scope, told_epoch, told_post};
 use crate::wake::Arrival;
 use crate::wire::{
     Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
@@ -217,6 +217,9 @@ impl Server {
     /// Writes the message down; says whether it is new. The same again is the same, also when it was signed anew.
     async fn journal(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
         let hub = self.swarms.hub();
+        if self.is_brought_back(incoming).await? {
+            return Ok(false);
+        }
         let draft = incoming.to_draft().ok_or_else(Problem::internal)?;
         match hub.submit(draft).await {
             Ok(accepted) => Ok(!accepted.duplicate),
@@ -230,6 +233,17 @@ impl Server {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether this is a post of a channel that our agent wrote, or has from another hub of ours: the channel and the swarm
+    /// are two bridges between the same hubs, and this one is the second.
+    async fn is_brought_back(&self, incoming: &Incoming<'_>) -> Result<bool, Problem> {
+        let post = told_post(incoming.envelope).filter(|_| incoming.is_whole);
+        let (Some(post), Some(name)) = (post, incoming.identity.name()) else { return Ok(false) };
+        let Some((stored, receipt)) = self.swarms.hub().receipt(post).await? else { return Ok(false) };
+        let me = AgentId::local(name);
+        let has_it = stored.message.from == me || receipt.deliveries.iter().any(|one| one.agent == me);
+        Ok(has_it && stored.message.body == incoming.envelope.content)
     }
 
     /// Notes that a member signs whole envelopes: from now on it always must.
@@ -301,9 +315,7 @@ impl Server {
         match changed.await?? {
             Applied::Nothing | Applied::Changed => {}
             Applied::Behind => self.later(Task::Behind { agent, swarm: id }),
-            Applied::KeyMissing(member, endpoint) => {
-                self.later(Task::KeyMissing { agent, swarm: id, member, endpoint });
-            }
+            Applied::KeyMissing(member) => self.later(Task::KeyMissing { agent, swarm: id, member }),
             Applied::RosterWanted => self.later(Task::RosterWanted { agent, swarm: id, member: sender }),
             Applied::Promoted => {
                 tracing::warn!(swarm = %swarm.realm, %agent, "this agent leads the swarm now");

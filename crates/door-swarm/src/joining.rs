@@ -160,6 +160,7 @@ impl Swarms {
             standing: Standing::Active,
             former: <_>::default(),
             invites: <_>::default(),
+            announced: <_>::default(),
             banned: <_>::default(),
             pending: <_>::default(),
             announcements: Vec::new(),

@@ -23,8 +23,19 @@ const DOUBT_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// How often at most a master is asked for its roster.
 const ROSTER_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
+/// How often at most a member is told the whole roster: shorter than it waits itself before it asks again, and long enough
+/// that nobody fills our journal with answers.
+const TELL_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
 /// How often at most a peer that writes but cannot be reached is tried for that.
 const TRY_PAUSE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long to wait at first before a new member's endpoint is asked for its key again; then twice as long each time, up to
+/// an hour.
+const LEARN_PAUSE: SignedDuration = SignedDuration::from_mins(1);
+
+/// How often it is asked: for about a week.
+const MOST_LEARNING: u32 = 160;
 
 /// Most that is remembered of when who was asked.
 const MOST_ASKED: usize = 10_000;
@@ -34,6 +45,7 @@ const MOST_ASKED: usize = 10_000;
 pub(crate) struct Asked {
     doubted: HashMap<(PeerId, Uuid, PeerId), Timestamp>,
     rosters: HashMap<(PeerId, Uuid), Timestamp>,
+    told: HashMap<(PeerId, Uuid, PeerId), Timestamp>,
     /// At most one entry for each member of our swarms.
     tried: HashMap<AgentId, Timestamp>,
 }
@@ -46,6 +58,17 @@ impl Asked {
         let may = self.doubted.get(&key).is_none_or(|at| now.duration_since(*at) >= DOUBT_PAUSE);
         if may && self.doubted.len() < MOST_ASKED {
             self.doubted.insert(key, now);
+        }
+        may
+    }
+
+    fn may_tell(&mut self, key: (PeerId, Uuid, PeerId), now: Timestamp) -> bool {
+        if self.told.len() >= MOST_ASKED {
+            self.told.retain(|_, at| now.duration_since(*at) < TELL_PAUSE);
+        }
+        let may = self.told.get(&key).is_none_or(|at| now.duration_since(*at) >= TELL_PAUSE);
+        if may && self.told.len() < MOST_ASKED {
+            self.told.insert(key, now);
         }
         may
     }
@@ -64,6 +87,26 @@ impl Asked {
             self.rosters.insert(key, now);
         }
         may
+    }
+}
+
+impl Swarm {
+    /// Takes in somebody who was announced without a key, or notes that its endpoint did not tell it.
+    fn learn_key(&mut self, id: &PeerId, key: Option<PublicKey>, now: Timestamp) {
+        let Some(announced) = self.announced.get_mut(id) else { return };
+        let pause = LEARN_PAUSE.saturating_mul(1 << announced.asked.min(6));
+        announced.asked = announced.asked.saturating_add(1);
+        announced.ask_at = now.saturating_add(pause).unwrap_or(now);
+        let announced = announced.clone();
+        match key {
+            // It would not be told apart from another.
+            Some(key) if self.members.values().any(|member| member.public_key == key) => {}
+            Some(key) => self.put_member(id, announced.endpoint, key, announced.joined_at),
+            None => {}
+        }
+        if announced.asked >= MOST_LEARNING {
+            self.announced.remove(id);
+        }
     }
 }
 
@@ -126,28 +169,45 @@ impl Swarms {
         .await
     }
 
-    /// Takes in a member that a master announced without its key, once its endpoint has named it.
-    async fn complete(
-        &self,
-        agent: &PeerId,
-        swarm: Uuid,
-        member: &PeerId,
-        endpoint: Endpoint,
-    ) -> Result<(), SwarmError> {
-        let (id, key) = self.ask_info(agent, &endpoint).await?;
-        if id != *member {
-            let problem = format!("it says that it is '{id}' and not '{member}'");
-            return Err(SwarmError::BadAnswer { endpoint: endpoint.to_string(), problem });
-        }
-        let now = self.hub().now();
-        self.edit(agent, swarm, move |swarm| {
-            let is_taken = swarm.members.iter().any(|(other, m)| *other == id || m.public_key == key);
-            if !is_taken && swarm.is_active() {
-                swarm.put_member(&id, endpoint, key, now);
-            }
+    /// Takes in a member that a master announced without its key, once its endpoint has named it. Where that cannot be
+    /// asked now it is asked again later: the member may be about to start.
+    async fn complete(&self, agent: &PeerId, swarm: Uuid, member: &PeerId) -> Result<(), SwarmError> {
+        let book = self.book();
+        let known = book.swarms.get(&(agent.clone(), swarm)).filter(|swarm| swarm.is_active());
+        let announced = known.and_then(|swarm| swarm.announced.get(member));
+        let Some(announced) = announced.cloned() else { return Ok(()) };
+        let told = match self.ask_info(agent, &announced.endpoint).await {
+            Ok((id, _)) if id != *member => Err(SwarmError::BadAnswer {
+                endpoint: announced.endpoint.to_string(),
+                problem: format!("it says that it is '{id}' and not '{member}'"),
+            }),
+            told => told,
+        };
+        let (now, id) = (self.hub().now(), member.clone());
+        let (key, failed) = match told {
+            Ok((_, key)) => (Some(key), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        let change = move |swarm: &mut Swarm| {
+            swarm.learn_key(&id, key, now);
             Ok(())
-        })
-        .await
+        };
+        self.edit(agent, swarm, change).await?;
+        failed
+    }
+
+    /// Asks for the keys of those who were announced without one, a few at a time, where it is time to.
+    pub(crate) async fn complete_announced(&self, most: usize, now: Timestamp) {
+        let mut due = Vec::new();
+        for ((agent, id), swarm) in self.book().swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
+            let waiting = swarm.announced.iter().filter(|(_, announced)| announced.ask_at <= now);
+            due.extend(waiting.map(|(member, _)| (agent.clone(), *id, member.clone())));
+        }
+        for (agent, swarm, member) in due.into_iter().take(most) {
+            if let Err(error) = self.complete(&agent, swarm, &member).await {
+                tracing::debug!(%member, error = %error, "the key of a new member could not be asked for");
+            }
+        }
     }
 
     /// Does what a request has left to be done.
@@ -162,9 +222,7 @@ impl Swarms {
                     Ok(())
                 }
             }
-            Task::KeyMissing { agent, swarm, member, endpoint } => {
-                self.complete(&agent, swarm, &member, endpoint).await
-            }
+            Task::KeyMissing { agent, swarm, member } => self.complete(&agent, swarm, &member).await,
             Task::Behind { agent, swarm } => match self.book().swarms.get(&(agent.clone(), swarm)) {
                 Some(known) if asked.may_ask((agent.clone(), swarm), now) => {
                     self.ask_for_roster(&agent, known).await
@@ -173,8 +231,10 @@ impl Swarms {
             },
             Task::RosterWanted { agent, swarm, member } => {
                 match self.book().swarms.get(&(agent.clone(), swarm)) {
-                    Some(known) => self.tell_roster(&agent, known, &member).await,
-                    None => Ok(()),
+                    Some(known) if asked.may_tell((agent.clone(), swarm, member.clone()), now) => {
+                        self.tell_roster(&agent, known, &member).await
+                    }
+                    _ => Ok(()),
                 }
             }
         };
@@ -183,8 +243,12 @@ impl Swarms {
         }
     }
 
-    /// Tells a member the whole roster, in parts that come in this order.
+    /// Tells a member the whole roster, in parts that come in this order. Whoever asks an agent that leads no longer has
+    /// missed that, and is told: nobody else's word for it counts there.
     async fn tell_roster(&self, agent: &PeerId, swarm: &Swarm, member: &PeerId) -> Result<(), SwarmError> {
+        if swarm.master != *agent {
+            return self.say_to(agent, swarm, member, swarm.master_changed(agent).to_text()).await;
+        }
         for part in swarm.whole_roster() {
             let text = serde_json::to_string(&part).unwrap_or_default();
             self.say_to(agent, swarm, member, text).await?;

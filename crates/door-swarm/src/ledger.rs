@@ -99,6 +99,9 @@ pub struct Swarm {
     /// Invites by digest, for the master and for whoever made them.
     #[serde(default)]
     pub invites: BTreeMap<String, InviteRecord>,
+    /// Who was announced without a key that nobody has told yet.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub announced: BTreeMap<PeerId, Announced>,
     /// Who was kicked, and when: only an invite made after that lets them in again.
     #[serde(default)]
     pub banned: BTreeMap<PeerId, Ban>,
@@ -174,6 +177,19 @@ pub struct InviteRecord {
     pub revoked: bool,
 }
 
+/// Somebody whom the master has announced without a key: its endpoint is asked for it until it has told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Announced {
+    /// Where it is reached, on the master's word.
+    pub endpoint: Endpoint,
+    /// Since when it is a member.
+    pub joined_at: Timestamp,
+    /// How often it was asked in vain.
+    pub asked: u32,
+    /// When to ask again.
+    pub ask_at: Timestamp,
+}
+
 /// Somebody who was kicked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ban {
@@ -219,13 +235,17 @@ pub struct Rotation {
     pub old_key: PublicKey,
 }
 
-/// A member that was asked to lead the swarm. Until it has answered nobody can say who leads, so the roster stays as it is.
+/// A member that was asked to lead the swarm. Our agent leads it until it has the answer and has told everybody: who leads
+/// is decided in one place, so that a question or an answer that gets lost leaves one master and not two.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// Who.
     pub to: PeerId,
     /// The id of the question on the wire.
     pub asked: Uuid,
+    /// When it was asked.
+    #[serde(default)]
+    pub asked_at: Timestamp,
 }
 
 impl Identity {
@@ -257,7 +277,7 @@ impl Swarm {
             .unwrap_or_else(Name::human)
     }
 
-    /// Takes a member in; one that is known keeps its name.
+    /// Takes a member in, whatever was before; one that is known keeps its name.
     pub fn put_member(
         &mut self,
         id: &PeerId,
@@ -269,6 +289,8 @@ impl Swarm {
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
         let signs = known.is_some_and(|known| known.public_key == public_key && known.signs_envelopes);
         self.former.remove(id);
+        self.banned.remove(id);
+        self.announced.remove(id);
         let member = Member {
             name,
             endpoint,
@@ -283,9 +305,12 @@ impl Swarm {
 
     /// Takes a member out; false where it was none.
     pub fn drop_member(&mut self, id: &PeerId) -> bool {
+        self.announced.remove(id);
         match self.members.remove(id) {
             Some(member) => {
                 self.former.insert(id.clone(), member);
+                // Whoever is gone leads nothing.
+                self.handover.take_if(|handover| handover.to == *id);
                 true
             }
             None => false,

@@ -2,6 +2,7 @@
 
 mod agents;
 mod files;
+mod handover;
 mod invites;
 mod keys;
 
@@ -12,7 +13,7 @@ use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
-use crate::ledger::{Handover, Member, Standing, Swarm};
+use crate::ledger::{Member, Standing, Swarm};
 use crate::stamp;
 use crate::state::SwarmSettings;
 use crate::swarms::Swarms;
@@ -60,6 +61,7 @@ impl Swarms {
             standing: Standing::Active,
             former: <_>::default(),
             invites: <_>::default(),
+            announced: <_>::default(),
             banned: <_>::default(),
             pending: <_>::default(),
             announcements: Vec::new(),
@@ -111,7 +113,6 @@ impl Swarms {
         let (gone, why, now) = (id.clone(), reason.map(str::to_owned), self.hub().now());
         let by = agent.clone();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            check_handover(swarm)?;
             swarm.kick(&gone, why.as_deref(), &by, now);
             Ok(())
         })
@@ -127,97 +128,12 @@ impl Swarms {
         Ok(id)
     }
 
-    /// Asks a member to lead the swarm. It does once it has answered; the others are told then. Until it has, the roster
-    /// stays as it is: the new master goes on from the one it knows.
-    pub async fn transfer(&self, swarm: Option<&str>, member: &str) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_led(swarm)?;
-        let id = member_of(&swarm, member)?;
-        if id == agent {
-            return Err(SwarmError::field("member", "leads the swarm already"));
-        }
-        let new = id.clone();
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
-            check_handover(swarm)?;
-            let content = SystemContent {
-                swarm_id: Some(swarm.swarm_id.to_string()),
-                new_master: Some(new.to_string()),
-                epoch: Some(swarm.epoch + 1),
-                banned: Some(swarm.banned.keys().map(PeerId::to_string).collect()),
-                ..SystemContent::new("master_transfer")
-            };
-            let asked = Uuid::new_v4();
-            swarm.handover = Some(Handover { to: new.clone(), asked });
-            swarm.announce(asked, Some(new), content.to_text());
-            Ok(())
-        })
-        .await?;
-        Ok(id)
-    }
-
-    /// Takes the question back whether a member would lead the swarm, where it has not answered; says who was asked.
-    pub async fn cancel_transfer(&self, swarm: Option<&str>) -> Result<PeerId, SwarmError> {
-        let (agent, swarm) = self.find_led(swarm)?;
-        let realm = swarm.realm.clone();
-        self.edit(&agent, swarm.swarm_id, move |swarm| {
-            let asked = swarm.handover.take().map(|handover| handover.to);
-            asked.ok_or(SwarmError::NotHandingOver { swarm: realm })
-        })
-        .await
-    }
-
-    /// A member has refused to lead the swarm.
-    pub(crate) async fn not_transferred(
-        &self,
-        agent: &PeerId,
-        swarm: Uuid,
-        asked: String,
-    ) -> Result<(), SwarmError> {
-        self.edit(agent, swarm, move |swarm| {
-            if swarm.handover.as_ref().is_some_and(|handover| handover.asked.to_string() == asked) {
-                swarm.handover = None;
-            }
-            Ok(())
-        })
-        .await
-    }
-
-    /// A member has answered that it leads the swarm now: everybody is told. Said twice, it is said once.
-    pub(crate) async fn transferred(
-        &self,
-        agent: &PeerId,
-        swarm: Uuid,
-        new: &PeerId,
-    ) -> Result<(), SwarmError> {
-        let (old, new) = (agent.clone(), new.clone());
-        self.edit(agent, swarm, move |swarm| {
-            if swarm.master != old || !swarm.members.contains_key(&new) {
-                return Ok(());
-            }
-            swarm.handover = None;
-            swarm.epoch += 1;
-            swarm.master = new.clone();
-            swarm.invites.clear();
-            swarm.pending.clear();
-            let content = SystemContent {
-                swarm_id: Some(swarm.swarm_id.to_string()),
-                old_master: Some(old.to_string()),
-                new_master: Some(new.to_string()),
-                epoch: Some(swarm.epoch),
-                ..SystemContent::new("master_changed")
-            };
-            swarm.announce(Uuid::new_v4(), None, content.to_text());
-            Ok(())
-        })
-        .await
-    }
-
     /// Ends a swarm for everybody.
     pub async fn dissolve(&self, swarm: Option<&str>, reason: Option<&str>) -> Result<Name, SwarmError> {
         let (agent, swarm) = self.find_led(swarm)?;
         check_reason(reason)?;
         let reason = reason.unwrap_or("master_left").to_owned();
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            check_handover(swarm)?;
             let content = SystemContent {
                 swarm_id: Some(swarm.swarm_id.to_string()),
                 reason: Some(reason),
@@ -226,6 +142,7 @@ impl Swarms {
             };
             swarm.announce(Uuid::new_v4(), None, content.to_text());
             swarm.epoch += 1;
+            swarm.handover = None;
             swarm.standing = Standing::Dissolved;
             Ok(())
         })
@@ -279,16 +196,6 @@ impl Swarms {
         }
         let content = SystemContent { epoch: Some(swarm.epoch), ..SystemContent::new("roster_request") };
         self.say_to(agent, swarm, &swarm.master, content.to_text()).await
-    }
-}
-
-/// Whether the roster may be changed: not while somebody may lead the swarm already who would not hear of it.
-pub(crate) fn check_handover(swarm: &Swarm) -> Result<(), SwarmError> {
-    match &swarm.handover {
-        Some(handover) => {
-            Err(SwarmError::HandingOver { swarm: swarm.realm.clone(), to: handover.to.clone() })
-        }
-        None => Ok(()),
     }
 }
 

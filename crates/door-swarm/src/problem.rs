@@ -140,11 +140,9 @@ impl From<NotAdmitted> for Problem {
             NotAdmitted::Exhausted => "TOKEN_EXHAUSTED",
             NotAdmitted::InvitesDisabled => "INVITES_DISABLED",
             NotAdmitted::TooManyPending => "RATE_LIMITED",
-            NotAdmitted::HandingOver => "NOT_MASTER",
         };
         let (status, retry_after) = match error {
             NotAdmitted::TooManyPending => (StatusCode::TOO_MANY_REQUESTS, Some(LATER)),
-            NotAdmitted::HandingOver => (StatusCode::SERVICE_UNAVAILABLE, Some(LATER)),
             _ => (StatusCode::FORBIDDEN, None),
         };
         Self { retry_after, ..Self::new(status, code, error.to_string()) }

@@ -2,13 +2,15 @@
 
 mod whole;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::{PublicKey, SecretKey};
-use crate::ledger::{Ban, InviteRecord, Standing, Swarm};
+use crate::ledger::{Announced, Ban, InviteRecord, Standing, Swarm};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::wire::{Joined, MemberWord, SystemContent};
@@ -31,8 +33,8 @@ pub(crate) enum Applied {
     /// The roster has changed, or not, and something before it was missed: the master should be asked.
     Behind,
     /// A new member, whose key has to be asked for because the message does not have it.
-    KeyMissing(PeerId, Endpoint),
-    /// A member wants the whole roster.
+    KeyMissing(PeerId),
+    /// A member wants the whole roster, of us or of whoever leads now.
     RosterWanted,
     /// Our agent leads the swarm now.
     Promoted,
@@ -89,10 +91,7 @@ impl Swarm {
             }
             "key_rotated" => self.on_key_rotated(said, content),
             "invite_revoked" => self.on_invite_revoked(said, content),
-            "roster_request" => {
-                let wanted = said.to_me && self.master == *said.me;
-                Ok(if wanted { Applied::RosterWanted } else { Applied::Nothing })
-            }
+            "roster_request" => Ok(if said.to_me { Applied::RosterWanted } else { Applied::Nothing }),
             _ => Ok(Applied::Nothing),
         }
     }
@@ -117,7 +116,8 @@ impl Swarm {
 
     fn on_joined(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
         self.only_master(said, "member_joined")?;
-        let id = subject(content)?;
+        let id = PeerId::parse_member(subject(content)?.as_str())
+            .map_err(|_| NoAuthority::Field { field: "agent_id" })?;
         let endpoint = content.full_member().map(|m| &m.endpoint).or(content.endpoint.as_ref());
         let endpoint = endpoint.ok_or(NoAuthority::Field { field: "endpoint" })?;
         let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
@@ -132,7 +132,7 @@ impl Swarm {
         }
         let Some(key) = content.full_member().map(|member| &member.public_key).filter(|key| !key.is_empty())
         else {
-            return Ok(Applied::KeyMissing(id, endpoint));
+            return self.on_joined_without_key(said, content, id, endpoint);
         };
         let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
         if self.members.values().any(|member| member.public_key == key) {
@@ -142,6 +142,24 @@ impl Swarm {
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
         self.put_member(&id, endpoint, key, joined_at);
         Ok(step)
+    }
+
+    /// A new member whose key its own endpoint has to tell.
+    fn on_joined_without_key(
+        &mut self,
+        said: &Said<'_>,
+        content: &SystemContent,
+        id: PeerId,
+        endpoint: Endpoint,
+    ) -> Result<Applied, NoAuthority> {
+        if self.members.len() + self.announced.len() >= MOST_MEMBERS {
+            return Err(NoAuthority::Field { field: "members" });
+        }
+        let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
+        // Asked now, and again by whoever keeps house if that fails.
+        let announced = Announced { endpoint, joined_at, asked: 0, ask_at: said.now };
+        self.announced.insert(id.clone(), announced);
+        Ok(Applied::KeyMissing(id))
     }
 
     /// A member that is known. The roster that came with the join had it already, or it has left and come back and only
@@ -214,10 +232,9 @@ impl Swarm {
     }
 
     /// For the master: counts a change that a member has made by its own word and tells the others, some of whom may have
-    /// missed it. Not while the role is being handed over: the new master hears the member itself, and counts from what
-    /// it was told.
+    /// missed it.
     fn pass_on(&mut self, said: &Said<'_>, content: SystemContent) {
-        if self.master != *said.me || self.handover.is_some() {
+        if self.master != *said.me {
             return;
         }
         self.epoch += 1;
@@ -256,10 +273,16 @@ impl Swarm {
         if id == *said.me {
             self.standing = Standing::Kicked;
         }
+        if self.banned.len() < MOST_MEMBERS {
+            // Whoever leads the swarm one day has to know.
+            let key = self.members.get(&id).map(|member| member.public_key.clone());
+            self.banned.insert(id.clone(), Ban { at: said.now, public_key: key });
+        }
         let dropped = self.drop_member(&id);
         Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing })
     }
 
+    /// Our agent is asked to lead the swarm, and will once the master has told everybody so.
     fn on_transfer(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
         let named = content.new_master.as_deref().unwrap_or(said.me.as_str());
         if !said.to_me || named != said.me.as_str() {
@@ -270,16 +293,17 @@ impl Swarm {
             return Ok(Applied::Nothing);
         }
         self.only_master(said, "master_transfer")?;
-        // Whatever else the master has done since it asked: it is the master who asks.
-        self.epoch = self.epoch.max(content.epoch.unwrap_or(0));
-        self.master = said.me.clone();
-        self.invites_since = said.now;
-        self.invites.clear();
-        self.pending.clear();
-        for id in content.banned.iter().flatten().filter_map(|id| PeerId::parse(id).ok()).take(MOST_MEMBERS) {
-            self.banned.entry(id).or_insert(Ban { at: said.now, public_key: None });
+        if let Some(banned) = &content.banned {
+            let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MOST_MEMBERS);
+            let told: BTreeSet<PeerId> = banned.collect();
+            self.banned.retain(|id, _| told.contains(id));
+            for id in told {
+                self.banned.entry(id).or_insert(Ban { at: said.now, public_key: None });
+            }
         }
-        Ok(Applied::Promoted)
+        // Whoever is to lead has to know everybody; now there is still somebody to ask.
+        let is_behind = content.epoch.is_some_and(|epoch| epoch > self.epoch);
+        Ok(if is_behind { Applied::Behind } else { Applied::Nothing })
     }
 
     fn on_master_changed(
@@ -290,7 +314,6 @@ impl Swarm {
         let id = content.new_master.as_deref().ok_or(NoAuthority::Field { field: "new_master" })?;
         let id = PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "new_master" })?;
         if id == self.master && content.epoch.is_none_or(|epoch| epoch <= self.epoch) {
-            // What the new master has known since it was asked.
             return Ok(Applied::Nothing);
         }
         self.only_master(said, "master_changed")?;
@@ -299,7 +322,14 @@ impl Swarm {
         }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         self.master = id;
-        Ok(step)
+        if self.master != *said.me {
+            return Ok(step);
+        }
+        // Invites name the master before, who alone knows how often they were used.
+        self.invites_since = said.now;
+        self.invites.clear();
+        self.pending.clear();
+        Ok(Applied::Promoted)
     }
 
     /// A member's new key, on its own word with the old one, or on the master's.
@@ -435,7 +465,7 @@ pub(crate) fn read_member(
     member: &Joined,
     now: Timestamp,
 ) -> Result<(PeerId, Endpoint, PublicKey, Timestamp), NoAuthority> {
-    let id = PeerId::parse(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
+    let id = PeerId::parse_member(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
     let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
     let key = PublicKey::parse(&member.public_key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
     let joined_at = member.joined_at.as_deref().and_then(stamp::parse).unwrap_or(now);

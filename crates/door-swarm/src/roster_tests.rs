@@ -71,7 +71,8 @@ fn masters_that_do_not_count_are_believed_and_keys_are_asked_for() {
     let mut known = swarm();
     let flat = json!({ "type": "system", "action": "member_joined", "swarm_id": known.swarm_id, "agent_id": "dave",
         "endpoint": "https://dave.example.com/swarm", "joined_at": "2026-02-05T14:30:00.000Z" });
-    assert_eq!(said(&mut known, "alice", false, flat), Ok(Applied::KeyMissing(id("dave"), endpoint("dave"))));
+    assert_eq!(said(&mut known, "alice", false, flat), Ok(Applied::KeyMissing(id("dave"))));
+    assert_eq!(known.announced[&id("dave")].endpoint, endpoint("dave"));
     assert_eq!(known.members.len(), 3, "not before its key is known");
     let kicked = json!({ "action": "member_kicked", "member": "carol", "reason": "x" });
     assert_eq!(said(&mut known, "alice", false, kicked), Ok(Applied::Changed));
@@ -97,15 +98,29 @@ fn two_accounts_of_one_member_have_to_agree() {
 fn the_role_goes_over_once_and_the_old_master_is_a_member() {
     let mut known = swarm();
     let transfer =
-        json!({ "action": "master_transfer", "new_master": "bob", "epoch": 4, "banned": ["mallory"] });
-    assert_eq!(said(&mut known, "alice", true, transfer.clone()), Ok(Applied::Promoted));
-    assert_eq!((known.master.as_str(), known.epoch), ("bob", 4));
+        json!({ "action": "master_transfer", "new_master": "bob", "epoch": 3, "banned": ["mallory"] });
+    assert_eq!(said(&mut known, "alice", true, transfer.clone()), Ok(Applied::Nothing));
+    assert_eq!((known.master.as_str(), known.epoch), ("alice", 3), "it was asked, and no more");
     assert!(known.banned.contains_key(&id("mallory")));
-    assert_eq!(said(&mut known, "alice", true, transfer), Ok(Applied::Nothing), "its answer got lost");
+    assert_eq!(
+        said(&mut known, "alice", true, transfer.clone()),
+        Ok(Applied::Nothing),
+        "its answer got lost"
+    );
+    let mut late = transfer.clone();
+    late["epoch"] = 4.into();
+    assert_eq!(said(&mut swarm(), "alice", true, late), Ok(Applied::Behind), "it has missed something");
+    // What happens until the master has the answer is the master's, and whoever is removed stays removed.
+    let kick = json!({ "action": "member_kicked", "agent_id": "carol", "epoch": 4 });
+    assert_eq!(said(&mut known, "alice", false, kick), Ok(Applied::Changed));
     let changed =
-        json!({ "action": "master_changed", "old_master": "alice", "new_master": "bob", "epoch": 4 });
+        json!({ "action": "master_changed", "old_master": "alice", "new_master": "bob", "epoch": 5 });
+    assert_eq!(said(&mut known, "alice", false, changed.clone()), Ok(Applied::Promoted));
+    assert_eq!((known.master.as_str(), known.epoch), ("bob", 5));
+    assert_eq!(known.banned.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["carol", "mallory"]);
     assert_eq!(said(&mut known, "alice", false, changed), Ok(Applied::Nothing));
-    let kick = json!({ "action": "member_kicked", "agent_id": "carol", "epoch": 5 });
+    assert_eq!(said(&mut known, "alice", true, transfer), Ok(Applied::Nothing));
+    let kick = json!({ "action": "member_kicked", "agent_id": "alice", "epoch": 6 });
     assert_eq!(
         said(&mut known, "alice", false, kick),
         Err(NoAuthority::NotMaster { action: "member_kicked" })
@@ -232,14 +247,14 @@ fn the_master_counts_what_members_say_of_themselves() {
     assert_eq!(said_at(&mut other, "bob", "carol", 7, rotated), Ok(Applied::Nothing));
     assert_eq!(other.members[&id("carol")].offered_key, None);
 
-    // Not while another may lead already.
+    // Whoever was asked to lead and is gone will not.
     let mut known = swarm();
-    known.handover = Some(crate::ledger::Handover { to: id("bob"), asked: Uuid::nil() });
+    known.handover = Some(crate::ledger::Handover { to: id("carol"), asked: Uuid::nil(), asked_at: at(1) });
     assert_eq!(
         said_at(&mut known, "alice", "carol", 5, json!({ "action": "member_left" })),
         Ok(Applied::Changed)
     );
-    assert_eq!((known.epoch, known.announcements.len()), (3, 0));
+    assert_eq!((known.epoch, known.handover), (4, None));
 }
 
 /// Of one who left and came back only the second may be heard.

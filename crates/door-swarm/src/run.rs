@@ -148,7 +148,10 @@ async fn tend(swarms: &Swarms, mut queue: mpsc::Receiver<Task>) {
 
 async fn keep_house(swarms: &Swarms) {
     loop {
-        swarms.ask_again(swarms.hub().now()).await;
+        let now = swarms.hub().now();
+        swarms.ask_again(now).await;
+        swarms.end_unanswered(now).await;
+        swarms.complete_announced(CONFIRMED_AT_ONCE, now).await;
         swarms.confirm_stale(CONFIRMED_AT_ONCE).await;
         tokio::time::sleep(HOUSEKEEPING).await;
     }

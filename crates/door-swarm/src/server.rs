@@ -41,7 +41,7 @@ pub(crate) enum Task {
     /// A member's key should be looked at: its signature failed.
     Doubted { agent: PeerId, swarm: Uuid, member: PeerId },
     /// A new member was announced without its key.
-    KeyMissing { agent: PeerId, swarm: Uuid, member: PeerId, endpoint: crate::endpoint::Endpoint },
+    KeyMissing { agent: PeerId, swarm: Uuid, member: PeerId },
     /// Something was missed: the master should be asked.
     Behind { agent: PeerId, swarm: Uuid },
     /// A member wants the roster.

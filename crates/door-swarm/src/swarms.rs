@@ -40,6 +40,8 @@ struct Inner {
     troubles: Mutex<HashMap<AgentId, String>>,
     /// Until when peers have asked not to be called: at most one time for each member of our swarms.
     busy: Mutex<HashMap<AgentId, Timestamp>>,
+    /// How often in a row peers have answered that they do not know us: at most one number for each member of our swarms.
+    unknown: Mutex<HashMap<AgentId, u32>>,
     /// Held while the ledger is read again, so that an older reading never replaces a newer one.
     reading: tokio::sync::Mutex<()>,
 }
@@ -54,6 +56,7 @@ impl Swarms {
             client: Mutex::default(),
             troubles: Mutex::default(),
             busy: Mutex::default(),
+            unknown: Mutex::default(),
             reading: tokio::sync::Mutex::default(),
         };
         let swarms = Self { inner: Arc::new(inner) };
@@ -109,6 +112,18 @@ impl Swarms {
     pub(crate) fn busy_until(&self, peer: &AgentId) -> Option<Timestamp> {
         let until = self.inner.busy.lock().get(peer).copied();
         until.filter(|until| *until > self.inner.hub.now())
+    }
+
+    /// Counts an answer of a peer that does not know us, or forgets those before it; says how many there were in a row.
+    pub(crate) fn count_unknown(&self, peer: &AgentId, is_unknown: bool) -> u32 {
+        let mut unknown = self.inner.unknown.lock();
+        if !is_unknown {
+            unknown.remove(peer);
+            return 0;
+        }
+        let times = unknown.entry(peer.clone()).or_insert(0);
+        *times = times.saturating_add(1);
+        *times
     }
 
     /// Whether any peer could not be reached.
@@ -344,6 +359,7 @@ impl Swarms {
             |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
         let stem: String = called.chars().take(40).map(legal).collect();
         let stem = stem.trim_matches('-');
+        let stem = if stem.is_empty() { "swarm" } else { stem };
         let first = Name::parse(stem).ok().filter(|name| !is_taken(name));
         let more = || {
             (2..10_000_u32)

@@ -219,6 +219,11 @@ fn quoted(message: &Message) -> String {
 }
 
 fn read<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {
-    serde_json::from_value(Value::Object(arguments))
-        .map_err(|error| format!("The arguments are refused: {error}."))
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        let (path, problem) = (error.path().to_string(), error.inner().to_string());
+        // What a number is called in our program is nothing to a model.
+        let problem = problem.replace("expected usize", "expected a whole number from 0");
+        let place = if path == "." { String::new() } else { format!("'{path}': ") };
+        format!("The arguments are refused: {place}{problem}.")
+    })
 }

@@ -42,6 +42,8 @@ mod extra {
     pub(super) const KIND: &str = "kind";
     /// How often the sender's roster has changed.
     pub(super) const EPOCH: &str = "roster_epoch";
+    /// What a post of a channel is called by the hubs that the channel spans.
+    pub(super) const POST: &str = "post";
 }
 
 /// A message is signed with the time it was written, as long as that is not much longer ago than this.
@@ -71,6 +73,11 @@ pub(crate) fn scope(swarm: Uuid, sender: &PeerId, me: &PeerId) -> String {
 /// How often a sender says that its roster has changed.
 pub(crate) fn told_epoch(envelope: &Envelope) -> Option<u64> {
     envelope.metadata.as_ref()?.get(extra::EPOCH)?.as_u64()
+}
+
+/// The post of a channel that a message is, in the words of the sending hub.
+pub(crate) fn told_post(envelope: &Envelope) -> Option<MessageId> {
+    envelope.metadata.as_ref()?.get(extra::POST)?.as_str()?.parse().ok()
 }
 
 impl Incoming<'_> {
@@ -271,6 +278,9 @@ impl Leaving<'_> {
         extra.insert(extra::EPOCH.to_owned(), self.swarm.epoch.into());
         if self.identity.name().map(AgentId::local).as_ref() != Some(&self.message.from) {
             extra.insert(extra::ON_BEHALF_OF.to_owned(), self.message.from.to_string().into());
+        }
+        if matches!(self.message.to, Address::Group(GroupId::Channel(_))) {
+            extra.insert(extra::POST.to_owned(), self.message.id.to_string().into());
         }
         let kind = self.message.kind.as_str();
         if Kind::ACTIONS.contains(&kind) && kind != "execute" {

@@ -158,8 +158,7 @@ impl Client {
         passed.append(&mut self.passed);
         self.passed = passed;
         if answer.event == "command_rejected" {
-            let text = |key| answer.data.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-            return Err(RouterError::Rejected { code: text("code"), reason: text("reason") });
+            return Err(RouterError::rejected(&answer.data));
         }
         Ok(answer)
     }

@@ -9,7 +9,7 @@ use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Ended, NodeShared, Waiting};
-use crate::router::{Acked, Router, in_words, over_budget};
+use crate::router::{Acked, Router, in_words, is_steering, over_budget};
 use crate::turn::Turn;
 use crate::wire::event::{At, EventBody, Injection, TurnStatus};
 
@@ -34,7 +34,7 @@ pub async fn run(router: &Router, mut outbound: Outbound, shutdown: Cancellation
     loop {
         let handoffs = tokio::select! {
             handoffs = outbound.next(BATCH) => handoffs,
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => return router.leave(outbound.close().await),
         };
         if handoffs.is_empty() {
             return;
@@ -65,6 +65,10 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         router.settle("", handoff, Outcome::Refused { reason });
         return None;
     };
+    if is_steering(&handoff.message) {
+        router.add_to_turn(&id, handoff);
+        return None;
+    }
     let injection_id = injection_of(&handoff.message, &id);
     if router.history().lock().is_finished(&injection_id) {
         router.settle(&injection_id, handoff, Outcome::Shown);

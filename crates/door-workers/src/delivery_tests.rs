@@ -125,7 +125,7 @@ async fn r5_what_was_accepted_is_so_when_it_is_asked_again_whatever_has_become_o
         assert_eq!(conflict.data["code"], "duplicate_request_id");
         client.say(&line(&format!("new-{is_over}"), "x")).await;
         let refused = client.next_of("command_rejected").await;
-        assert_eq!(refused.data["code"], if is_over { "not_now" } else { "over_budget" });
+        assert_eq!(refused.data["code"], if is_over { "job_over" } else { "over_budget" });
     }
     rig.close().await;
 }

@@ -22,7 +22,7 @@ pub(crate) fn read(command: &str, payload: &Map<String, Value>) -> Result<Option
         "swarm_list" => Command::JobsList(Nothing {}),
         "swarm_status" => Command::JobStatus(typed(payload.clone())?),
         "swarm_terminate" => Command::Terminate(typed(payload.clone())?),
-        "approve_execution" => Command::Approve(typed(approve(payload))?),
+        "approve_execution" => Command::Approve(typed(approve(payload)?)?),
         _ => return Ok(None),
     }))
 }
@@ -46,6 +46,19 @@ pub(crate) fn unite(payload: &mut Map<String, Value>) -> Result<(), CommandRejec
     Ok(())
 }
 
+/// A rejection for whoever speaks the older router's words: it names the field as they do.
+pub(crate) fn reworded(rejected: CommandRejected) -> CommandRejected {
+    let Some(field) = &rejected.field else { return rejected };
+    let ours = field.strip_prefix("payload.");
+    let Some((_, theirs)) = NAMES.iter().find(|(known, _)| ours == Some(*known)) else { return rejected };
+    let theirs = format!("payload.{theirs}");
+    let reason = match rejected.reason.strip_prefix(field.as_str()) {
+        Some(rest) => format!("{theirs}{rest}"),
+        None => rejected.reason.clone(),
+    };
+    CommandRejected { reason, field: Some(theirs), ..rejected }
+}
+
 /// Which agent it is stood among the parameters of the provider, `codex` where it did not.
 fn launch(payload: &Map<String, Value>) -> Map<String, Value> {
     let mut launch = payload.clone();
@@ -56,12 +69,15 @@ fn launch(payload: &Map<String, Value>) -> Map<String, Value> {
 }
 
 /// A yes or no, where ours has four answers.
-fn approve(payload: &Map<String, Value>) -> Map<String, Value> {
+fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRejected> {
     let mut approve = payload.clone();
-    if let Some(yes) = payload.get("approved").and_then(Value::as_bool) {
-        approve.entry("decision").or_insert_with(|| json!(if yes { "accept" } else { "decline" }));
+    if !approve.contains_key("decision") {
+        let Some(yes) = payload.get("approved").and_then(Value::as_bool) else {
+            return Err(bad_field("payload.approved".to_owned(), "must be true or false"));
+        };
+        approve.insert("decision".to_owned(), json!(if yes { "accept" } else { "decline" }));
     }
-    approve
+    Ok(approve)
 }
 
 #[cfg(test)]

@@ -21,7 +21,36 @@ fn what_is_said_in_both_routers_words_is_one_thing_as_long_as_it_is_the_same() {
     assert_eq!(inject.job_id, "j");
     assert_eq!(read("inject", Some(both("k"))).unwrap_err().field.as_deref(), Some("payload.swarm_id"));
     assert!(matches!(read("swarm_list", None).unwrap().command, Command::JobsList(_)));
-    assert_eq!(read("swarm_status", None).unwrap_err().field.as_deref(), Some("payload.job_id"));
+}
+
+#[test]
+fn what_is_wrong_is_named_in_the_words_it_was_said_in() {
+    for (command, payload, field) in [
+        ("swarm_status", None, "payload.swarm_id"),
+        ("swarm_terminate", Some(json!({ "swarm_id": 5 })), "payload.swarm_id"),
+        ("inject", Some(json!({ "swarm_id": null, "nodes": 0, "content": "x" })), "payload.swarm_id"),
+        ("swarm_launch", Some(json!({ "system_prompt": 1 })), "payload.system_prompt"),
+        ("approve_execution", Some(json!({ "approved": true })), "payload.call_id"),
+        ("approve_execution", Some(json!({ "call_id": "c" })), "payload.approved"),
+        ("approve_execution", Some(json!({ "call_id": "c", "approved": "yes" })), "payload.approved"),
+    ] {
+        let rejected = read(command, payload).unwrap_err();
+        assert_eq!(rejected.field.as_deref(), Some(field), "{command}");
+        assert!(rejected.reason.starts_with(&format!("{field}: ")), "{}", rejected.reason);
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_is_not_there_is_called_as_the_client_calls_it() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    for (command, field) in [("swarm_status", "payload.swarm_id"), ("job_status", "payload.job_id")] {
+        let name = field.strip_prefix("payload.").unwrap();
+        client.send(command, json!({ name: "nobody" })).await;
+        let rejected = client.next_of("command_rejected").await;
+        assert_eq!((&rejected.data["field"], &rejected.data["code"]), (&json!(field), &json!("unknown_job")));
+    }
+    rig.close().await;
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use serde_json::Value;
 use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 
@@ -61,10 +62,24 @@ pub enum RouterError {
     Rejected {
         /// Why, for programs.
         code: String,
+        /// Which field of the command is wrong.
+        field: Option<String>,
         /// Why, for people.
         reason: String,
     },
     /// The connection broke.
     #[error("the connection to the router broke")]
     Connection(#[from] io::Error),
+}
+
+impl RouterError {
+    /// What a `command_rejected` says.
+    pub fn rejected(data: &Value) -> Self {
+        let text = |key| data.get(key).and_then(Value::as_str).map(str::to_owned);
+        Self::Rejected {
+            code: text("code").unwrap_or_default(),
+            field: text("field"),
+            reason: text("reason").unwrap_or_default(),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::dialect;
+use crate::dialect::{self, reworded};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::{CommandRejected, RejectCode};
@@ -95,17 +95,23 @@ fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
             return Err(bad("request_id", &must, found));
         }
     };
-    let mut payload = match fields.remove("payload") {
+    let payload = match fields.remove("payload") {
         Some(Value::Object(payload)) => payload,
         None if is_dialect => Map::new(),
         found => return Err(bad("payload", "must be an object", found.as_ref())),
     };
-    dialect::unite(&mut payload)?;
-    let command = match dialect::read(&command, &payload)? {
-        Some(command) => command,
-        None => known(&command, payload)?,
-    };
+    let command = understand(&command, payload);
+    let command = command.map_err(|rejected| if is_dialect { reworded(rejected) } else { rejected })?;
     Ok(Request { request_id, command, dialect: is_dialect })
+}
+
+/// What a command with its payload asks for, in either router's words.
+fn understand(command: &str, mut payload: Map<String, Value>) -> Result<Command, CommandRejected> {
+    dialect::unite(&mut payload)?;
+    match dialect::read(command, &payload)? {
+        Some(command) => Ok(command),
+        None => known(command, payload),
+    }
 }
 
 fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandRejected> {
@@ -153,6 +159,11 @@ pub(crate) fn bad_field(field: String, problem: &str) -> CommandRejected {
 /// What was expected in the words of JSON, where it would be in those of Rust.
 fn in_words(problem: &str) -> String {
     let Some((found, expected)) = problem.split_once(", expected ") else { return problem.to_owned() };
+    let found = match found {
+        "invalid type: map" => "invalid type: an object",
+        "invalid type: sequence" => "invalid type: a list",
+        found => found,
+    };
     let expected = match expected {
         "u32" | "u64" | "usize" => "an integer from 0",
         "a sequence" => "a list",

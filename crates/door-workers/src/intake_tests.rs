@@ -55,7 +55,7 @@ fn r1_r2_r3_every_bad_field_is_named() {
         ("/payload/node_id", json!("0"), (Some("payload.node_id"), RejectCode::BadField, "string \"0\"")),
         ("/payload/node_id", json!(u64::MAX), (Some("payload.node_id"), RejectCode::BadField, "integer")),
         ("/payload/content", json!(null), (Some("payload.content"), RejectCode::BadField, "null")),
-        ("/payload/content", json!({ "a": 1 }), (Some("payload.content"), RejectCode::BadField, "map")),
+        ("/payload/content", json!({ "a": 1 }), (Some("payload.content"), RejectCode::BadField, "an object")),
     ];
     for (pointer, value, (field, code, part)) in cases {
         let line = line(|line| *line.pointer_mut(pointer).unwrap() = value.clone());
@@ -84,6 +84,8 @@ fn what_was_expected_is_said_in_the_words_of_json() {
     for (field, value, expected) in [
         ("nodes", json!("three"), "expected an integer from 0"),
         ("limits", json!(5), "expected an object"),
+        ("limits", json!([1, 2]), "a list, expected an object"),
+        ("echo", json!([]), "a list, expected an object"),
         ("program", json!("sh"), "expected a list"),
         ("env", json!(1), "expected an object"),
     ] {

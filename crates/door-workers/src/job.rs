@@ -103,7 +103,7 @@ impl NodeView {
     /// A node that has not begun, after this many turns in earlier routers.
     pub(crate) fn new(turns: u64) -> Self {
         Self {
-            state: NodeState::Down,
+            state: NodeState::Starting,
             injection: None,
             pid: None,
             turns,
@@ -139,6 +139,12 @@ impl Job {
     pub(crate) fn asking(&self, approval: &str) -> Option<Arc<NodeShared>> {
         let node = self.record.lock().approvals.get(approval)?.at.node_id;
         self.nodes.get(usize::try_from(node).ok()?).cloned()
+    }
+
+    /// Counts what a turn has used. What an agent says of that may be too much for any number.
+    pub(crate) fn count(&self, tokens: u64) {
+        let add = |used: u64| Some(used.saturating_add(tokens));
+        let _ = self.total_tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
     /// A question has its answer. That is noted a moment later; the log tells it meanwhile.

@@ -23,7 +23,7 @@ pub(crate) use self::scan::seq_of;
 use self::scan::{job_of, segment_name, segment_number};
 use crate::config::Config;
 use crate::error::RouterError;
-use crate::wire::event::EventBody;
+use crate::wire::event::{AgentError, At, EventBody, NodeAt};
 use crate::wire::{EventHead, stamp, stamped_line};
 
 /// How much of the newest is kept in memory. What is older is read from its file.
@@ -32,6 +32,10 @@ const RING_BYTES: usize = 4 << 20;
 /// How much may wait while the disk takes nothing. Beyond that, pieces of answers are dropped: the whole answer
 /// comes at the end of the turn.
 const PENDING_BYTES: usize = 16 << 20;
+
+/// How many times what is to be kept may lie there because of injections that still run. Beyond that, pieces of answers
+/// are dropped as well: an agent that talks without end must not fill the disk.
+const OVERFULL: u64 = 4;
 
 /// How far numbers jump when the last ones may have been lost.
 const JUMP: u64 = 1_000_000;
@@ -65,6 +69,9 @@ struct State {
     stamp: (i64, String),
     /// The events that injections under way began with: no file from there on is removed.
     pins: BTreeMap<u64, u32>,
+    /// Whether there is more than may be kept, and whether that was told.
+    is_full: bool,
+    is_told: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -129,6 +136,8 @@ impl EventLog {
             ring_bytes: 0,
             stamp: (i64::MIN, String::new()),
             pins: BTreeMap::new(),
+            is_full: false,
+            is_told: false,
         };
         let (newest, _) = watch::channel(next - 1);
         let log = Self {
@@ -150,6 +159,16 @@ impl EventLog {
         if is_piece && state.pending_bytes > PENDING_BYTES {
             return state.next - 1;
         }
+        if is_piece && state.is_full {
+            return match left_out(body) {
+                Some(told) if !std::mem::replace(&mut state.is_told, true) => self.number(&mut state, &told),
+                _ => state.next - 1,
+            };
+        }
+        self.number(&mut state, body)
+    }
+
+    fn number(&self, state: &mut State, body: &EventBody) -> u64 {
         let seq = state.next;
         state.next += 1;
         let now = self.clock.now();
@@ -225,7 +244,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Goes on in a new file, and removes what is older than has to be kept.
+    /// Goes on in a new file.
     fn next_segment(&self, state: &mut State) {
         match begin(&self.folder, state.next) {
             Ok((first, file)) => {
@@ -235,6 +254,11 @@ impl EventLog {
             // The old file goes on growing.
             Err(error) => tracing::warn!(%error, "the event log cannot begin a new file"),
         }
+        self.trim(state);
+    }
+
+    /// Removes what is older than has to be kept.
+    fn trim(&self, state: &mut State) {
         let pinned = state.pins.keys().next().copied().unwrap_or(u64::MAX);
         let mut total: u64 = state.segments.values().sum();
         while let Some((&first, &size)) = state.segments.first_key_value()
@@ -243,11 +267,13 @@ impl EventLog {
         {
             if let Err(error) = self.folder.remove(&segment_name(first)) {
                 tracing::warn!(%error, "an old file of the event log cannot be removed");
-                return;
+                break;
             }
             state.segments.remove(&first);
             total -= size;
         }
+        state.is_full = total > self.retention.saturating_mul(OVERFULL);
+        state.is_told &= state.is_full;
     }
 
     /// Removes files of earlier runs in which nothing was ever written.
@@ -280,6 +306,9 @@ impl EventLog {
             if *count == 0 {
                 state.pins.remove(&seq);
             }
+        }
+        if state.is_full {
+            self.trim(&mut state);
         }
     }
 
@@ -371,6 +400,18 @@ impl EventLog {
         }
         Ok(())
     }
+}
+
+/// What is told in the place of the first piece that is dropped.
+fn left_out(piece: &EventBody) -> Option<EventBody> {
+    let (EventBody::AssistantDelta(text) | EventBody::ReasoningDelta(text)) = piece else { return None };
+    let At { job_id, swarm_id, node_id, injection_id } = text.at.clone();
+    Some(EventBody::AgentError(AgentError {
+        node: NodeAt { job_id, swarm_id, node_id },
+        injection_id: Some(injection_id),
+        error: "the event log is full; pieces of answers are left out until turns have ended".to_owned(),
+        will_retry: true,
+    }))
 }
 
 /// Makes the file that begins with this number, or goes on in it where it is there.

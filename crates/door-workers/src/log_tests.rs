@@ -112,6 +112,31 @@ fn a_new_boot_leaves_a_gap_that_readers_pass() {
 }
 
 #[test]
+fn an_agent_that_talks_without_end_does_not_fill_the_disk() {
+    let folder = TempDir::new().unwrap();
+    let log = open(&folder, 1_000, 3_000);
+    let size = || -> u64 {
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+    };
+    log.pin(1);
+    for _ in 0..1_000 {
+        log.say(&delta("j", "x"));
+    }
+    assert!(size() < 15_000, "{}", size());
+    let mut told = Vec::new();
+    log.scan(|head| told.push(head.event)).unwrap();
+    assert_eq!(told.iter().filter(|event| *event == "agent_error").count(), 1);
+    assert_eq!(told.last().unwrap(), "agent_error");
+    // What ends the turn is told whatever there is.
+    let last = log.say(&EventBody::Heartbeat(Heartbeat { jobs: 0, busy: 0 }));
+    assert_eq!(read(&log, 0, &All), (1..=last).collect::<Vec<_>>());
+    log.unpin(1);
+    assert_eq!(log.say(&delta("j", "again")), last + 1);
+    assert!(size() < 5_000, "{}", size());
+}
+
+#[test]
 fn retention_removes_the_oldest_but_nothing_that_is_pinned() {
     let folder = TempDir::new().unwrap();
     let log = open(&folder, 1_000, 3_000);

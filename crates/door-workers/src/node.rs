@@ -441,7 +441,7 @@ impl Node {
         let limits = self.job.launch.limits;
         let (Some(limit), Some(running)) = (limits.total_tokens, &self.running) else { return };
         let used = self.job.total_tokens.load(Ordering::Relaxed);
-        let now = used + running.turn.tokens().map_or(0, |tokens| tokens.total_tokens);
+        let now = used.saturating_add(running.turn.tokens().map_or(0, |tokens| tokens.total_tokens));
         if now > limit && limits.interrupt_over_budget {
             self.stop_turn(TurnStatus::Interrupted, format!("the job has used {now} of {limit} tokens"));
         }

@@ -5,6 +5,7 @@ mod commands;
 mod launch;
 mod place;
 mod recover;
+mod steer;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,12 +18,15 @@ use switchboard_core::{AgentId, Door, JobId, Kind, MessageId, NativeId, NodeId, 
 use switchboard_hub::files::Dir;
 use switchboard_hub::guard::Guard;
 use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget};
 pub(crate) use self::place::Place;
 pub(crate) use self::recover::{Acked, History};
+use self::steer::Steered;
+pub(crate) use self::steer::is_steering;
 use crate::config::Config;
 use crate::delivery;
 use crate::error::RouterError;
@@ -58,6 +62,8 @@ struct Inner {
     history: Mutex<History>,
     /// On their way through the hub: submitted here, and not yet handed over.
     submitted: Mutex<HashMap<String, Place>>,
+    /// What is being added to turns, and who waits to hear of it; nobody once the agent is being asked.
+    steering: Mutex<HashMap<String, Option<oneshot::Sender<Steered>>>>,
     /// Handed over a second time while the injection runs, because its lease ran out while it waited.
     held: Mutex<HashMap<String, Handoff>>,
     /// What waits when the router ends: given back only after the hub has closed, so that the next router finds
@@ -92,6 +98,7 @@ impl Router {
             jobs: Mutex::default(),
             history: Mutex::default(),
             submitted: Mutex::default(),
+            steering: Mutex::default(),
             held: Mutex::default(),
             left: Mutex::default(),
             tasks: TaskTracker::new(),

@@ -274,9 +274,9 @@ async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
     assert_eq!(ends, ["interrupted", "interrupted", "interrupted"]);
     assert_eq!(
         client.rejected("inject", json!({ "job_id": job, "node_id": 0, "content": "x" })).await,
-        "not_now"
+        "job_over"
     );
-    assert_eq!(client.rejected("terminate", json!({ "job_id": job })).await, "not_now");
+    assert_eq!(client.rejected("terminate", json!({ "job_id": job })).await, "job_over");
     assert!(rig.hub.directory().await.unwrap().agent(&"slow".parse().unwrap()).is_none());
     rig.close().await;
 }

@@ -6,20 +6,23 @@ mod feed;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use switchboard_core::{AgentId, Name, NodeId};
-use switchboard_hub::Draft;
+use switchboard_hub::{Draft, HUB_NAME};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::feed::{Feed, Filter, Outgoing};
+use self::feed::{Feed, Filter, Jobs, Outgoing};
+use crate::dialect::reworded;
 use crate::intake::{self, COMMANDS, reject};
 use crate::lines::{Line, Lines};
 use crate::router::{Asked, Asker, Place, Router};
 use crate::wire::PROTOCOL;
-use crate::wire::command::{AgentKind, Command, Hello, Request, Subscribe};
+use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloAnswer, RejectCode, Subscribed};
 
 /// Most answers that wait for a client to read them. Then no further command of it is read.
@@ -106,6 +109,8 @@ struct Session {
     seen: HashMap<String, bool>,
     order: VecDeque<String>,
     has_begun: bool,
+    /// The jobs whose events it gets, where it does not get all.
+    jobs: Option<Jobs>,
 }
 
 /// Injections that are submitted together, in the order in which they came.
@@ -149,6 +154,7 @@ impl Session {
             seen: HashMap::new(),
             order: VecDeque::new(),
             has_begun: false,
+            jobs: None,
         }
     }
 
@@ -198,16 +204,21 @@ impl Session {
                 return self.is_admitted;
             }
         };
-        let request_id = request.request_id.clone();
+        let (request_id, is_dialect) = (request.request_id.clone(), request.dialect);
         let handled = self.handle(request, injections).await;
         if let Err(rejected) = handled {
+            let rejected = if is_dialect { reworded(rejected) } else { rejected };
             let rejected = CommandRejected { request_id: Some(request_id), ..rejected };
             self.answer(EventBody::CommandRejected(rejected)).await;
         }
         self.is_admitted
     }
 
-    async fn handle(&mut self, request: Request, injections: &mut Injections) -> Result<(), CommandRejected> {
+    async fn handle(
+        &mut self,
+        mut request: Request,
+        injections: &mut Injections,
+    ) -> Result<(), CommandRejected> {
         if !self.is_admitted && !matches!(request.command, Command::Hello(_)) {
             let reason = "say hello with a token first".to_owned();
             return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
@@ -217,6 +228,15 @@ impl Session {
         if !matches!(request.command, Command::Subscribe(_) | Command::Hello(_)) {
             self.begin().await;
         }
+        let followed = self.follow(&mut request.command);
+        let obeyed = self.obey(request, injections).await;
+        if obeyed.is_err() {
+            self.unfollow(followed);
+        }
+        obeyed
+    }
+
+    async fn obey(&mut self, request: Request, injections: &mut Injections) -> Result<(), CommandRejected> {
         match request.command {
             Command::Inject(inject) => {
                 let asked =
@@ -272,6 +292,37 @@ impl Session {
         }
     }
 
+    /// Lets the answers through of a command that is answered among the events of its job, whichever jobs the client has
+    /// asked for. The job, where it is one more.
+    fn follow(&self, command: &mut Command) -> Option<String> {
+        let jobs = self.jobs.as_ref()?;
+        let job = match command {
+            Command::Launch(launch) => {
+                Some(launch.job_id.get_or_insert_with(|| self.router.free_id().to_string()).clone())
+            }
+            Command::Inject(Inject { job_id, .. })
+            | Command::Terminate(JobRef { job_id })
+            | Command::Steer(Steer { job_id, .. }) => self.router.job(job_id).map(|job| job.id.to_string()),
+            Command::Approve(asked) => {
+                let asking =
+                    self.router.jobs().into_iter().find(|job| job.asking(&asked.approval_id).is_some());
+                asking.map(|job| job.id.to_string())
+            }
+            _ => None,
+        };
+        let mut jobs = jobs.lock();
+        let job = job.filter(|job| !jobs.contains(job))?;
+        jobs.push(job.clone());
+        Some(job)
+    }
+
+    /// Nothing was done with that job: there is no answer among its events.
+    fn unfollow(&self, job: Option<String>) {
+        if let (Some(jobs), Some(job)) = (&self.jobs, job) {
+            jobs.lock().retain(|known| *known != job);
+        }
+    }
+
     /// Journals what was collected. That it was accepted is told through the log, once it is on disk.
     async fn submit(&self, injections: &mut Injections) {
         let Injections { drafts, asked } = std::mem::take(injections);
@@ -323,6 +374,12 @@ impl Session {
             let name = Name::parse(&agent).map_err(|error| {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
+            // The person's own programs may speak for them, and those of other owners for nobody here but themselves.
+            let is_person = name.is_human() && self.asker.owner.is_some();
+            if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
+                let reason = format!("payload.agent: you are not '{name}'; choose another name");
+                return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
+            }
             self.asker.agent = AgentId::local(name);
         }
         let log = self.router.log();
@@ -360,7 +417,8 @@ impl Session {
             return Err(reject(RejectCode::CursorExpired, Some("payload.from_seq"), reason));
         }
         self.has_begun = true;
-        let filter = Filter { jobs: asked.jobs.clone(), asker: self.asker.clone() };
+        self.jobs = asked.jobs.clone().map(|jobs| Arc::new(Mutex::new(jobs)));
+        let filter = Filter { jobs: self.jobs.clone(), asker: self.asker.clone() };
         let answer = Subscribed { request_id, from_seq, jobs: asked.jobs };
         let _ = self.answers.send(Outgoing::Subscribe { from_seq, filter, answer }).await;
         Ok(())

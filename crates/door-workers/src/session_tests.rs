@@ -30,6 +30,46 @@ async fn whoever_is_there_when_the_router_stops_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    client.launch(json!({ "agent": "echo", "job_id": "known" })).await;
+    let quiet = client.launch(json!({ "agent": "echo" })).await;
+    client.ask("subscribe", json!({ "jobs": ["known"] })).await;
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    client.injected(&job, 0, "x").await;
+    client.until_complete(None).await;
+    assert_eq!(client.ask("terminate", json!({ "job_id": job })).await.event, "job_terminated");
+    // What is rejected is answered by itself, and follows nothing.
+    assert_eq!(client.rejected("launch", json!({ "agent": "echo", "job_id": quiet })).await, "bad_field");
+    let mut other = rig.client();
+    other.injected(&quiet, 0, "not for the first").await;
+    other.until_complete(None).await;
+    client.injected("known", 0, "y").await;
+    let heard = client.until_complete(None).await;
+    assert!(heard.iter().all(|event| event.data["job_id"] != *quiet), "{heard:?}");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
+    let rig = Rig::new().await;
+    let token = AccessToken { token: "secret".into(), owner: Some("bob".into()) };
+    let mut own = rig.client();
+    let mut other = rig.client_with(Access { tokens: vec![token] });
+    other.ask("hello", json!({ "token": "secret" })).await;
+    for agent in ["switchboard", "SwitchBoard"] {
+        assert_eq!(own.rejected("hello", json!({ "agent": agent })).await, "not_allowed", "{agent}");
+    }
+    for agent in ["human", "Human", "switchboard"] {
+        assert_eq!(other.rejected("hello", json!({ "agent": agent })).await, "not_allowed", "{agent}");
+    }
+    assert_eq!(own.ask("hello", json!({ "agent": "human" })).await.event, "hello");
+    assert_eq!(other.ask("hello", json!({ "agent": "planner" })).await.event, "hello");
+    rig.close().await;
+}
+
+#[tokio::test]
 async fn a_stranger_who_says_nothing_is_hung_up_on() {
     let rig = Rig::with(Config { hello: Duration::from_millis(1), ..Config::default() }).await;
     let access = Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }] };

@@ -25,7 +25,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 static SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     schema::all()
         .into_iter()
-        .map(|(name, schema)| (name, jsonschema::validator_for(&schema).unwrap()))
+        .map(|(name, schema)| {
+            let validator = jsonschema::options().should_validate_formats(true).build(&schema);
+            (name, validator.unwrap())
+        })
         .collect()
 });
 
@@ -144,7 +147,9 @@ impl TestClient {
         }
     }
 
+    /// Sends a command that is a good one by its schema; its id.
     pub(crate) async fn send(&mut self, command: &str, payload: Value) -> String {
+        check_command(command, &payload);
         self.client.send(command, &payload).await.unwrap()
     }
 
@@ -166,6 +171,7 @@ impl TestClient {
     }
 
     pub(crate) async fn ask(&mut self, command: &str, payload: Value) -> Received {
+        check_command(command, &payload);
         let received =
             timeout(PATIENCE, self.client.ask(command, &payload)).await.expect("an answer").unwrap();
         check(&received);
@@ -199,12 +205,21 @@ impl TestClient {
     }
 }
 
-/// Holds a line against its schema.
+/// Holds an event against its schema.
 pub(crate) fn check(received: &Received) {
-    let schema = &SCHEMAS[&format!("event.{}.schema.json", received.event)];
-    let line: Value = serde_json::from_str(&received.line).unwrap();
-    let errors: Vec<String> = schema.iter_errors(&line).map(|error| error.to_string()).collect();
-    assert!(errors.is_empty(), "{}: {errors:?}", received.line);
+    hold(&format!("event.{}", received.event), &received.line);
+}
+
+/// Holds a command that is meant to be good against its schema.
+fn check_command(command: &str, payload: &Value) {
+    hold(&format!("command.{command}"), &command_line(command, "any", payload));
+}
+
+fn hold(schema: &str, line: &str) {
+    let value: Value = serde_json::from_str(line).unwrap();
+    let errors = SCHEMAS[&format!("{schema}.schema.json")].iter_errors(&value);
+    let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{line}: {errors:?}");
 }
 
 /// The names of events, those about the node left out.

@@ -129,7 +129,7 @@ impl Turn {
             }
         }
         if let Some(tokens) = self.tokens {
-            let job_total_tokens = used + tokens.total_tokens;
+            let job_total_tokens = used.saturating_add(tokens.total_tokens);
             events.push(EventBody::Usage(Usage { at: self.at().clone(), tokens, job_total_tokens }));
         }
         events.push(EventBody::TurnComplete(TurnComplete { at: self.at().clone(), status, error }));

@@ -28,8 +28,12 @@ pub(crate) use self::log::{WorkerLog, is_log};
 use crate::wire::command::{AgentKind, Decision, Launch};
 use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
 
-/// Most orders that lie ready for a worker. A node gives one turn at a time, so that few ever do.
-const ORDERS: usize = 16;
+/// Most questions of an agent that wait at once. Nobody answers more than that; the answer to a further one is no.
+const ASKS: usize = 64;
+
+/// Most orders that lie ready for a worker: an answer to each question, and a few more, because a node gives one turn at a
+/// time.
+const ORDERS: usize = ASKS + 16;
 
 /// Most reports that lie ready for a node. A worker that is quicker waits, and so does its process.
 const REPORTS: usize = 1024;

@@ -72,6 +72,16 @@ pub enum Finding {
     NetworkMount,
 }
 
+impl Finding {
+    /// Whether it is about the same thing as another one, whatever is known of it by now.
+    pub fn is_about_the_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::NotTakenIn { path, .. }, Self::NotTakenIn { path: other, .. }) => path == other,
+            _ => self == other,
+        }
+    }
+}
+
 /// How old a lock's time may be before its holder counts as gone: what proper-lockfile uses.
 const STALE_LOCK_SECONDS: i64 = 10;
 
@@ -86,6 +96,11 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
         let is_own = agent.name.as_str() == name;
         let dir = match blocking(move || Ok(tree.own_folder(Section::Inbox, &name)?)).await {
             Ok(dir) => dir,
+            // Where an agent's mailbox belongs, nothing that comes for it can be delivered.
+            Err(error) if is_own && directory.agent(&agent).is_some() => {
+                findings.push(Finding::Unusable { path: folder, problem: error.to_string() });
+                continue;
+            }
             Err(error) => {
                 findings.push(Finding::NotTakenIn { path: folder, reason: Some(error.to_string()) });
                 continue;

@@ -34,6 +34,12 @@ impl AgentId {
         self.realm.is_none() && self.name.is_human()
     }
 
+    /// Whether both are written alike, letter for letter. Those that differ in case alone are equal all the same.
+    pub fn is_spelled_like(&self, other: &Self) -> bool {
+        self.name.as_str() == other.name.as_str()
+            && self.realm.as_ref().map(Name::as_str) == other.realm.as_ref().map(Name::as_str)
+    }
+
     /// The spelling used to compare and to index: lower case.
     pub fn key(&self) -> String {
         self.to_string().to_ascii_lowercase()

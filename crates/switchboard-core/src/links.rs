@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{AgentId, Name};
 
+/// The key of a message's metadata under which a linked hub says who of other owners has it already: they read the same
+/// channel along by a link of that hub.
+pub const HEARD: &str = "switchboard.heard";
+
 /// The links of a hub: forwards, members of teams from elsewhere, channels that a swarm reads along.
 ///
 /// They are part of the [`crate::Directory`], so that addresses lead through them as through everything else.
@@ -102,6 +106,23 @@ impl Links {
     /// The channels that a realm reads along: where what is said to all of that realm belongs.
     pub fn channels_of<'l>(&'l self, realm: &'l Name) -> impl Iterator<Item = &'l Name> {
         self.channels.iter().filter(move |(_, realms)| realms.contains(realm)).map(|(channel, _)| channel)
+    }
+
+    /// The realms that links lead to, each with the link, as the settings call it.
+    pub fn leads(&self) -> impl Iterator<Item = (String, &Name)> {
+        let forwards = self.forwards.iter();
+        let forwards =
+            forwards.filter_map(|(from, to)| Some((format!("links.forwards.{from}"), to.realm.as_ref()?)));
+        let members =
+            self.members.iter().flat_map(|(team, agents)| agents.iter().map(move |agent| (team, agent)));
+        let members =
+            members.filter_map(|(team, to)| Some((format!("links.teams.{team}"), to.realm.as_ref()?)));
+        let channels = self
+            .channels
+            .iter()
+            .flat_map(|(channel, realms)| realms.iter().map(move |realm| (channel, realm)));
+        let channels = channels.map(|(channel, realm)| (format!("links.channels.{channel}"), realm));
+        forwards.chain(members).chain(channels)
     }
 
     /// Whether there are none.

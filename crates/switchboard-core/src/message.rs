@@ -9,9 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::{Address, AddressError, AgentId, Kind, MessageId, Name, Route};
 
-/// The key in a message's metadata that says that another hub has brought it to the others already, although it did not
-/// come in by a link: it lay in a folder that hubs share.
+/// The key in a message's metadata that says that no link is to bring it to other hubs, although it did not come in by
+/// one: it lay in a folder that hubs share, and another has brought it to them; or it is history, which is news to nobody.
 pub const PASSED_ON: &str = "switchboard.passed_on";
+
+/// The key in the metadata of a message from another hub that names the channel it was posted in there. Whom it is for
+/// is another matter: a post to one agent stands in the channel for everyone.
+pub const POSTED_IN: &str = "switchboard.posted_in";
 
 /// An immutable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +52,15 @@ impl Message {
     /// Whether another hub accepted it first. That one brings it to all others, so it goes to no further hub from here.
     pub fn is_of_another_hub(&self) -> bool {
         matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(PASSED_ON)
+    }
+
+    /// The channel that it was posted in, here or on the hub that it comes from. Only a link is believed about the latter.
+    pub fn posted_in(&self) -> Option<Name> {
+        match &self.origin.route {
+            Some(Route::Channel { channel }) => Some(channel.clone()),
+            Some(Route::Hub { .. }) => Name::parse(self.metadata.get(POSTED_IN)?.as_str()?).ok(),
+            _ => None,
+        }
     }
 }
 

@@ -9,7 +9,9 @@ pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Ve
         .into_iter()
         .map(|word| {
             let lower = word.to_ascii_lowercase();
-            let contained = !wanted.is_empty() && (lower.contains(&wanted) || wanted.contains(&lower));
+            // A letter or two are contained in many words.
+            let contained =
+                wanted.len().min(lower.len()) > 2 && (lower.contains(&wanted) || wanted.contains(&lower));
             let alike = strsim::jaro_winkler(&wanted, &lower);
             (if contained { alike.max(0.85) } else { alike }, word)
         })
@@ -31,5 +33,6 @@ mod tests {
         assert_eq!(nearest("Cladue", known), ["claude"]);
         assert_eq!(nearest("review", known), ["reviewer"]);
         assert!(nearest("zzz", known).is_empty());
+        assert!(nearest("nobody", ["y", "bo"]).is_empty());
     }
 }

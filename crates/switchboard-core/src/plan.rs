@@ -1,8 +1,10 @@
 //! From a message to deliveries.
 
+use serde_json::Value;
+
 use crate::{
-    Address, AgentId, AgentRecord, Because, Directory, GroupId, Message, Recipient, ResolveError, Route,
-    trace,
+    Address, AgentId, AgentRecord, Because, Directory, GroupId, HEARD, Message, Recipient, ResolveError,
+    Route, trace,
 };
 
 /// Who gets a message, and how.
@@ -58,12 +60,16 @@ impl Fit {
 impl Considered {
     /// The way to take: the one that most speaks for, of several the first.
     pub fn choice(&self) -> Option<&(Route, Fit)> {
-        let open = self.routes.iter().filter(|(_, fit)| fit.may_be_taken());
-        open.min_by_key(|(_, fit)| *fit)
+        self.routes.get(self.chosen()?)
     }
 
-    fn planned(self) -> Option<Planned> {
-        let (route, fit) = self.choice()?.clone();
+    fn chosen(&self) -> Option<usize> {
+        let open = self.routes.iter().enumerate().filter(|(_, (_, fit))| fit.may_be_taken());
+        open.min_by_key(|(_, (_, fit))| *fit).map(|(number, _)| number)
+    }
+
+    fn planned(mut self) -> Option<Planned> {
+        let (route, fit) = self.routes.swap_remove(self.chosen()?);
         Some(Planned { agent: self.recipient.agent, route, in_place: fit == Fit::InPlace })
     }
 }
@@ -85,9 +91,11 @@ pub fn plan(
 /// local agent is reached through the channel that the message lies in, or else through its mailbox.
 ///
 /// A message to a channel reaches those who read the channel there, so that it stands in the channel for all
-/// of them. One that lies in its channel already needs no reader: who comes later finds it.
+/// of them; so does what another hub's agent posted in it, whomever it is for. One that lies in its channel already
+/// needs no reader: who comes later finds it.
 ///
-/// What came from another hub goes to no further one: the link that brought it brings it to all of them.
+/// What came from another hub goes to no further one: the link that brought it brings it to all of them. And who reads a
+/// channel along by a link of that hub as well as by one of ours has it from that hub.
 pub fn consider(
     message: &Message,
     directory: &Directory,
@@ -110,7 +118,8 @@ pub fn consider(
         });
         Considered { routes: judged.collect(), recipient }
     };
-    let considered: Vec<_> = recipients.into_iter().map(considered).collect();
+    let is_told = |one: &Recipient| one.because == Because::Joined && has_heard(message, &one.agent);
+    let considered: Vec<_> = recipients.into_iter().filter(|one| !is_told(one)).map(considered).collect();
     if considered.iter().all(|one| one.choice().is_none()) && !is_in_its_channel(message) {
         return Err(match &message.to {
             Address::Group(group) => ResolveError::EmptyGroup { group: group.clone() },
@@ -120,12 +129,21 @@ pub fn consider(
     Ok(considered)
 }
 
-/// The channel that a message was written to, as a way to its readers.
+/// Whether another hub of ours says that somebody has it.
+fn has_heard(message: &Message, agent: &AgentId) -> bool {
+    let told = message.metadata.get(HEARD).and_then(Value::as_array).filter(|_| message.is_of_another_hub());
+    let is_it = |name: &Value| name.as_str().and_then(|name| name.parse().ok()).as_ref() == Some(agent);
+    told.is_some_and(|told| told.iter().any(is_it))
+}
+
+/// The channel that a message was written to, or posted in on the hub that it comes from, as a way to its readers.
 fn channel_of(message: &Message) -> Option<Route> {
-    match &message.to {
-        Address::Group(GroupId::Channel(channel)) => Some(Route::Channel { channel: channel.clone() }),
-        _ => None,
-    }
+    let channel = match (&message.to, &message.origin.route) {
+        (Address::Group(GroupId::Channel(channel)), _) => channel.clone(),
+        (_, Some(Route::Hub { .. })) => message.posted_in()?,
+        _ => return None,
+    };
+    Some(Route::Channel { channel })
 }
 
 /// Whether a message to a channel came in as a file of that channel.

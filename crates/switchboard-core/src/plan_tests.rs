@@ -335,6 +335,18 @@ fn a_post_in_a_channel_needs_no_reader_and_reaches_whom_nobody_registered() {
 }
 
 #[test]
+fn a_post_of_another_hub_is_read_in_the_channel_it_was_posted_in_by_whoever_reads_it_there() {
+    let posted = |to: &str, came_by: Route| {
+        let metadata = [(crate::POSTED_IN.to_owned(), "general".into())].into_iter().collect();
+        Message { metadata, ..message("qc-1@office", to, Some(came_by)) }
+    };
+    let planned = |to: &str, came_by| deliveries(&posted(to, came_by), &directory());
+    assert_eq!(planned("codex", hub("office")), [sent("Codex", channel("general"))]);
+    assert_eq!(planned("gemini", hub("office")), [sent("gemini", mailbox("gemini"))], "who does not read it");
+    assert_eq!(planned("codex", session("s9")), [sent("Codex", worker(1))], "only a link is believed");
+}
+
+#[test]
 fn the_channel_of_a_team_reaches_its_members_wherever_they_read() {
     let mut directory = directory();
     put(&mut directory, "watcher", vec![channel("team-backend")]);
@@ -416,6 +428,13 @@ fn a_joined_channel_reaches_the_realm_and_what_came_from_there_does_not_go_back(
     assert_eq!(ours, [&realm[..1], &realm[1..], &readers[..]].concat());
     let theirs = deliveries(&message("alice@research", "#general", None), &directory);
     assert_eq!(theirs, readers);
+    // X2: whoever has it from a hub that is linked with this one does not get it again; our own agents say nothing on that.
+    let mut bridged = message("dana@office", "#general", Some(hub("office")));
+    bridged.metadata.insert(HEARD.to_owned(), serde_json::json!(["Bob@research"]));
+    let left = [&realm[..1], &readers[..]].concat();
+    assert_eq!(deliveries(&bridged, &directory), left);
+    bridged.origin.route = None;
+    assert_eq!(deliveries(&bridged, &directory).len(), 4);
 }
 
 #[test]

@@ -21,7 +21,15 @@ pub enum Outcome {
         /// Why, for the sender.
         reason: String,
     },
+    /// It was not tried: others have to get there before it. That is no attempt, and whoever gets those there hurries it.
+    Behind {
+        /// Why, for the sender.
+        reason: String,
+    },
 }
+
+/// How long what waits behind others waits at most before it is looked at again, should nobody hurry it.
+const BEHIND: SignedDuration = SignedDuration::from_mins(5);
 
 /// How attempts are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,9 +71,13 @@ pub fn after_attempt(
         Outcome::Delivered => DeliveryState::Delivered,
         Outcome::Shown => DeliveryState::Seen,
         Outcome::Refused { .. } => DeliveryState::Refused,
-        Outcome::Unreachable { .. } => {
+        Outcome::Unreachable { .. } | Outcome::Behind { .. } => {
             let last_chance = expires_at.or_else(|| accepted_at.checked_add(policy.give_up_after).ok());
-            let retry_at = now.saturating_add(pause(attempts, jitter, policy)).unwrap_or(now);
+            let pause = match outcome {
+                Outcome::Behind { .. } => spread(BEHIND.min(policy.longest), jitter),
+                _ => pause(attempts, jitter, policy),
+            };
+            let retry_at = now.saturating_add(pause).unwrap_or(now);
             match last_chance {
                 Some(last) if retry_at >= last => last_attempt(now, last, policy),
                 _ => DeliveryState::Failed { retry_at },
@@ -85,7 +97,10 @@ fn last_attempt(now: Timestamp, last: Timestamp, policy: RetryPolicy) -> Deliver
 fn pause(attempts: u32, jitter: f64, policy: RetryPolicy) -> SignedDuration {
     // 2^30 first pauses of a millisecond are twelve days, far beyond any longest pause.
     let doublings = attempts.saturating_sub(1).min(30);
-    let full = policy.first.saturating_mul(1 << doublings).min(policy.longest);
+    spread(policy.first.saturating_mul(1 << doublings).min(policy.longest), jitter)
+}
+
+fn spread(full: SignedDuration, jitter: f64) -> SignedDuration {
     let half = full / 2;
     half + half.mul_f64(jitter.clamp(0.0, 1.0))
 }

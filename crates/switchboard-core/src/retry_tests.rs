@@ -40,6 +40,17 @@ fn a_yes_or_a_no_is_final_whenever_it_comes() {
 }
 
 #[test]
+fn s18_what_waits_behind_others_is_looked_at_after_minutes_however_often_it_was() {
+    let behind = Outcome::Behind { reason: "an earlier one waits".into() };
+    for attempts in [0, 1, 30] {
+        let state = after_attempt(&behind, attempts, ACCEPTED, None, second(0), 1.0, RetryPolicy::default());
+        assert_eq!(state, DeliveryState::Failed { retry_at: second(300) });
+    }
+    let last = after_attempt(&behind, 1, ACCEPTED, Some(second(100)), second(0), 1.0, RetryPolicy::default());
+    assert_eq!(last, DeliveryState::Failed { retry_at: second(99) }, "one attempt before the end");
+}
+
+#[test]
 fn s18_the_pause_doubles_up_to_the_longest_and_jitter_takes_at_most_half() {
     let table = [
         (0, 0.0, 500),

@@ -136,7 +136,7 @@ fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Op
         };
         let stop = match check(count(0)?) {
             // A person's word starts anew. It is looked for only where that makes a difference.
-            Err(Stop::Pair { .. }) => check(count(persons_word(tx, message)?)?),
+            Err(Stop::Pair { .. }) => check(count(persons_word(tx, message.thread)?)?),
             checked => checked,
         };
         if let Err(stop) = stop {
@@ -147,14 +147,14 @@ fn in_a_loop(tx: &Work<'_>, message: &Message, planned: &[Decided]) -> Result<Op
 }
 
 /// The last message of the person in a conversation, or that began it; 0 where there is none.
-fn persons_word(tx: &Work<'_>, message: &Message) -> Result<i64, HubError> {
+pub(crate) fn persons_word(tx: &Work<'_>, thread: MessageId) -> Result<i64, HubError> {
     Ok(tx
         .db
         .prepare_cached(
             "SELECT coalesce(max(seq), 0) FROM (SELECT seq, sender, verified FROM messages WHERE id = ?1 UNION ALL \
              SELECT seq, sender, verified FROM messages WHERE thread = ?1 AND thread <> id) WHERE sender = ?2 AND verified",
         )?
-        .query_row(params![message.thread.as_bytes(), AgentId::human().to_string()], |row| row.get(0))?)
+        .query_row(params![thread.as_bytes(), AgentId::human().to_string()], |row| row.get(0))?)
 }
 
 fn pair_replies(tx: &Work<'_>, one: &AgentId, other: &AgentId, after: i64) -> Result<u32, HubError> {

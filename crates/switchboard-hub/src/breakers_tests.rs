@@ -216,6 +216,25 @@ async fn c6_a_persons_word_lets_a_pair_go_on() {
     assert_eq!(hub.reply("b", "a", asked.id).await.stopped, None);
 }
 
+/// Whichever message of the conversation they answer: what the person said need not have come to both of them.
+#[tokio::test]
+async fn c6_a_persons_word_in_the_thread_starts_the_chain_anew() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let last = storm(&hub).await;
+    hub.clock.advance(seconds(61));
+    assert!(matches!(hub.reply("a", "b", last.id).await.stopped, Some(Stop::Hops { .. })));
+    let word = Draft { in_reply_to: Some(last.id), verified: true, ..hub.draft("human", "a", "go on") };
+    hub.hub.submit(word).await.expect("accepted");
+    let mut next = hub.reply("a", "b", last.id).await;
+    assert_eq!(next.stopped, None);
+    // And counts from there.
+    for (from, to) in [("b", "a"), ("a", "b")].into_iter().cycle().take(7) {
+        next = hub.reply(from, to, next.id).await;
+        assert_eq!(next.stopped, None);
+    }
+    assert!(matches!(hub.reply("b", "a", next.id).await.stopped, Some(Stop::Hops { hops: 9, .. })));
+}
+
 #[tokio::test]
 async fn x9_a_sender_without_an_answer_is_told_of_later_stops_too() {
     let hub = TestHub::with(&["a", "b"]).await;

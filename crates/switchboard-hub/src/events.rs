@@ -1,5 +1,7 @@
 //! What happens in the hub, for whoever wants to watch.
 
+use std::sync::{Arc, OnceLock};
+
 use switchboard_core::{AgentId, Delivery, MessageId, Presence};
 use tokio::sync::broadcast;
 
@@ -34,21 +36,24 @@ pub enum HubEvent {
     },
 }
 
-/// Where events are sent and subscribed to.
+/// Where events are sent and subscribed to. The places for them, 450 kB, are made for the first subscriber: most
+/// processes never have one.
 #[derive(Debug, Clone)]
-pub(crate) struct Events(broadcast::Sender<HubEvent>);
+pub(crate) struct Events(Arc<OnceLock<broadcast::Sender<HubEvent>>>);
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self(broadcast::channel(BUFFER).0)
+        Self(Arc::default())
     }
 
     pub(crate) fn send(&self, event: HubEvent) {
         // Nobody listening is no fault.
-        let _ = self.0.send(event);
+        if let Some(events) = self.0.get() {
+            let _ = events.send(event);
+        }
     }
 
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<HubEvent> {
-        self.0.subscribe()
+        self.0.get_or_init(|| broadcast::channel(BUFFER).0).subscribe()
     }
 }

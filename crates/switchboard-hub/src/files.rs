@@ -43,6 +43,35 @@ pub struct Dir {
     handle: Arc<OwnedFd>,
     /// Where the directory was found. Only for messages and for [`Dir::is_in_place`].
     path: Arc<Path>,
+    /// Who may use what is made in it.
+    access: Access,
+}
+
+/// Who may use what is made in a directory.
+#[derive(Debug, Clone, Copy)]
+enum Access {
+    /// Its owner alone.
+    Owner,
+    /// Whoever may use the directory that others share, by its permission bits.
+    Shared(Mode),
+}
+
+impl Access {
+    /// The permissions of a directory that is made.
+    fn of_dir(self) -> Mode {
+        match self {
+            Self::Owner => Mode::RWXU,
+            Self::Shared(mode) => mode,
+        }
+    }
+
+    /// The permissions of a file that is made, where they are other than its owner's alone.
+    fn of_file(self) -> Option<Mode> {
+        match self {
+            Self::Owner => None,
+            Self::Shared(mode) => Some(mode.intersection(Mode::from_bits_truncate(0o666))),
+        }
+    }
 }
 
 /// Whether a write waits until the disk has it.
@@ -80,7 +109,7 @@ impl Dir {
         let failed = |source| FileError::Io { action: "open", path: path.to_owned(), source };
         let path = path.canonicalize().map_err(failed)?;
         match rustix::fs::open(&path, DIR_FLAGS, Mode::empty()) {
-            Ok(handle) => Ok(Self { handle: Arc::new(handle), path: path.into() }),
+            Ok(handle) => Ok(Self { handle: Arc::new(handle), path: path.into(), access: Access::Owner }),
             Err(error) => Err(match rustix::fs::lstat(&path) {
                 Ok(stat) if !kind(&stat).is_dir() => {
                     FileError::NotADirectory { found: kind_name(kind(&stat)), path }
@@ -88,6 +117,15 @@ impl Dir {
                 _ => FileError::Io { action: "open", path, source: error.into() },
             }),
         }
+    }
+
+    /// The same for a directory that several users share: what is made in it, and below, has the permissions that the
+    /// directory has itself, whatever the umask says.
+    pub fn open_shared(path: &Path) -> Result<Self, FileError> {
+        let dir = Self::open_root(path)?;
+        let stat = rustix::fs::fstat(&dir.handle).map_err(dir.io_here("examine"))?;
+        let access = Access::Shared(Mode::from_raw_mode(stat.st_mode));
+        Ok(Self { access, ..dir })
     }
 
     /// Whether its path still leads to this directory, rather than to nothing or to another one.
@@ -107,7 +145,10 @@ impl Dir {
     pub fn subdir(&self, name: &str) -> Result<Option<Self>, FileError> {
         check_name(name)?;
         match rustix::fs::openat(&self.handle, name, DIR_FLAGS, Mode::empty()) {
-            Ok(handle) => Ok(Some(Self { handle: Arc::new(handle), path: self.path.join(name).into() })),
+            Ok(handle) => {
+                let path = self.path.join(name).into();
+                Ok(Some(Self { handle: Arc::new(handle), path, access: self.access }))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(match self.kind_of(name)? {
                 Some(found) if !found.is_dir() => self.not_a_directory(name, found),
@@ -116,17 +157,24 @@ impl Dir {
         }
     }
 
-    /// Opens a directory in this one, and makes it first, for its owner alone, when it is missing.
+    /// Opens a directory in this one, and makes it first when it is missing: for its owner alone, or, in one that is shared,
+    /// for those who share it.
     pub fn make_subdir(&self, name: &str) -> Result<Self, FileError> {
         // Mostly it is there, and looking costs less than being told so.
         if let Some(there) = self.subdir(name)? {
             return Ok(there);
         }
-        match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let is_new = match rustix::fs::mkdirat(&self.handle, name, self.access.of_dir()) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(self.io("make", name)(error)),
+        };
+        let made = self.subdir(name)?.ok_or_else(|| self.io("open", name)(Errno::NOENT))?;
+        if let (true, Access::Shared(mode)) = (is_new, self.access) {
+            // The umask has taken away what others need.
+            rustix::fs::fchmod(&made.handle, mode).map_err(self.io("set the mode of", name))?;
         }
-        self.subdir(name)?.ok_or_else(|| self.io("open", name)(Errno::NOENT))
+        Ok(made)
     }
 
     /// The names of everything in the directory, sorted, files in the making included.
@@ -236,7 +284,13 @@ impl Dir {
         };
         let stat = rustix::fs::fstat(&file).map_err(self.io("examine", name))?;
         match kind(&stat) {
-            FileType::RegularFile if stat.st_nlink == 1 => Ok(file),
+            FileType::RegularFile if stat.st_nlink == 1 => {
+                if let Some(mode) = self.access.of_file().filter(|_| stat.st_size == 0) {
+                    // A new one. Where somebody else has just made it, they have said who may use it.
+                    let _ = rustix::fs::fchmod(&file, mode);
+                }
+                Ok(file)
+            }
             FileType::RegularFile => {
                 Err(FileError::NotAFile { path: self.path.join(name), found: "hard link" })
             }
@@ -244,7 +298,8 @@ impl Dir {
         }
     }
 
-    /// Writes a file that was not there before, readable by its owner alone.
+    /// Writes a file that was not there before, readable by its owner alone, or, in a directory that is shared, by those who
+    /// share it.
     pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
         check_name(name)?;
         match self.create_unnamed(name, bytes, durability)? {
@@ -255,7 +310,9 @@ impl Dir {
 
     /// With a file that has another name until it is whole, which can be done everywhere.
     fn create_named(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
-        let temp = Temp::write(self, bytes, durability)?;
+        let temp = Temp::write(self, bytes, Durability::Later)?;
+        self.share(&temp.file, name)?;
+        temp.sync(durability)?;
         match rustix::fs::linkat(&self.handle, &*temp.name, &self.handle, name, AtFlags::empty()) {
             Ok(()) => {}
             // On NFS the answer to a link that was made can get lost, and then the name is "taken" by
@@ -279,6 +336,7 @@ impl Dir {
     ) -> Result<Option<Created>, FileError> {
         let Some(mut file) = platform::unnamed_file(self.handle.as_fd()) else { return Ok(None) };
         file.write_all(bytes).map_err(self.io("write", name))?;
+        self.share(&file, name)?;
         if durability == Durability::Synced {
             file.sync_all().map_err(self.io("sync", name))?;
         }
@@ -289,6 +347,14 @@ impl Dir {
         }
         self.sync(durability)?;
         Ok(Some(Created::Created))
+    }
+
+    /// Lets those use a new file who share the directory.
+    fn share(&self, file: &File, name: &str) -> Result<(), FileError> {
+        match self.access.of_file() {
+            Some(mode) => rustix::fs::fchmod(file, mode).map_err(self.io("set the mode of", name)),
+            None => Ok(()),
+        }
     }
 
     /// Writes a file in place of what has that name, so that readers see the old or the new content.
@@ -374,6 +440,18 @@ impl Dir {
         for name in self.names()?.iter().filter(|name| is_temp(name)) {
             let Some(stamp) = self.stat(name)? else { continue };
             if stamp.is_regular && (stamp.mtime_ns < oldest || writer_is_gone(name)) && self.remove(name)? {
+                cleared += 1;
+            }
+        }
+        Ok(cleared)
+    }
+
+    /// The same in a folder that is not ours, where age alone tells nothing: what a writer of this host has left whose name
+    /// says that it is of this program, and whose process is gone.
+    pub fn clear_abandoned_temps(&self) -> Result<usize, FileError> {
+        let mut cleared = 0;
+        for name in self.names()?.iter().filter(|name| is_temp(name) && writer_is_gone(name)) {
+            if self.stat(name)?.is_some_and(|stamp| stamp.is_regular) && self.remove(name)? {
                 cleared += 1;
             }
         }

@@ -44,6 +44,23 @@ fn a_new_file_is_whole_private_and_alone() {
     }
 }
 
+#[test]
+fn what_is_made_in_a_shared_directory_is_for_those_who_share_it() {
+    for (shared, file) in [(0o2775, 0o664), (0o750, 0o640), (0o700, 0o600), (0o1777, 0o666)] {
+        let temp = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(temp.path(), Permissions::from_mode(shared)).expect("it is ours");
+        let dir = Dir::open_shared(temp.path()).expect("it opens");
+        let below = dir.make_subdir("channels").expect("made").make_subdir("general").expect("made");
+        below.create_new("m1", b"hello", Durability::Later).expect("created");
+        below.create_named("m2", b"hello", Durability::Later).expect("created");
+        below.append("log", b"hello").expect("written");
+        assert_eq!((mode(&dir, "channels"), mode(&dir, "channels/general")), (shared, shared));
+        for name in ["m1", "m2", "log"] {
+            assert_eq!(mode(&below, name), file, "{name} in {shared:o}");
+        }
+    }
+}
+
 /// As on macOS and on network mounts.
 #[test]
 fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {

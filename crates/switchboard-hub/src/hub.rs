@@ -157,6 +157,11 @@ impl Hub {
         tokio::task::spawn_blocking(check).await.map_err(|_| HubError::Closed)?
     }
 
+    /// Has the next one that opens the hub look as closely as [`Hub::check`] does, and move a damaged database aside.
+    pub fn suspect(folder: &Dir) {
+        recover::suspect(folder);
+    }
+
     /// Stops taking work, finishes what was taken, and lets go of the database.
     pub async fn shut_down(&self) {
         self.inner.shutdown.cancel();
@@ -279,13 +284,15 @@ impl Hub {
 
     /// Opens a door: from now on this process works off that door's deliveries.
     pub async fn open_door(&self, door: Door) -> Result<Outbound, HubError> {
-        let outbound = self.inner.doors.open(door);
-        self.write(|tx| {
+        let doors = self.inner.doors.clone();
+        let opening = self.write(move |tx| {
             outbox::bound_times(tx)?;
             outbox::release_gone(tx)?;
-            begin_judging(tx)
-        })
-        .await?;
+            begin_judging(tx)?;
+            // Not before: what was queued last would be handed over before what had been taken by a process that is gone.
+            Ok(doors.open(door))
+        });
+        let outbound = opening.await?;
         if !self.inner.ticking.swap(true, Ordering::Relaxed) {
             let hub = self.clone();
             let ticking = async move { hub.tick().await };

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Route};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, POSTED_IN, Route};
 
 use crate::error::HubError;
 use crate::events::HubEvent;
@@ -85,8 +85,19 @@ impl Word {
     }
 }
 
-/// The messages after a cursor that were written in this hub to a group, or to an agent of another hub. What the hub itself
-/// says of a message that a link brought has the door of that message, but came by no route.
+/// Posts that a link brought, in a part of the journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Brought {
+    /// The posts, in order.
+    pub posts: Vec<Stored>,
+    /// How far the journal has been looked at: the next cursor.
+    pub until: i64,
+    /// Whether there is more after that.
+    pub more: bool,
+}
+
+/// The messages after a cursor that were written in this hub to a group, in a channel, or to an agent of another hub. What
+/// the hub itself says of a message that a link brought has the door of that message, but came by no route.
 ///
 /// Looks at `limit` numbers of the journal at most.
 pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoing, HubError> {
@@ -94,7 +105,7 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
     let until = newest.min(after.saturating_add(limit)).max(after);
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.seq > ?1 AND m.seq <= ?2 AND (m.door <> 'nats' OR m.route IS NULL) \
-         AND (m.recipient = 'all' OR m.recipient LIKE '#%' OR m.recipient LIKE 'team:%' \
+         AND (m.door = 'channels' OR m.recipient = 'all' OR m.recipient LIKE '#%' OR m.recipient LIKE 'team:%' \
          OR EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} AND d.id < (m.seq + 1) * {SPREAD} \
          AND d.door = 'nats')) ORDER BY m.seq"
     );
@@ -126,6 +137,30 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
         }
     }
     Ok(Outgoing { messages, until, more: until < newest })
+}
+
+/// The messages after a cursor that a link brought and that were posted in a channel where they come from, without being
+/// written to it. Looks at `limit` numbers of the journal at most.
+pub(crate) fn brought_posts(db: &Connection, after: i64, limit: i64) -> Result<Brought, HubError> {
+    let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
+    let until = newest.min(after.saturating_add(limit)).max(after);
+    // Most messages have no such key, and to look for it in the text costs less than to read them all.
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.seq > ?1 AND m.seq <= ?2 AND m.door = 'nats' \
+         AND m.metadata LIKE '%\"{POSTED_IN}\"%' ORDER BY m.seq"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let mut rows = statement.query([after, until])?;
+    let mut posts = Vec::new();
+    while let Some(row) = rows.next()? {
+        match Stored::read(row) {
+            Ok(stored) => posts.push(stored),
+            // `doctor` tells of it.
+            Err(HubError::DamagedMessage { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(Brought { posts, until, more: until < newest })
 }
 
 /// The deliveries of a part of the journal, read along with its messages: both are in the order of their numbers, and to

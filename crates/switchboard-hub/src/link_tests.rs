@@ -43,6 +43,33 @@ async fn only_what_was_written_here_and_concerns_others_goes_out() {
 }
 
 #[tokio::test]
+async fn what_is_posted_in_a_channel_goes_out_whomever_it_is_for_and_what_comes_in_so_is_found() {
+    let hub = linked().await;
+    let native =
+        |draft: &Draft| NativeId { door: Door::Channels, scope: "general".into(), id: draft.id.to_string() };
+    let route = Some(Route::Channel { channel: name("general") });
+    let draft = hub.draft("claude", "codex", "in the channel");
+    let here = hub.hub.submit(Draft { native: native(&draft), route, ..draft }).await.expect("accepted");
+    let mut post = passed(&hub, "qc-1@office", "codex");
+    post.draft.metadata.insert(POSTED_IN.to_owned(), "general".into());
+    post.draft.restored = Some(Vec::new());
+    let there = post.draft.id;
+    let plain = passed(&hub, "qc-1@office", "codex");
+    for answer in hub.hub.submit_passed(vec![plain, post]).await {
+        answer.expect("taken");
+    }
+
+    let page = hub.hub.outgoing(0, 100).await.expect("read");
+    let ids: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
+    assert_eq!(ids, [here.id], "what a link brought goes to no further hub");
+    let page = hub.hub.brought_posts(0, 100).await.expect("read");
+    let ids: Vec<_> = page.posts.iter().map(|stored| stored.message.id).collect();
+    assert_eq!((ids, page.until, page.more), (vec![there], 3, false));
+    let page = hub.hub.brought_posts(0, 2).await.expect("read");
+    assert_eq!((page.posts.len(), page.until, page.more), (0, 2, true));
+}
+
+#[tokio::test]
 async fn what_came_from_another_hub_goes_to_no_further_one() {
     let hub = linked().await;
     let far = Resident { name: name("far-1"), role: None, team: None, channels: vec![] };

@@ -20,7 +20,9 @@ use tokio::sync::mpsc;
 pub(crate) use self::claim::{claim_due, enqueue, is_due};
 use self::claim::{half_lease, renew};
 pub(crate) use self::returned::tell as tell_returned;
-pub(crate) use self::state::{bound_times, expire_due, hurry, put_state, release_gone, take_back};
+pub(crate) use self::state::{
+    bound_times, expire_due, hurry, hurry_firsts, put_state, release_gone, take_back,
+};
 use self::state::{delivered, settle};
 use crate::clock::Clock;
 use crate::error::HubError;
@@ -144,6 +146,17 @@ impl Outbound {
                 return handoffs;
             }
         }
+    }
+
+    /// Takes nothing more; what was handed over and not taken. Dropped while the hub is open, that would have to wait
+    /// for its retry, behind what was sent after it.
+    pub async fn close(mut self) -> Vec<Handoff> {
+        self.queue.close();
+        let mut rest = std::mem::take(&mut self.taken);
+        while let Some(handoff) = self.queue.recv().await {
+            rest.push(handoff);
+        }
+        rest
     }
 
     /// Extends the leases of what has waited for long, and drops what somebody else has taken over.

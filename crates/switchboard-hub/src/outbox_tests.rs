@@ -67,8 +67,8 @@ async fn mail_submitted_by_one_hub_reaches_the_door_that_is_open_in_another() {
     }
 }
 
-#[tokio::test]
-async fn a_message_is_handed_only_to_the_door_of_its_route() {
+/// A hub with two agents, and a peer `p@swarm` of theirs.
+async fn with_peer() -> TestHub {
     let hub = TestHub::with(&["a", "b"]).await;
     let peer = agent_id("p@swarm");
     hub.sql()
@@ -78,6 +78,58 @@ async fn a_message_is_handed_only_to_the_door_of_its_route() {
         )
         .expect("inserted");
     hub.hub.register(Registration::mailbox(name("c"))).await.expect("registered");
+    hub
+}
+
+#[tokio::test]
+async fn s18_what_waits_behind_others_is_not_tried_and_comes_first_things_first_when_hurried() {
+    const MANY: usize = 100;
+    let hub = with_peer().await;
+    let mut sent = Vec::new();
+    for n in 0..MANY {
+        sent.push(hub.send("a", "p@swarm", &n.to_string()).await.id);
+    }
+    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    for _ in 0..3 {
+        let mut taken = ready(&mut door).into_iter();
+        taken.next().expect("the first").report(unreachable()).await.expect("reported");
+        for handoff in taken {
+            let behind = Outcome::Behind { reason: "others go first".into() };
+            handoff.report(behind).await.expect("reported");
+        }
+        hub.clock.advance(seconds(600));
+        look(&hub.hub).await;
+    }
+    let attempts = async |id| hub.deliveries(id).await[0].attempts;
+    assert_eq!((attempts(sent[0]).await, attempts(sent[MANY - 1]).await), (4, 1), "with the one under way");
+    let mut taken = ready(&mut door).into_iter();
+    let first = taken.next().expect("the first");
+    for handoff in taken {
+        handoff.report(Outcome::Behind { reason: "others go first".into() }).await.expect("reported");
+    }
+    first.report(Outcome::Delivered).await.expect("reported");
+    hub.hub.hurry(agent_id("p@swarm")).await.expect("hurried");
+    let bodies: Vec<_> = ready(&mut door).iter().map(|handoff| handoff.message.body.clone()).collect();
+    let expected: Vec<_> = (1..=64).map(|n| n.to_string()).collect();
+    assert_eq!(bodies, expected, "as many as the door takes on, in order");
+}
+
+#[tokio::test]
+async fn s18_a_door_that_begins_tries_the_first_of_each_peer() {
+    let hub = with_peer().await;
+    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    for text in ["first", "second"] {
+        hub.send("a", "p@swarm", text).await;
+        one(&mut door).await.report(Outcome::Behind { reason: "busy".into() }).await.expect("reported");
+    }
+    hub.hub.hurry_firsts().await.expect("hurried");
+    assert_eq!(one(&mut door).await.message.body, "first");
+    assert!(ready(&mut door).is_empty());
+}
+
+#[tokio::test]
+async fn a_message_is_handed_only_to_the_door_of_its_route() {
+    let hub = with_peer().await;
     let mut mailboxes = workspace(&hub.hub).await;
     hub.send("a", "p@swarm", "away").await;
     hub.send("a", "b", "here").await;
@@ -279,6 +331,43 @@ async fn f20_the_lease_of_a_dead_process_is_released_at_once() {
     let mut door = workspace(&hub.another().await).await;
     let got: Vec<_> = ready(&mut door).iter().map(|h| h.message.body.clone()).collect();
     assert_eq!(got, ["0", "1", "2"]);
+}
+
+#[tokio::test]
+async fn what_a_dead_process_had_taken_comes_before_what_was_sent_after_it() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    for n in 0..4 {
+        let sent = hub.send("a", "b", &n.to_string()).await;
+        // The third found no place with the process that was killed.
+        if n != 2 {
+            let lease = (hub.hub.now() + seconds(60)).as_microsecond();
+            hub.sql()
+                .execute(
+                    "UPDATE deliveries SET state = 1, attempts = 1, fence = 1, owner = ?1, due_at = ?2 WHERE id = ?3",
+                    params![dead_owner().await, lease, sent.seq * SPREAD],
+                )
+                .expect("changed");
+        }
+        hub.clock.advance(seconds(1));
+    }
+    let mut door = workspace(&hub.another().await).await;
+    let got: Vec<_> = ready(&mut door).iter().map(|h| h.message.body.clone()).collect();
+    assert_eq!(got, ["0", "1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn what_a_door_had_not_taken_when_it_closed_is_its_to_give_back() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let door = workspace(&hub.hub).await;
+    let sent = hub.send("a", "b", "waits").await;
+    let rest = door.close().await;
+    assert_eq!(rest.iter().map(|handoff| handoff.message.id).collect::<Vec<_>>(), [sent.id]);
+    hub.hub.shut_down().await;
+    drop(rest);
+    // As if its process had been killed: nothing was reported, so that no pause has begun.
+    let state: i64 =
+        hub.sql().query_row("SELECT state FROM deliveries", [], |row| row.get(0)).expect("a row");
+    assert_eq!(state, rows::state_number(DeliveryState::InFlight));
 }
 
 #[tokio::test]

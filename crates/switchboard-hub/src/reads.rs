@@ -268,6 +268,18 @@ pub(crate) fn first_unsent(db: &Connection, agent: &AgentId) -> Result<Option<i6
     Ok(first.map(|id| id / SPREAD))
 }
 
+/// Whether what a peer has to get before anything else waits to be tried again.
+pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> Result<bool, HubError> {
+    Ok(db
+        .prepare_cached(
+            "SELECT state = 6 AND due_at > ?2 FROM deliveries WHERE agent = ?1 AND door = 'swarm' \
+             AND state IN (0, 1, 6) ORDER BY id LIMIT 1",
+        )?
+        .query_row(params![agent.to_string(), now.as_microsecond()], |row| row.get(0))
+        .optional()?
+        .unwrap_or(false))
+}
+
 /// Everything that must have a file in an agent's mailbox folder, without the bodies.
 pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
     let sql = format!(

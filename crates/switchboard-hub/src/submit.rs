@@ -251,7 +251,7 @@ fn use_known_names(message: &mut Message, directory: &Directory) -> bool {
     let mut changed = false;
     let mut know = |agent: &mut AgentId, known: Option<&AgentRecord>| {
         if let Some(known) = known
-            && known.id.to_string() != agent.to_string()
+            && !known.id.is_spelled_like(agent)
         {
             *agent = known.id.clone();
             changed = true;
@@ -361,12 +361,22 @@ fn join_thread(tx: &Work<'_>, message: &mut Message) -> Result<(), HubError> {
     // What the person said starts the chain anew, and so does that the person let it go on.
     if !(parent.from.is_human() && parent.origin.verified) {
         message.via = parent.via;
-        if seq <= breakers::resumed(tx, &breakers::thread_subject(parent.thread))? {
+        let resumed = breakers::resumed(tx, &breakers::thread_subject(parent.thread))?;
+        if seq <= resumed || is_before_a_word(tx, seq, message)? {
             message.via.retain(|hop| matches!(hop, Hop::Hub(_)));
         }
         message.via.push(Hop::Agent(parent.from));
     }
     Ok(())
+}
+
+/// Whether the person has spoken in the conversation since the message that this one answers. Looked for only where the
+/// chain is long enough to be stopped.
+fn is_before_a_word(tx: &Work<'_>, parent: i64, message: &Message) -> Result<bool, HubError> {
+    /// Fewer agents than that make no circle that is stopped.
+    const CIRCLE: usize = 3;
+    let is_long = message.via.len() >= tx.config.loops.hops.min(CIRCLE);
+    Ok(is_long && parent < breakers::persons_word(tx, message.thread)?)
 }
 
 /// The conversation of a message whose row is damaged, where that much of it can be read.

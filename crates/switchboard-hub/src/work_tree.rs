@@ -35,6 +35,9 @@ pub enum WorkTreeError {
         /// The tree.
         root: String,
     },
+    /// It is empty.
+    #[error("an empty text names no file")]
+    Nothing,
     /// It is no pattern.
     #[error(transparent)]
     Pattern(#[from] PatternError),
@@ -96,6 +99,10 @@ impl WorkTree {
         for text in
             braces(given).ok_or_else(|| WorkTreeError::TooMany { text: given.to_owned(), most: MOST })?
         {
+            // A variable of a shell that is not set must not stand for everything.
+            if text.trim().is_empty() {
+                return Err(WorkTreeError::Nothing);
+            }
             for path in self.within(folder, &text)? {
                 patterns.push(Pattern::parse(&path)?);
             }

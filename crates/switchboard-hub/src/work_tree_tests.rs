@@ -112,4 +112,7 @@ fn x6_what_leads_out_of_the_tree_is_refused() {
     }
     let many = "{a,b}".repeat(7);
     assert!(matches!(repository.names("main", &many), Err(WorkTreeError::TooMany { .. })));
+    for given in ["", "  ", "{,src}"] {
+        assert!(matches!(repository.names("main", given), Err(WorkTreeError::Nothing)), "{given}");
+    }
 }

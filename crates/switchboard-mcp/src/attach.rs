@@ -236,8 +236,8 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
     let is_over = CancellationToken::new();
     let upwards = async {
         while let Some(line) = lines.recv().await {
-            let line = match line {
-                Line::Whole(line) => session.lock().asked(line),
+            let said = match line {
+                Line::Whole(line) => session.lock().asked_line(line),
                 Line::TooLong => {
                     let refused = Refused::too_long(LINE_LIMIT).to_json();
                     if write(&mut **output.lock().await, refused).await.is_err() {
@@ -246,8 +246,10 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
                     continue;
                 }
             };
-            if write(to, line).await.is_err() {
-                return End::Server;
+            for line in said {
+                if write(to, line).await.is_err() {
+                    return End::Server;
+                }
             }
         }
         is_over.cancel();

@@ -1,5 +1,6 @@
 //! MCP over HTTP, on the loopback address.
 
+mod batch;
 mod connections;
 mod guard;
 mod guesses;
@@ -79,7 +80,7 @@ where
         .route(MESSAGES, post(sse::post::<F>).with_state(sse))
         .merge(extra)
         .fallback(|| async { Problem::NoSuchPath })
-        .method_not_allowed_fallback(|| async { Problem::WrongMethod { allowed: "" } })
+        .method_not_allowed_fallback(|| async { Problem::WrongMethod })
         .layer(middleware::from_fn_with_state(guard, guard::check));
 
     tokio::spawn(end_idle_sessions(sessions.clone(), config.session_idle, closing.clone()));

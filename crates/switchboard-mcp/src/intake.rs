@@ -4,20 +4,25 @@
 //! know. Here such bytes get the answer that JSON-RPC 2.0 (section 5.1) asks for, whichever way they came, and
 //! `rmcp` is given messages only.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, CompleteRequestParams, CustomRequest,
     GetMeta, GetPromptRequestParams, InitializeRequestParams, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, SubscribeRequestParams, SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
+    ReadResourceRequestParams, ServerJsonRpcMessage, ServerResult, SubscribeRequestParams,
+    SubscriptionsListenRequestParams, UnsubscribeRequestParams,
 };
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::arguments::fit;
+
+/// Most messages in one batch: as many as may wait for a session over `/sse`, so that all of them find a place or none.
+pub(crate) const BATCH: usize = 64;
 
 /// Bytes that are no message, with the answer to them.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub(crate) struct Refused {
 
 /// What every message of JSON-RPC has, each part still as it was written.
 #[derive(Deserialize)]
+#[serde(expecting = "an object")]
 struct Envelope<'a> {
     #[serde(borrow, default, deserialize_with = "as_written")]
     jsonrpc: Option<&'a RawValue>,
@@ -37,6 +43,8 @@ struct Envelope<'a> {
     id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "as_written")]
     method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_written")]
+    params: Option<&'a RawValue>,
 }
 
 impl Refused {
@@ -90,6 +98,12 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refused> {
             "`id` has to be a string or a whole number of at most 64 bits, written without a fraction";
         return Err(Refused::invalid(envelope.id, problem));
     }
+    // `null` passes for none, as it does in `rmcp`.
+    if envelope.method.is_some()
+        && envelope.params.is_some_and(|params| !matches!(params.get().as_bytes(), [b'{', ..] | b"null"))
+    {
+        return Err(Refused::invalid(envelope.id, "`params` has to be an object"));
+    }
     let message: ClientJsonRpcMessage = serde_json::from_slice(bytes).map_err(|error| {
         Refused::invalid(envelope.id, format!("this is no request, notification or answer: {error}"))
     })?;
@@ -104,6 +118,40 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refused> {
         }
     }
     Ok(message)
+}
+
+/// Takes a batch apart; `None` for what is none. For sessions that may send any: see [`grants_batches`].
+///
+/// What is in it is still as it was written, and each part may turn out to be no message.
+pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refused>> {
+    if bytes.trim_ascii_start().first() != Some(&b'[') {
+        return None;
+    }
+    let Parts { parts, count } = match serde_json::from_slice::<Parts<'_>>(bytes) {
+        Ok(parts) => parts,
+        Err(error) => return Some(Err(unreadable(&error))),
+    };
+    let opens = |part: &&RawValue| {
+        envelope(part.get().as_bytes())
+            .is_ok_and(|envelope| envelope.method.is_some_and(|method| method.get() == r#""initialize""#))
+    };
+    let problem = if count > BATCH {
+        format!("a batch has at most {BATCH} messages and this one has {count}; send several")
+    } else if count == 0 {
+        "the batch is empty; send at least one message".to_owned()
+    } else if parts.iter().any(opens) {
+        "`initialize` cannot be part of a batch; send it on its own".to_owned()
+    } else {
+        return Some(Ok(parts));
+    };
+    Some(Err(Refused::invalid(None, problem)))
+}
+
+/// Whether the client of a session may send batches, where this message is what decides it: only 2025-03-26 has them.
+pub(crate) fn grants_batches(message: &ServerJsonRpcMessage) -> Option<bool> {
+    let ServerJsonRpcMessage::Response(response) = message else { return None };
+    let ServerResult::InitializeResult(result) = &response.result else { return None };
+    Some(result.protocol_version == ProtocolVersion::V_2025_03_26)
 }
 
 /// Whether a message belongs to no session: every request of 2026-07-28 stands for itself.
@@ -156,20 +204,57 @@ pub(crate) fn is_id(written: &str) -> bool {
 }
 
 fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refused> {
-    let failed = |error: serde_json::Error| match error.classify() {
+    match bytes.trim_ascii_start().first() {
+        // An array would pass for an object whose fields stand in order.
+        Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
+            Ok(_) => Err(Refused::invalid(
+                None,
+                "batches exist in the revision 2025-03-26 only; send each message on its own",
+            )),
+            Err(error) => Err(unreadable(&error)),
+        },
+        _ => serde_json::from_slice(bytes).map_err(|error| unreadable(&error)),
+    }
+}
+
+fn unreadable(error: &serde_json::Error) -> Refused {
+    match error.classify() {
         Category::Data => Refused::invalid(None, format!("this is no JSON-RPC message: {error}")),
         Category::Syntax | Category::Eof | Category::Io => Refused {
             id: None,
             error: ErrorData::parse_error(format!("this is not one JSON object: {error}"), None),
         },
-    };
-    match bytes.trim_ascii_start().first() {
-        // An array would pass for an object whose fields stand in order.
-        Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
-            Ok(_) => Err(Refused::invalid(None, "batches are not supported; send each message on its own")),
-            Err(error) => Err(failed(error)),
-        },
-        _ => serde_json::from_slice(bytes).map_err(failed),
+    }
+}
+
+/// The parts of a batch. Of one that has too many no more than that are kept.
+struct Parts<'a> {
+    parts: Vec<&'a RawValue>,
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for Parts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Counted;
+        impl<'de> Visitor<'de> for Counted {
+            type Value = Parts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a batch")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<Self::Value, A::Error> {
+                let (mut parts, mut count) = (Vec::new(), 0);
+                while let Some(part) = given.next_element()? {
+                    count += 1;
+                    if parts.len() < BATCH {
+                        parts.push(part);
+                    }
+                }
+                Ok(Parts { parts, count })
+            }
+        }
+        deserializer.deserialize_seq(Counted)
     }
 }
 
@@ -183,23 +268,55 @@ fn misfit(request: &CustomRequest, is_modern: bool) -> Option<String> {
     if is_modern && REMOVED.contains(&request.method.as_str()) {
         return None;
     }
-    let problem = match request.method.as_str() {
-        "initialize" => why_not::<InitializeRequestParams>(params),
-        "tools/call" => why_not::<CallToolRequestParams>(params),
-        "prompts/get" => why_not::<GetPromptRequestParams>(params),
-        "resources/read" => why_not::<ReadResourceRequestParams>(params),
-        "resources/subscribe" => why_not::<SubscribeRequestParams>(params),
-        "resources/unsubscribe" => why_not::<UnsubscribeRequestParams>(params),
-        "subscriptions/listen" => why_not::<SubscriptionsListenRequestParams>(params),
-        "completion/complete" => why_not::<CompleteRequestParams>(params),
-        "logging/setLevel" => "`level` has to be one of the levels of syslog, such as \"info\"".to_owned(),
-        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
-            why_not::<PaginatedRequestParams>(params)
+    // What they have to have and what they may have, by the kinds of values that can be told in a word.
+    let (needed, optional, problem): (&[_], &[_], _) = match request.method.as_str() {
+        "initialize" => (
+            &[("protocolVersion", "string"), ("capabilities", "object"), ("clientInfo", "object")],
+            &[],
+            why_not::<InitializeRequestParams>(params),
+        ),
+        "tools/call" => {
+            (&[("name", "string")], &[("arguments", "object")], why_not::<CallToolRequestParams>(params))
         }
-        "ping" | "server/discover" => "expected an object".to_owned(),
+        "prompts/get" => {
+            (&[("name", "string")], &[("arguments", "object")], why_not::<GetPromptRequestParams>(params))
+        }
+        "resources/read" => (&[("uri", "string")], &[], why_not::<ReadResourceRequestParams>(params)),
+        "resources/subscribe" => (&[("uri", "string")], &[], why_not::<SubscribeRequestParams>(params)),
+        "resources/unsubscribe" => (&[("uri", "string")], &[], why_not::<UnsubscribeRequestParams>(params)),
+        "subscriptions/listen" => {
+            (&[("notifications", "object")], &[], why_not::<SubscriptionsListenRequestParams>(params))
+        }
+        "completion/complete" => {
+            (&[("ref", "object"), ("argument", "object")], &[], why_not::<CompleteRequestParams>(params))
+        }
+        "logging/setLevel" => {
+            (&[], &[], "`level` has to be one of the levels of syslog, such as \"info\"".to_owned())
+        }
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+            (&[], &[("cursor", "string")], why_not::<PaginatedRequestParams>(params))
+        }
+        "ping" | "server/discover" => (&[], &[], "expected an object".to_owned()),
         _ => return None,
     };
+    let problem = told(needed, optional, params).unwrap_or(problem);
     Some(format!("the params of `{}` do not fit: {problem}", request.method))
+}
+
+/// What is missing or of the wrong kind, where that is all there is to say.
+fn told(needed: &[(&str, &str)], optional: &[(&str, &str)], params: Option<&Value>) -> Option<String> {
+    let properties: Map<String, Value> = needed
+        .iter()
+        .chain(optional)
+        .map(|(name, kind)| ((*name).to_owned(), json!({ "type": kind })))
+        .collect();
+    let required: Vec<&str> = needed.iter().map(|(name, _)| *name).collect();
+    let schema = Map::from_iter([
+        ("properties".to_owned(), Value::Object(properties)),
+        ("required".to_owned(), json!(required)),
+    ]);
+    let mut given = params.and_then(Value::as_object).cloned().unwrap_or_default();
+    fit(&schema, &mut given).err().map(|misfit| misfit.problem)
 }
 
 fn why_not<T: DeserializeOwned>(params: Option<&Value>) -> String {

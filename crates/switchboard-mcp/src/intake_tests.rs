@@ -48,14 +48,44 @@ fn m9_what_is_not_json_is_a_parse_error_without_id() {
 fn m9_a_batch_is_refused_with_the_way_out() {
     let answer = refusal(format!(" [{},{}]", ping("1"), ping("2")));
     let expected = json!({"jsonrpc": "2.0", "id": null, "error": {
-        "code": -32600, "message": "batches are not supported; send each message on its own",
+        "code": -32600,
+        "message": "batches exist in the revision 2025-03-26 only; send each message on its own",
     }});
     assert_eq!(answer, expected);
 }
 
 #[test]
+fn m9_a_batch_is_taken_apart_within_bounds() {
+    assert!(batch(ping("1").as_bytes()).is_none());
+    let text = format!(" [{} , 7,[{}],{{\"id\":2}}]", ping("1"), ping("2"));
+    let parts = batch(text.as_bytes()).unwrap().unwrap();
+    let parts: Vec<&str> = parts.into_iter().map(RawValue::get).collect();
+    assert_eq!(parts, [&*ping("1"), "7", &*format!("[{}]", ping("2")), r#"{"id":2}"#]);
+
+    let refused = |text: String| {
+        let refused = batch(text.as_bytes()).unwrap().unwrap_err();
+        let answer: Value = serde_json::from_slice(&refused.to_json()).unwrap();
+        (answer["error"]["code"].clone(), answer["error"]["message"].as_str().unwrap().to_owned())
+    };
+    let many = |count: usize| format!("[{}]", vec![ping("1"); count].join(","));
+    assert_eq!(batch(many(BATCH).as_bytes()).unwrap().unwrap().len(), BATCH);
+    let table = [
+        (many(BATCH + 1), -32600, "at most 64"),
+        ("[]".to_owned(), -32600, "empty"),
+        (format!("[{}", ping("1")), -32700, "EOF"),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]"#.to_owned(), -32600, "on its own"),
+    ];
+    for (text, code, problem) in table {
+        let (said, message) = refused(text);
+        assert!(said == code && message.contains(problem), "{said} {message}");
+    }
+}
+
+#[test]
 fn json_that_is_no_message_is_an_invalid_request_with_its_id() {
     assert_eq!(code_and_id("7"), (-32600, Value::Null));
+    let said = refusal("7")["error"]["message"].as_str().unwrap().to_owned();
+    assert!(said.contains("expected an object"), "{said}");
     assert_eq!(code_and_id("{}"), (-32600, Value::Null));
     assert_eq!(code_and_id(r#"{"jsonrpc":"1.0","id":3,"method":"ping"}"#), (-32600, json!(3)));
     assert_eq!(code_and_id(r#"{"jsonrpc":"2.0","id":3}"#), (-32600, json!(3)));
@@ -76,9 +106,19 @@ fn json_nested_beyond_reason_is_refused() {
 fn m12_wrong_params_of_a_known_method_are_named() {
     let answer = refusal(r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"arguments":{}}}"#);
     let expected = json!({"jsonrpc": "2.0", "id": 5, "error": {
-        "code": -32602, "message": "the params of `tools/call` do not fit: missing field `name`",
+        "code": -32602, "message": "the params of `tools/call` do not fit: The argument 'name' is missing",
     }});
     assert_eq!(answer, expected);
+    for arguments in ["[1]", "5", r#""{}""#] {
+        let params = format!(r#"{{"name":"x","arguments":{arguments}}}"#);
+        let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{params}}}"#);
+        let message = refusal(&request)["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("arguments: expected an object, got"), "{message}");
+    }
+    for params in ["[]", r#""x""#, "7"] {
+        let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{params}}}"#);
+        assert_eq!(refusal(&request)["error"]["message"], "`params` has to be an object");
+    }
     for method in ["initialize", "resources/read", "prompts/get", "completion/complete"] {
         let request = format!(r#"{{"jsonrpc":"2.0","id":5,"method":"{method}","params":{{"x":1}}}}"#);
         assert_eq!(code_and_id(request), (-32602, json!(5)), "{method}");

@@ -14,6 +14,7 @@
 //!
 //! It knows nothing of mailboxes or messages of Switchboard: what the tools do is the handler's business.
 
+mod arguments;
 mod attach;
 mod caller;
 mod config;
@@ -28,6 +29,7 @@ mod server_info;
 mod stdio;
 mod token;
 
+pub use arguments::{Misfit, fit, out_of_range};
 pub use attach::{Alone, Attached, Habits, Hello, attach, serve_attached, serve_stdio_attached};
 pub use caller::{AGENT_HEADER, Caller, Transport, unheard};
 pub use config::{HttpConfig, PortChoice};

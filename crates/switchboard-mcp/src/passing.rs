@@ -140,7 +140,14 @@ impl OnTheirWay {
 
     /// Looks at a message. One that cannot be read here is somebody else's to refuse.
     pub(crate) fn see(&self, bytes: &[u8], passing: &impl Passing) -> Seen {
+        // A list would pass for an object whose fields stand in order.
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Seen::Other;
+        }
         let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Seen::Other };
+        if envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
+            return Seen::Other;
+        }
         if envelope.jsonrpc != Some("2.0") {
             return Seen::Other;
         }
@@ -158,6 +165,9 @@ impl OnTheirWay {
 
     fn see_call(&self, id: &RawValue, params: &RawValue, passing: &impl Passing) -> Seen {
         let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return Seen::Other };
+        if params.arguments.is_some_and(|arguments| !arguments.get().starts_with('{')) {
+            return Seen::Other;
+        }
         let meta = params.meta.map(|meta| serde_json::from_str::<HashMap<&str, &RawValue>>(meta.get()));
         let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Seen::Other };
         // A request of the newest revision has rules of its own, which `rmcp` knows.

@@ -83,6 +83,21 @@ fn a_call_can_be_called_off_and_then_has_no_answer() {
 }
 
 #[test]
+fn a_list_is_no_call_and_neither_are_lists_in_one() {
+    let calls = OnTheirWay::default();
+    let good = call(1, "echo_suite");
+    let positions = json!(["2.0", 1, "tools/call", good["params"]]);
+    let mut params = good.clone();
+    params["params"] = json!(["echo_suite", {}, null]);
+    let mut arguments = good.clone();
+    arguments["params"]["arguments"] = json!([1]);
+    for message in [positions, params, arguments] {
+        assert!(matches!(see(&calls, &message), Seen::Other), "{message}");
+    }
+    assert!(matches!(see(&calls, &good), Seen::Call(..)));
+}
+
+#[test]
 fn there_is_room_for_so_many() {
     let calls = OnTheirWay::default();
     for id in 0..MOST {

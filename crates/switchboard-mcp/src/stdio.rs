@@ -13,6 +13,7 @@ pub use self::streams::{input, output};
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
@@ -76,8 +77,9 @@ pub(crate) async fn serve<H, P, R, W>(
     // A call that goes on to wait for mail would take it from the agent's next session.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
-    let calls = OnTheirWay::until(over);
-    let reader = tokio::spawn(read(input, output.clone(), (passing, calls), sender, input_ended.clone()));
+    let on_their_way = OnTheirWay::until(over);
+    let reader = Reader { output: output.clone(), passing, on_their_way, messages: sender, is_open: false };
+    let reader = tokio::spawn(read(input, reader, input_ended.clone()));
 
     let session = shutdown.child_token();
     let transport = Lined { output: output.clone(), messages };
@@ -105,60 +107,83 @@ pub(crate) async fn serve<H, P, R, W>(
 }
 
 /// Hands on every message of the input, and answers what is none.
-async fn read<P, R, W>(
-    input: R,
-    output: Output<W>,
-    (passing, on_their_way): (P, OnTheirWay),
-    messages: mpsc::Sender<ClientJsonRpcMessage>,
-    ended: CancellationToken,
-) where
+async fn read<P, R, W>(input: R, mut reader: Reader<P, W>, ended: CancellationToken)
+where
     P: Passing,
     R: AsyncRead + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
-    let mut is_open = false;
     loop {
-        let message = match lines.next().await {
-            Ok(Some(Line::Whole(bytes))) => {
-                if is_open && pass(&bytes, &passing, &on_their_way, &output) {
-                    continue;
-                }
-                intake::read(&bytes)
-            }
-            Ok(Some(Line::TooLong)) => Err(Refused::too_long(LINE_LIMIT)),
+        let taken = match lines.next().await {
+            Ok(Some(Line::Whole(bytes))) => reader.take_line(&bytes).await,
+            Ok(Some(Line::TooLong)) => reader.refuse(&Refused::too_long(LINE_LIMIT)).await,
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "cannot read stdin");
                 break;
             }
         };
-        match message {
-            Err(refused) => {
-                if output.write(refused.to_json()).await.is_err() {
-                    return;
-                }
-            }
-            // `rmcp` takes nothing but requests before the session has begun, and would end here.
-            Ok(message) if !is_open && !intake::can_open(&message) => {
-                tracing::debug!("skipped a message that came before the session began");
-            }
-            Ok(message) => {
-                is_open |= intake::opens(&message);
-                if let ClientJsonRpcMessage::Request(_) = message {
-                    output.unanswered.send_modify(|count| *count += 1);
-                }
-                if messages.send(message).await.is_err() {
-                    return;
-                }
-            }
+        if taken.is_err() {
+            return;
         }
     }
     drop(ended);
     // Once `rmcp` knows of the end, a call that still has something to say before its answer gets stuck.
-    let mut unanswered = output.unanswered.subscribe();
+    let mut unanswered = reader.output.unanswered.subscribe();
     let _ = unanswered.wait_for(|count| *count == 0).await;
+}
+
+/// Where messages go to.
+struct Reader<P, W> {
+    output: Output<W>,
+    passing: P,
+    on_their_way: OnTheirWay,
+    messages: mpsc::Sender<ClientJsonRpcMessage>,
+    /// Whether `rmcp` takes anything but requests already.
+    is_open: bool,
+}
+
+impl<P: Passing, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
+    /// Takes a message, or all messages of a batch; each is answered on its own, when its answer is there. An error says
+    /// that the session is over.
+    async fn take_line(&mut self, line: &[u8]) -> io::Result<()> {
+        match intake::batch(line).filter(|_| self.output.takes_batches.load(Ordering::Acquire)) {
+            None => self.take(line).await,
+            Some(Err(refused)) => self.refuse(&refused).await,
+            Some(Ok(parts)) => {
+                for part in parts {
+                    self.take(part.get().as_bytes()).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_open && pass(bytes, &self.passing, &self.on_their_way, &self.output) {
+            return Ok(());
+        }
+        let message = match intake::read(bytes) {
+            Ok(message) => message,
+            Err(refused) => return self.refuse(&refused).await,
+        };
+        // `rmcp` takes nothing but requests before the session has begun, and would end here.
+        if !self.is_open && !intake::can_open(&message) {
+            tracing::debug!("skipped a message that came before the session began");
+            return Ok(());
+        }
+        self.is_open |= intake::opens(&message);
+        if let ClientJsonRpcMessage::Request(_) = message {
+            self.output.unanswered.send_modify(|count| *count += 1);
+        }
+        self.messages.send(message).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    async fn refuse(&self, refused: &Refused) -> io::Result<()> {
+        self.output.write(refused.to_json()).await
+    }
 }
 
 /// Passes a call on, or takes it back. Says whether the message was one of these.
@@ -202,6 +227,8 @@ struct Output<W> {
     is_broken: CancellationToken,
     /// How many requests were handed on and not yet answered.
     unanswered: watch::Sender<usize>,
+    /// Whether the client was told a revision that has batches.
+    takes_batches: Arc<AtomicBool>,
 }
 
 impl<W> Clone for Output<W> {
@@ -210,6 +237,7 @@ impl<W> Clone for Output<W> {
             stream: self.stream.clone(),
             is_broken: self.is_broken.clone(),
             unanswered: self.unanswered.clone(),
+            takes_batches: self.takes_batches.clone(),
         }
     }
 }
@@ -220,6 +248,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
             stream: Arc::new(Mutex::new(stream)),
             is_broken: CancellationToken::new(),
             unanswered: watch::Sender::new(0),
+            takes_batches: Arc::default(),
         }
     }
 
@@ -249,6 +278,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lined<W> 
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = self.output.clone();
+        if let Some(takes_batches) = intake::grants_batches(&message) {
+            output.takes_batches.store(takes_batches, Ordering::Release);
+        }
         async move {
             let is_answer =
                 matches!(message, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_));

@@ -100,6 +100,35 @@ fn call(id: u32, tool: &str) -> String {
 }
 
 #[tokio::test]
+async fn m9_a_batch_is_taken_where_the_revision_has_batches() {
+    for (version, is_taken) in [("2025-03-26", true), ("2025-11-25", false)] {
+        let mut server = Piped::start();
+        server.say(&initialize(version)).await;
+        assert_eq!(server.hear().await["result"]["protocolVersion"], version);
+        server.say(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        let ping = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+        server.say(&format!(r#"[{}, {{"id":3}}, {}]"#, ping(1), ping(2))).await;
+        let mut answers = Vec::new();
+        for _ in 0..if is_taken { 3 } else { 1 } {
+            let answer = server.hear().await;
+            answers.push((answer["id"].clone(), answer["error"]["code"].clone()));
+        }
+        answers.sort_by_key(|(id, _)| id.to_string());
+        if is_taken {
+            assert_eq!(
+                answers,
+                [(json!(1), json!(null)), (json!(2), json!(null)), (json!(3), json!(-32600))]
+            );
+            server.say("[]").await;
+            assert_eq!(server.hear().await["error"]["code"], -32600);
+        } else {
+            assert_eq!(answers, [(json!(null), json!(-32600))]);
+        }
+        server.ping(7).await;
+    }
+}
+
+#[tokio::test]
 async fn m8_ids_come_back_as_they_were_written() {
     let mut server = Piped::open().await;
     let long = format!("\"{}\"", "x".repeat(1 << 20));

@@ -189,12 +189,15 @@ fn read(folder: &Path, name: &str) -> Result<Option<Value>, Failure> {
 
 /// The file's content, or what is wrong with it and where.
 fn parse(value: &Value) -> Result<ConfigFile, String> {
+    if !value.is_object() {
+        return Err("it must be an object, as in { \"hub\": {} }".to_owned());
+    }
     if let Some(path) = file::misshapen(value) {
         return Err(format!("'{path}' must be an object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => error.into_inner().to_string(),
-        path => format!("'{path}': {}", error.inner()),
+        "." => door_suites::in_words(error.inner()),
+        path => format!("'{path}': {}", door_suites::in_words(error.inner())),
     })
 }
 

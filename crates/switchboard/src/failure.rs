@@ -7,8 +7,11 @@ use door_swarm::SwarmError;
 use door_workers::RouterError;
 use door_workspace::{RoleError, TeamMailError, WorkflowError, WorkspaceError};
 use switchboard_core::{AddressError, GroupId, NameError, ResolveError, Stop, TaskNameError};
+use switchboard_hub::files::FileError;
 use switchboard_hub::{HubError, WorkTreeError};
 use switchboard_mcp::McpError;
+
+use crate::commands::worker::refusal;
 
 /// The exit codes, everywhere the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,26 +147,17 @@ impl From<RouterError> for Failure {
             RouterError::Hub(error) => error.into(),
             RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
                 .hint("start `switchboard serve` in this workspace, in another terminal"),
-            RouterError::Rejected { code, .. } => {
-                let exit = match code.as_str() {
-                    "unknown_job" | "unknown_node" | "unknown_approval" => Exit::NotFound,
-                    "not_allowed" => Exit::NotAllowed,
-                    "queue_full" | "not_accepted" | "not_now" => Exit::Temporary,
-                    "bad_field" => Exit::Usage,
-                    _ => Exit::Failed,
-                };
-                let hint = match code.as_str() {
-                    "bad_field" => "correct it; `switchboard worker --help` lists what can be said",
-                    "unknown_approval" => "`switchboard worker approve` lists what waits for an answer",
-                    _ => "`switchboard worker list` shows the jobs and how they are",
-                };
-                Self::new("rejected", exit, without_field(&message)).hint(hint)
-            }
+            RouterError::Rejected { code, field, reason } => refusal(&code, field.as_deref(), &reason),
             RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
                 Self::new("bad_address", Exit::Usage, message)
             }
-            RouterError::Listen { .. } => Self::new("cannot_listen", Exit::Failed, message)
-                .hint("choose another port, or a shorter path for a socket"),
+            RouterError::Listen { source, .. } => {
+                let hint = match source.kind() {
+                    std::io::ErrorKind::NotFound => "make the folder of the socket first",
+                    _ => "choose another port, or a shorter path for a socket",
+                };
+                Self::new("cannot_listen", Exit::Failed, message).hint(hint)
+            }
             RouterError::HungUp { .. } | RouterError::Connection(_) => {
                 Self::temporary("router_gone", message).hint("look whether `switchboard serve` still runs")
             }
@@ -250,9 +244,13 @@ impl From<NatsError> for Failure {
 fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
     use switchboard_https::Error;
     match error {
-        Error::Bind { .. } | Error::NotLoopback { .. } => Some("set swarm.listen in your settings"),
+        Error::Bind { .. } | Error::NotLoopback { .. } => {
+            Some("set swarm.listen in your settings, or give --swarm-listen to `serve --behind-proxy`")
+        }
         Error::Http3BehindProxy => Some("set swarm.http3 to false"),
-        Error::BadHeader { .. } => Some("set swarm.behindProxy to x-forwarded-for or x-real-ip"),
+        Error::BadHeader { .. } => {
+            Some("set swarm.behindProxy, or --behind-proxy, to x-forwarded-for or x-real-ip")
+        }
         Error::TermsNotAgreed { .. } => Some("read them, then set swarm.acme.agree to true"),
         Error::BadName { .. } | Error::NoNames => {
             Some("set swarm.acme.names to the host names of the endpoint")
@@ -299,8 +297,6 @@ impl From<SwarmError> for Failure {
             SwarmError::UnknownInvite { .. } => {
                 Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")
             }
-            SwarmError::HandingOver { .. } => Self::temporary("handing_over", message)
-                .hint("wait for the answer, or take the question back with `switchboard swarm transfer --cancel`"),
             SwarmError::NotHandingOver { .. } => Self::new("not_found", Exit::NotFound, message),
             SwarmError::NotMaster { .. } | SwarmError::MasterStays { .. } | SwarmError::NotActive { .. } => {
                 Self::new("not_allowed", Exit::NotAllowed, message)
@@ -415,6 +411,9 @@ impl From<HubError> for Failure {
             HubError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            HubError::File(FileError::NotAFile { .. } | FileError::NotADirectory { .. }) => {
+                Self::new("file", Exit::Failed, message).hint("move what is there out of the way")
+            }
             HubError::File(_) => Self::new("file", Exit::Failed, message),
             HubError::Closed => Self::temporary("closed", message),
         }
@@ -461,6 +460,7 @@ impl From<ResolveError> for Failure {
                     GroupId::Channel(_) => {
                         "`switchboard channel list` lists the channels; the first post makes one"
                     }
+                    GroupId::Job(_) => "`switchboard worker list` shows the jobs and how they are",
                     _ => "`switchboard agents` lists who is registered",
                 })
             }
@@ -515,7 +515,7 @@ impl From<WorkTreeError> for Failure {
             WorkTreeError::Folder { .. } => Self::new("file", Exit::Failed, message),
             WorkTreeError::Outside { .. } => Self::new("outside", Exit::Usage, message)
                 .hint("only files of the repository, or of the workspace, can be reserved"),
-            WorkTreeError::Pattern(_) | WorkTreeError::TooMany { .. } => {
+            WorkTreeError::Pattern(_) | WorkTreeError::Nothing | WorkTreeError::TooMany { .. } => {
                 Self::new("bad_pattern", Exit::Usage, message)
                     .hint("a pattern is src/a.rs, src/**, '*.md', src/{a,b}.rs or docs/")
             }
@@ -560,15 +560,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
-}
-
-/// A rejection without the field of the protocol, where its own words say enough: a person has typed no field.
-fn without_field(reason: &str) -> &str {
-    let reason = reason.strip_prefix("payload.").unwrap_or(reason);
-    ["job_id: ", "node_id: ", "approval_id: ", "name: ", "cwd: ", "folders: "]
-        .iter()
-        .find_map(|field| reason.strip_prefix(field))
-        .unwrap_or(reason)
 }
 
 fn or_list(words: &[String]) -> String {

@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
 use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, ContentBlock,
-    GetPromptRequestParams, GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
+    ContentBlock, GetPromptRequestParams, GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult,
     ListResourcesResult, ListToolsResult, NumberOrString, PaginatedRequestParams, ReadResourceRequestParams,
     ReadResourceResponse, ResourceUpdatedNotificationParam, ServerConfig, ServerResult,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
@@ -334,9 +334,9 @@ fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
     to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-/// What a field of a call holds, which has to be an object.
+/// What a field of a call holds, which is an object.
 fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> Result<T, ErrorData> {
-    let wrong = |error| ErrorData::invalid_params(format!("'{field}' is no object: {error}"), None);
+    let wrong = |error| ErrorData::invalid_params(format!("'{field}' cannot be read: {error}"), None);
     serde_json::from_str(raw.get()).map_err(wrong)
 }
 
@@ -407,6 +407,12 @@ impl ServerHandler for Front {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if !self.suites.takes(&request.name) && !self.swarm.has(&request.name) {
+            if !self.workspace.has_tool(&request.name)
+                && let Some(text) = self.suites.meant(&request.name)
+            {
+                let refusal = CallToolResult::error(vec![ContentBlock::text(text)]);
+                return Ok(CallToolResponse::Complete(refusal));
+            }
             return self.workspace.call_tool(request, context).await;
         }
         let (caller, tool) = (switchboard_mcp::Caller::of(&context), request.name.clone());

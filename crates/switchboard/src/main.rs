@@ -23,7 +23,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
 
 /// How many threads may wait for files and for the database at once; what is beyond that waits its turn.
@@ -62,14 +62,29 @@ fn main() -> ExitCode {
 
 /// Help and version are answers; anything else is a usage error, as JSON where that was asked for.
 fn usage(error: &clap::Error) -> ExitCode {
-    let json = std::env::args_os().any(|argument| argument == "--json");
-    if error.use_stderr() && json {
-        return Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()));
+    let has = |word: &str| std::env::args_os().any(|argument| argument == word);
+    if !error.use_stderr() {
+        error.exit();
     }
-    // To a client, 2 from a hook means that it must not go on.
-    if error.use_stderr() && std::env::args_os().nth(1).is_some_and(|verb| verb == "hook") {
+    let failed = if has("--json") {
+        Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()))
+    } else {
         let _ = error.print();
-        return ExitCode::FAILURE;
+        ExitCode::from(Exit::Usage as u8)
+    };
+    // To a client, 2 from a hook means that it must not go on.
+    if is_hook() { ExitCode::FAILURE } else { failed }
+}
+
+/// Whether the verb is that of a hook, whatever else is wrong with the arguments.
+fn is_hook() -> bool {
+    let mut before = std::ffi::OsString::new();
+    for argument in std::env::args_os().skip(1) {
+        let is_value = before == "--from" || before == "--workspace";
+        if !is_value && !argument.to_string_lossy().starts_with('-') {
+            return argument == "hook";
+        }
+        before = argument;
     }
-    error.exit()
+    false
 }

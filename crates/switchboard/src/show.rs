@@ -178,7 +178,8 @@ pub(crate) fn is_whole(stored: &Stored, full: bool, reader: Reader) -> bool {
     full || body_text(&stored.message, reader).chars().count() <= BODY_SHOWN
 }
 
-fn body_text(message: &Message, reader: Reader) -> String {
+/// The text of a message, as it may be shown to whoever reads it.
+pub(crate) fn body_text(message: &Message, reader: Reader) -> String {
     match reader {
         Reader::Person => plain(&message.body),
         Reader::Model => plain(&message.trust().escape(&message.body)),

@@ -40,9 +40,9 @@ impl Breaker {
         is_enough
     }
 
-    /// Notes that the program works.
+    /// Notes that the program works, and need not be left alone. Its failures still count: one that fails every other time
+    /// fails often enough.
     pub(super) fn worked(&mut self) {
-        self.failures.clear();
         self.rests_until = None;
     }
 

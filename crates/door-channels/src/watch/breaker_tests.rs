@@ -17,12 +17,14 @@ fn three_failures_within_a_quarter_of_an_hour_are_a_reason_to_rest() {
 }
 
 #[test]
-fn what_works_is_forgiven() {
+fn an_answer_in_between_does_not_make_up_for_failures() {
     let mut breaker = Breaker::default();
     breaker.failed(minute(0));
-    breaker.failed(minute(0));
+    breaker.failed(minute(1));
     breaker.worked();
-    assert!(!breaker.failed(minute(1)));
+    assert!(breaker.failed(minute(2)));
+    breaker.worked();
+    assert_eq!(breaker.rest(minute(3)), None, "it works again");
 }
 
 #[test]

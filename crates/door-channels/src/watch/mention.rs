@@ -11,25 +11,51 @@ pub fn is_mentioned(text: &str, agent: &str) -> bool {
 }
 
 fn mentions(text: &str, agent: &str) -> bool {
-    let mut fence = None;
+    let mut fence: Option<Fence<'_>> = None;
     text.lines().any(|line| {
-        let start = line.trim_start();
-        let mark = ["```", "~~~"].into_iter().find(|mark| start.starts_with(mark));
-        match (fence, mark) {
-            (None, Some(opened)) => {
-                fence = Some(opened);
+        let here = Fence::at(line.trim());
+        match (&fence, here) {
+            (Some(opened), here) => {
+                if here.is_some_and(|here| here.closes(opened)) {
+                    fence = None;
+                }
                 false
             }
-            (Some(opened), Some(closing)) if opened == closing => {
-                fence = None;
+            (None, Some(here)) if here.opens() => {
+                fence = Some(here);
                 false
             }
-            (Some(_), _) => false,
-            (None, None) => {
-                !start.starts_with('>') && outside_code(line).any(|part| has_mention(part, agent))
+            (None, _) => {
+                !line.trim_start().starts_with('>')
+                    && outside_code(line).iter().any(|part| has_mention(part, agent))
             }
         }
     })
+}
+
+/// A line that may begin or end a block of code: three or more of one mark, and what follows them.
+struct Fence<'l> {
+    mark: char,
+    length: usize,
+    rest: &'l str,
+}
+
+impl<'l> Fence<'l> {
+    fn at(line: &'l str) -> Option<Self> {
+        let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
+        let rest = line.trim_start_matches(mark);
+        let length = line.len() - rest.len();
+        (length >= 3).then_some(Self { mark, length, rest })
+    }
+
+    /// Behind the marks may stand a language. With a further mark it is code within a line.
+    fn opens(&self) -> bool {
+        self.mark == '~' || !self.rest.contains('`')
+    }
+
+    fn closes(&self, opened: &Self) -> bool {
+        self.mark == opened.mark && self.length >= opened.length && self.rest.is_empty()
+    }
 }
 
 /// Whether a text begins with an agent's id, as a word of its own: the protocol's third rule.
@@ -44,22 +70,38 @@ fn begins_with_id(text: &str, agent: &str) -> bool {
     start.eq_ignore_ascii_case(agent) && ends_token(rest)
 }
 
-/// The parts of a line that are not between backticks. One without a partner begins nothing.
-fn outside_code(line: &str) -> impl Iterator<Item = &str> {
-    let parts: Vec<&str> = line.split('`').collect();
-    let closed = parts.len() % 2 == 1;
-    let last = parts.len() - 1;
+/// The parts of a line that are not between backticks: one or more, and as many again. Those without a partner begin nothing.
+fn outside_code(line: &str) -> Vec<&str> {
+    let (mut parts, mut rest) = (Vec::new(), line);
+    while let Some(start) = rest.find('`') {
+        let (before, marks) = rest.split_at(start);
+        let behind = marks.trim_start_matches('`');
+        parts.push(before);
+        rest = after_code(behind, marks.len() - behind.len()).unwrap_or(behind);
+    }
+    parts.push(rest);
     parts
-        .into_iter()
-        .enumerate()
-        .filter(move |(n, _)| n % 2 == 0 || (!closed && *n == last))
-        .map(|(_, part)| part)
+}
+
+/// What comes after the next run of so many backticks; nothing where there is none.
+fn after_code(mut text: &str, length: usize) -> Option<&str> {
+    loop {
+        let marks = &text[text.find('`')?..];
+        text = marks.trim_start_matches('`');
+        if marks.len() - text.len() == length {
+            return Some(text);
+        }
+    }
 }
 
 fn has_mention(text: &str, agent: &str) -> bool {
     text.match_indices('@').any(|(at, _)| {
+        let before = &text[..at];
+        // What stands in the address of a page is part of that.
+        let is_in_address =
+            before.rsplit(char::is_whitespace).next().is_some_and(|word| word.contains("://"));
         let begins_token =
-            text[..at].chars().next_back().is_none_or(|before| !is_part(before) && before != '.');
+            !is_in_address && before.chars().next_back().is_none_or(|last| !is_part(last) && last != '.');
         let after = &text[at + 1..];
         let is_name = after
             .split_at_checked(agent.len())

@@ -35,6 +35,16 @@ fn c5_only_the_whole_id_is_a_mention() {
         ("```\n@claude\n```\ndone", false),
         ("```rust\n// @claude\n```\n@claude see above", true),
         ("~~~\n```\n@claude\n~~~", false),
+        ("````\n```\n@claude\n````", false),
+        ("```\n@claude\n```rust\n@claude\n```", false),
+        ("```\ncode\n`````\n@claude", true),
+        ("```code``` @claude", true),
+        ("``@claude`` is how one writes it", false),
+        ("``a ` b @claude`` and", false),
+        ("`` a ` b ` @claude", true),
+        ("see https://example.org/@claude/1", false),
+        ("see https://example.org/1 @claude", true),
+        ("@codex/@claude please", true),
         ("", false),
     ];
     for (text, expected) in table {

@@ -6,7 +6,7 @@ use switchboard_core::{
 use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
-use super::watcher::{Memory, Watcher};
+use super::watcher::{ANSWERED, Memory, Watcher};
 use crate::error::ChannelError;
 
 /// How many messages are read from the mailbox at a time.
@@ -38,8 +38,9 @@ impl Watcher {
         }
     }
 
-    /// Messages of the channel that are for the agent and not in its mail, up to `last` in the journal: those to somebody
-    /// else that mention it, and those from before anybody knew that the agent listens here.
+    /// Messages of the channel that are for the agent and not in its mail here, up to `last` in the journal: those to somebody
+    /// else that mention it, and those from before anybody knew that the agent listens here. What of these lies in its
+    /// mailbox and it has not seen is answered as well: it was said in this channel.
     ///
     /// The watcher remembers how far it has looked for them.
     pub(super) async fn mentions(&self, memory: &mut Memory, last: i64) -> Result<Vec<Stored>, ChannelError> {
@@ -80,9 +81,7 @@ impl Watcher {
 
     /// Whether a message was said in the channel, and not too long ago.
     fn is_said_here(&self, message: &Message) -> bool {
-        let is_here =
-            |route: &Route| matches!(route, Route::Channel { channel } if *channel == self.config.channel);
-        message.origin.route.as_ref().is_some_and(is_here) && !self.is_too_old(message)
+        message.posted_in().is_some_and(|channel| channel == self.config.channel) && !self.is_too_old(message)
     }
 
     fn is_too_old(&self, message: &Message) -> bool {
@@ -99,27 +98,45 @@ impl Watcher {
             || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
     }
 
-    /// Whether there is nothing to be done about a message here: it is the agent's mail, which waits for it where it was
-    /// delivered, or a rule against storms stopped it, and then it wakes nobody.
+    /// Whether there is nothing to be done about a message here: it is the agent's mail, and waits for it where it was
+    /// delivered, unless that is a mailbox that nobody has looked into; or a rule against storms stopped it, and then it wakes
+    /// nobody.
     async fn is_seen_to(&self, id: MessageId, directory: &Directory) -> Result<bool, ChannelError> {
         let agent = directory.canonical(&self.config.agent.clone().into());
         let receipt = self.channels.hub().receipt(id).await?;
         let is_seen_to = |delivery: &Delivery| {
-            delivery.state == DeliveryState::Refused || directory.canonical(&delivery.agent) == agent
+            delivery.state == DeliveryState::Refused
+                || (directory.canonical(&delivery.agent) == agent && !is_unread_mail(delivery))
         };
         Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_seen_to)))
+    }
+
+    /// Whether a message lies in the agent's mailbox, and not only in the channel.
+    pub(super) async fn is_in_the_mailbox(&self, id: MessageId) -> Result<bool, ChannelError> {
+        let hub = self.channels.hub();
+        let agent = hub.directory().await?.canonical(&self.config.agent.clone().into());
+        let is_mail =
+            |delivery: &Delivery| delivery.agent == agent && matches!(delivery.route, Route::Mailbox { .. });
+        Ok(hub.receipt(id).await?.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_mail)))
     }
 
     /// Notes that everything up to here is done with. What is looked at again after a restart finds its answer,
     /// so that it need not be written down each time.
     pub(super) async fn scanned(&self, memory: &mut Memory, last: i64) -> Result<(), ChannelError> {
         let written = memory.scanned.map_or(0, |(_, written)| written);
-        // What was left unanswered on purpose would be found again, and then be among the newest.
-        let is_due = last - written >= SELDOM || std::mem::take(&mut memory.has_left_some);
+        let is_due = last - written >= SELDOM;
         if is_due {
             self.set_cursor(last).await?;
         }
         memory.scanned = Some((last, if is_due { last } else { written }));
+        Ok(())
+    }
+
+    /// Notes that everything up to here was left unanswered for good, before anything is answered: found again, it would be
+    /// among the newest.
+    pub(super) async fn left_up_to(&self, memory: &mut Memory, seq: i64) -> Result<(), ChannelError> {
+        self.set_cursor(seq).await?;
+        memory.scanned = Some((seq, seq));
         Ok(())
     }
 
@@ -158,7 +175,7 @@ impl Watcher {
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
         // One without a file was cut off on its way into the channel.
         let named = hub.native_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
-        Ok(named.is_some().then_some("answered"))
+        Ok(named.is_some().then_some(ANSWERED))
     }
 
     /// The answer that the journal has from the agent itself.
@@ -170,4 +187,10 @@ impl Watcher {
         let is_ours = |reply: &Stored| directory.canonical(&reply.message.from) == agent;
         Ok(replies.items.into_iter().find(is_ours))
     }
+}
+
+/// Whether a delivery lies in a mailbox and its reader has not been shown it.
+fn is_unread_mail(delivery: &Delivery) -> bool {
+    matches!(delivery.route, Route::Mailbox { .. })
+        && (delivery.state.is_pending() || delivery.state == DeliveryState::Delivered)
 }

@@ -29,6 +29,9 @@ const GRACE: SignedDuration = SignedDuration::from_secs(60);
 /// How long to wait before a message is tried again, and after trouble with files or the journal.
 const PAUSE: Duration = Duration::from_secs(2);
 
+/// The note on a message that has its answer.
+pub(super) const ANSWERED: &str = "answered";
+
 /// Largest role or memory file.
 const TEXT_LIMIT: u64 = 256 << 10;
 
@@ -53,8 +56,6 @@ pub(super) struct Memory {
     looked: Option<(Option<i64>, i64)>,
     /// How far in the journal all mentions are done with, and how far that is written down.
     pub(super) scanned: Option<(i64, i64)>,
-    /// Whether some of the backlog was left unanswered, which is not written down yet.
-    pub(super) has_left_some: bool,
 }
 
 /// What became of a message.
@@ -122,17 +123,21 @@ impl Watcher {
             }
             match self.verdict(&stored).await? {
                 None => waiting.push(stored),
-                Some(reason) => self.acknowledge(stored.message.id, reason).await?,
+                Some(ANSWERED) => self.acknowledge(stored.message.id, ANSWERED).await?,
+                Some(reason) => self.leave(stored.message.id, reason).await?,
             }
         }
         if !memory.is_caught_up {
             let extra = waiting.len().saturating_sub(self.config.backlog);
+            let mut left = None;
             for stored in waiting.drain(..extra) {
-                self.acknowledge(stored.message.id, "left unanswered: more had come than are caught up on")
-                    .await?;
+                self.leave(stored.message.id, "left unanswered: more had come than are caught up on").await?;
+                left = Some(stored.seq);
+            }
+            if let Some(left) = left {
+                self.left_up_to(memory, left).await?;
             }
             memory.is_caught_up = true;
-            memory.has_left_some = extra > 0;
         }
         let (mut pause, mut is_complete) = (None, true);
         for stored in waiting {
@@ -152,6 +157,14 @@ impl Watcher {
             self.scanned(memory, last).await?;
         }
         Ok(pause)
+    }
+
+    /// Is done with a message that is not answered. What lies in the agent's mailbox as well waits there for the agent.
+    async fn leave(&self, id: MessageId, reason: &str) -> Result<(), ChannelError> {
+        if self.is_in_the_mailbox(id).await? {
+            return Ok(());
+        }
+        self.acknowledge(id, reason).await
     }
 
     pub(super) async fn acknowledge(&self, id: MessageId, note: &str) -> Result<(), ChannelError> {
@@ -178,18 +191,18 @@ impl Watcher {
             Taken::Ours(claim) => claim,
             Taken::Busy => return Ok(Fate::Later),
             Taken::Done => {
-                self.acknowledge(id, "answered").await?;
+                self.acknowledge(id, ANSWERED).await?;
                 return Ok(Fate::Done);
             }
         };
         if let Some(reply) = claim.reply().cloned() {
             self.log(&format!("posting the answer to {id} that an earlier run had come to")).await;
-            return self.finish(stored, claim, Some(reply), "answered").await;
+            return self.finish(stored, claim, Some(reply), ANSWERED).await;
         }
         if let Some(reply) = self.own_reply(stored).await? {
             // The claim that had it is gone; the journal has it still.
             self.channels.put(&reply.message, reply.seq, &self.config.channel).await?;
-            return self.finish(stored, claim, None, "answered").await;
+            return self.finish(stored, claim, None, ANSWERED).await;
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
         // As the hub does: only what answers an agent can be part of a storm.
@@ -203,14 +216,26 @@ impl Watcher {
             return Ok(Fate::Later);
         }
         memory.held_up.remove(&id);
-        self.pulse.begin(now).await;
-        self.log(&format!("answering {} from {}", request.id, request.from)).await;
         // No hook and no tool of the same agent shows it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
         let hold = self.channels.hub().hold_for(agent, vec![id], Showing::Asked, held).await?;
+        let is_mail = self.is_in_the_mailbox(id).await?;
+        if is_mail && hold.is_empty() {
+            // It is on its way into the mailbox, or somebody is about to show it to the agent.
+            blocking(move || Ok(claim.give_back()?)).await?;
+            return Ok(Fate::Later);
+        }
+        self.pulse.begin(now).await;
+        self.log(&format!("answering {} from {}", request.id, request.from)).await;
         let result = self.ask(stored, &request).await;
-        if result.is_ok() && !hold.is_empty() {
+        // What lies in a mailbox is held until its answer is there, and seen by that: a watcher that is killed meanwhile
+        // finds it again.
+        let mut hold = Some(hold);
+        if result.is_ok()
+            && !is_mail
+            && let Some(hold) = hold.take_if(|hold| !hold.is_empty())
+        {
             hold.finish(vec![id], Vec::new()).await?;
         }
         let failed = result.as_ref().err().map(|failed| describe(failed));
@@ -220,7 +245,7 @@ impl Watcher {
                 memory.breaker.worked();
                 memory.attempts.remove(&id);
                 let reply = self.reply(stored, &request, "chat", text).await?;
-                self.finish(stored, claim, Some(reply), "answered").await
+                self.finish(stored, claim, Some(reply), ANSWERED).await
             }
             Err(failed) => self.fail(stored, &request, claim, &failed, memory).await,
         }

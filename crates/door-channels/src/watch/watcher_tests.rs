@@ -1,3 +1,6 @@
+use switchboard_core::Outcome;
+use switchboard_hub::{MailboxQuery, Part};
+
 use super::*;
 use crate::channels::Post;
 use crate::config::Config;
@@ -179,10 +182,59 @@ async fn of_what_was_said_before_its_first_start_the_newest_is_answered_also_aft
     assert_eq!(ids.iter().map(is_answered).collect::<Vec<_>>(), [false, false, true, true]);
 }
 
+/// Puts what is for mailboxes into them, for as long as the test runs.
+async fn deliver_mail(test: &TestChannels) {
+    let mut outbound = test.channels.hub().open_door(Door::Workspace).await.unwrap();
+    tokio::spawn(async move {
+        loop {
+            for handoff in outbound.next(1).await {
+                handoff.report(Outcome::Delivered).await.unwrap();
+            }
+        }
+    });
+}
+
+/// An agent with a mailbox has what is said to it there, until it watches.
 #[tokio::test]
-async fn mail_that_an_agent_had_before_it_had_a_watcher_is_left_to_the_agent() {
+async fn unread_mail_from_the_channel_is_answered_there_once_and_what_was_read_is_not() {
     let test = TestChannels::new(&["codex"]).await;
-    test.post("human", "codex", "into your mailbox").await;
+    deliver_mail(&test).await;
+    let seen = test.post("human", "codex", "into your mailbox, and read").await;
+    let seen = test.stored(&seen.id).await.message.id;
+    test.channels.hub().settled(seen).await.unwrap();
+    let hold = test.channels.hub().hold(agent("codex"), vec![seen], Showing::Asked).await.unwrap();
+    hold.finish(vec![seen], Vec::new()).await.unwrap();
+    let mut unread = Vec::new();
+    for number in 0..3 {
+        unread.push(test.post("human", "codex", &format!("into your mailbox {number}")).await);
+    }
+    let elsewhere =
+        Post { to: "codex".into(), ..Post::new(agent("human"), name("other"), "in another channel") };
+    test.channels.post(elsewhere).await.unwrap();
+    for _ in 0..2 {
+        let work = start(&test, vec![WatcherConfig { backlog: 2, ..watcher(&test, "echo 42") }]).await;
+        for one in &unread[1..] {
+            answer_to(&test, &one.id).await;
+            assert_eq!(done_with(&work, &one.id).await, "answered");
+        }
+        work.end().await;
+    }
+    assert_eq!(runs(&test), 2);
+    // What was too much to catch up on, and what was said elsewhere, waits in the mailbox.
+    let query = MailboxQuery { agent: agent("codex"), after: 0, limit: 10, part: Part::Unseen };
+    let left = test.channels.hub().mailbox(query).await.unwrap().items;
+    let left: Vec<_> = left.iter().map(|mail| mail.stored.message.body.as_str()).collect();
+    assert_eq!(left, ["into your mailbox 0", "in another channel"]);
+}
+
+#[tokio::test]
+async fn mail_that_somebody_is_about_to_show_to_the_agent_is_left_to_the_agent() {
+    let test = TestChannels::new(&["codex"]).await;
+    deliver_mail(&test).await;
+    let mail = test.post("human", "codex", "into your mailbox").await;
+    let id = test.stored(&mail.id).await.message.id;
+    test.channels.hub().settled(id).await.unwrap();
+    let _hold = test.channels.hub().hold(agent("codex"), vec![id], Showing::Asked).await.unwrap();
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let next = test.post("human", "all", "@codex now you listen").await;
     answer_to(&test, &next.id).await;

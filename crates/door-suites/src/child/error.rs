@@ -25,7 +25,7 @@ pub enum ChildError {
     },
     /// It was started and did not answer `initialize` in time.
     #[error(
-        "`{child}` did not answer `initialize` within {}{}; try the command by hand, or raise `timeouts.childSpawnMs`",
+        "`{child}` did not answer `initialize` within {}{}; {hint}",
         seconds(*.after), quoted(.said)
     )]
     SpawnTimeout {
@@ -35,6 +35,8 @@ pub enum ChildError {
         after: Duration,
         /// The last thing it wrote to stderr.
         said: String,
+        /// What to do about it.
+        hint: String,
     },
     /// It did not answer a request in time.
     #[error(
@@ -63,6 +65,16 @@ pub enum ChildError {
         cause: String,
         /// The last thing it wrote to stderr.
         said: String,
+    },
+    /// It is there, and does not take the request.
+    #[error("`{child}` refused the request: {cause}{}", doubt(*.is_unsure))]
+    Refused {
+        /// Its name.
+        child: String,
+        /// How, and what it said.
+        cause: String,
+        /// Whether the call may have taken effect all the same.
+        is_unsure: bool,
     },
     /// It failed to start so often that it is left alone for a while.
     #[error(
@@ -100,6 +112,10 @@ pub enum ChildError {
 
 fn quoted(line: &str) -> String {
     if line.is_empty() { String::new() } else { format!("; it last said \"{line}\"") }
+}
+
+fn doubt(is_unsure: bool) -> &'static str {
+    if is_unsure { "; whether the call took effect is not known, so it was not repeated" } else { "" }
 }
 
 fn next_try(retry_in: Duration) -> String {

@@ -98,14 +98,14 @@ pub(super) async fn start(
             opened => opened,
         }
     };
-    let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(spawn_timeout(shared)));
+    let opened = timeout(limit, opening).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)));
     if let Err(error) = opened {
         // A server of 2024 takes no posts at this address, but has a stream there.
         let is_old = link.refusal.lock().is_some_and(|status| {
             matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED)
         });
         let older = if is_old { sse::start(shared, url, headers, caller).await.ok() } else { None };
-        return older.ok_or_else(|| as_start_error(shared, error));
+        return older.ok_or_else(|| as_start_error(shared, error, limit));
     }
     starting.opened();
     match connection.meta() {
@@ -257,7 +257,7 @@ impl HttpLink {
     async fn check(&self, connection: &Connection, response: Response) -> Result<Reply, ChildError> {
         let status = response.status();
         if status.is_redirection() {
-            return Err(gone(connection, redirected(&response)));
+            return Err(refused(connection, status, redirected(&response)));
         }
         if !status.is_success() {
             return Err(self.refused(connection, response).await);
@@ -292,7 +292,7 @@ impl HttpLink {
             _ => "",
         };
         let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
-        gone(connection, format!("it answered with the status {status}{said}{advice}"))
+        refused(connection, status, format!("it answered with the status {status}{said}{advice}"))
     }
 
     /// Ends the session at the end.
@@ -315,11 +315,7 @@ pub(super) async fn read_events(
     via: Option<u64>,
 ) -> Result<(), ChildError> {
     loop {
-        let chunk = response.chunk().await;
-        let Some(chunk) = chunk.map_err(|error| gone(connection, chain(&error.without_url())))? else {
-            return Ok(());
-        };
-        events.push(&chunk);
+        // What came with the opening of the stream is there already.
         loop {
             let event = events.next().map_err(|_| {
                 connection.end(too_large(connection), EndKind::Fault);
@@ -330,6 +326,11 @@ pub(super) async fn read_events(
                 connection.take_in(event.data.trim_ascii(), via);
             }
         }
+        let chunk = response.chunk().await;
+        let Some(chunk) = chunk.map_err(|error| gone(connection, chain(&error.without_url())))? else {
+            return Ok(());
+        };
+        events.push(&chunk);
     }
 }
 
@@ -360,6 +361,15 @@ pub(super) fn redirected(response: &Response) -> String {
 
 pub(super) fn too_large(connection: &Connection) -> String {
     format!("it sent a message of more than {} bytes", connection.shared.options.message_cap)
+}
+
+pub(super) fn refused(connection: &Connection, status: StatusCode, cause: impl Into<String>) -> ChildError {
+    ChildError::Refused {
+        child: connection.shared.name().to_owned(),
+        cause: connection.shared.log.clean(&cause.into()),
+        // Who stumbles may have done it before; who refuses has not.
+        is_unsure: status.is_server_error(),
+    }
 }
 
 pub(super) fn gone(connection: &Connection, cause: impl Into<String>) -> ChildError {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use tracing::Instrument as _;
 
 use super::asks::{capability, willing};
 use super::connection::Connection;
@@ -27,6 +28,17 @@ const PAGES: usize = 100;
 impl Connection {
     /// Makes a request, and again for as long as the child asks back.
     pub(super) async fn exchange(
+        self: &Arc<Self>,
+        method: &str,
+        params: Option<&RawValue>,
+        caller: &Caller,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, ChildError> {
+        let span = tracing::info_span!("child_request", child = self.shared.name(), method);
+        self.exchange_untraced(method, params, caller, limit).instrument(span).await
+    }
+
+    async fn exchange_untraced(
         self: &Arc<Self>,
         method: &str,
         params: Option<&RawValue>,

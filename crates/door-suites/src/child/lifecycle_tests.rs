@@ -101,11 +101,27 @@ async fn a_program_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
+async fn how_a_program_ended_is_told_and_not_what_became_of_its_stdin() {
+    let child = child_with("echo.py", &[], |spec, options| {
+        options.recovery.failures = u32::MAX;
+        if let Launch::Stdio { command, args, .. } = &mut spec.launch {
+            (*command, *args) = ("sh".to_owned(), vec!["-c".to_owned(), "exit 3".to_owned()]);
+        }
+    });
+    // Whether the end or the closed stdin is seen first is chance.
+    for _ in 0..20 {
+        let error = text(&child, "any").await.expect_err("it does not start").to_string();
+        assert!(error.contains("it ended (exit status: 3)"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn suites_p10_a_child_that_never_answers_initialize_is_given_up_and_gone() {
     let child = child_with("mute.py", &[], |spec, _| spec.limits.spawn = Duration::from_millis(400));
     let error = text(&child, "any").await.expect_err("it does not start");
     assert!(matches!(error, ChildError::SpawnTimeout { .. }), "{error}");
     assert!(error.to_string().contains("did not answer `initialize` within 400 ms"), "{error}");
+    assert!(error.to_string().contains("or raise `spawnTimeoutMs` in fixture/.mcp.json"), "{error}");
 }
 
 #[tokio::test]
@@ -151,7 +167,7 @@ async fn a_child_that_is_busy_with_something_else_first_is_given_more_time() {
     // As `npx` does before it starts a server that it has to download.
     let script = "echo downloading >&2; echo x >> \"$1\"; if [ $(wc -l < \"$1\") -lt 3 ]; then sleep 1000; fi; exec python3 -B \"$2\"";
     let child = child_with("echo.py", &[], |spec, _| {
-        (spec.limits.spawn, spec.limits.rpc) = (Duration::from_secs(2), Duration::from_mins(1));
+        (spec.limits.spawn, spec.limits.fetch) = (Duration::from_secs(2), Duration::from_mins(1));
         set_framing(spec, Framing::Auto);
         if let Launch::Stdio { command, args, .. } = &mut spec.launch {
             let server = args.pop().expect("the server");
@@ -161,6 +177,26 @@ async fn a_child_that_is_busy_with_something_else_first_is_given_more_time() {
     });
     call(&child, "echo", json!({}), &Caller::default()).await.expect("an answer");
     assert_eq!(std::fs::read_to_string(&starts).expect("it wrote").lines().count(), 3);
+}
+
+#[tokio::test]
+async fn a_runner_that_downloads_without_a_word_is_waited_for_and_started_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (runner, starts) = (dir.path().join("npx"), dir.path().join("starts"));
+    let script = "#!/bin/sh\necho x >> \"$1\"; sleep 1; exec python3 -B \"$2\"\n";
+    test_support::files::put(&runner, script);
+    test_support::files::chmod(&runner, 0o755);
+    let child = child_with("echo.py", &[], |spec, _| {
+        spec.limits.spawn = Duration::from_millis(100);
+        set_framing(spec, Framing::Auto);
+        if let Launch::Stdio { command, args, .. } = &mut spec.launch {
+            let server = args.pop().expect("the server");
+            *command = runner.display().to_string();
+            *args = vec![starts.display().to_string(), server];
+        }
+    });
+    call(&child, "echo", json!({}), &Caller::default()).await.expect("an answer");
+    assert_eq!(std::fs::read_to_string(&starts).expect("it wrote").lines().count(), 1);
 }
 
 #[tokio::test]

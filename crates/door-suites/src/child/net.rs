@@ -5,7 +5,7 @@
 //! redirect, another origin, a name that turns out to be such an address.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,10 @@ use super::error::ChildError;
 use super::shared::Shared;
 use crate::error::chain;
 
-/// Amazon's metadata service in IPv6, which lies outside the link-local range.
+/// The metadata services of Alibaba and Oracle, which lie outside the link-local range.
+const METADATA_V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
+
+/// Amazon's in IPv6, which does too.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// Headers that we set ourselves: a file must not make two of them.
@@ -41,10 +44,11 @@ pub(super) struct Forbidden(IpAddr);
 
 /// Refuses link-local and metadata addresses, however they are written.
 pub(super) fn check_address(address: IpAddr) -> Result<(), Forbidden> {
+    let is_forbidden_v4 = |v4: Ipv4Addr| v4.is_link_local() || METADATA_V4.contains(&v4);
     let is_forbidden = match address {
-        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V4(v4) => is_forbidden_v4(v4),
         IpAddr::V6(v6) => match v6.to_ipv4_mapped().or_else(|| nat64(v6)) {
-            Some(v4) => v4.is_link_local(),
+            Some(v4) => is_forbidden_v4(v4),
             None => v6.is_unicast_link_local() || v6 == METADATA_V6,
         },
     };
@@ -52,11 +56,11 @@ pub(super) fn check_address(address: IpAddr) -> Result<(), Forbidden> {
 }
 
 /// The address inside one of the NAT64 prefix `64:ff9b::/96`.
-fn nat64(v6: Ipv6Addr) -> Option<std::net::Ipv4Addr> {
+fn nat64(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, 0, 0, 0, 0, high, low] = v6.segments() else { return None };
     let [first, second] = high.to_be_bytes();
     let [third, fourth] = low.to_be_bytes();
-    (a == 0x64 && b == 0xff9b).then(|| std::net::Ipv4Addr::new(first, second, third, fourth))
+    (a == 0x64 && b == 0xff9b).then(|| Ipv4Addr::new(first, second, third, fourth))
 }
 
 /// Reads a child's address, which has to have one of the schemes.

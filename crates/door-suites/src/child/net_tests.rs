@@ -7,6 +7,8 @@ fn link_local_and_metadata_addresses_are_refused_however_they_are_written() {
         "169.254.0.1",
         "fe80::1",
         "fd00:ec2::254",
+        "100.100.100.200",
+        "::ffff:192.0.0.192",
         "::ffff:169.254.169.254",
         "64:ff9b::169.254.169.254",
     ] {

@@ -13,9 +13,11 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 use tokio::process::ChildStdin;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
 use super::link::Full;
+use super::stdio::LAST_WORDS;
 use crate::spec::Framing;
 
 /// How much may wait for a child that does not read. One message may be larger; the next is turned away.
@@ -101,7 +103,10 @@ impl PipeWriter {
                 () = connection.ended() => return,
                 written = std::future::poll_fn(|context| self.poll_rest(context)) => written,
             };
-            if let Err(error) = written {
+            // Most often it is about to end, and then we want to know how.
+            if let Err(error) = written
+                && timeout(LAST_WORDS, connection.ended()).await.is_err()
+            {
                 connection.end(format!("it takes no more input ({error})"), EndKind::Crash);
             }
         }

@@ -198,6 +198,29 @@ async fn the_older_pair_of_stream_and_posts_is_spoken() {
 }
 
 #[tokio::test]
+async fn other_events_may_come_before_the_address_of_the_posts() {
+    let server = Server::start(&["sse", "late"]).await;
+    let child = remote(Launch::Sse { url: server.url.clone(), headers: BTreeMap::new() });
+    anyone(&child, "any").await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_status_that_is_no_success_is_told_as_a_refusal() {
+    let server = Server::start(&["legacy"]).await;
+    let child = server.http();
+    let error = anyone(&child, "status 429").await.expect_err("it is refused").to_string();
+    assert_eq!(
+        error,
+        "`fixture` refused the request: it answered with the status 429 Too Many Requests: not now"
+    );
+    let error = anyone(&child, "status 500").await.expect_err("it is refused").to_string();
+    assert!(error.contains("500 Internal Server Error: not now; whether the call took effect"), "{error}");
+    // It is still there.
+    anyone(&child, "any").await.expect("an answer");
+    assert_eq!(child.status().counts.starts, 1);
+}
+
+#[tokio::test]
 async fn a_server_that_only_knows_the_older_pair_is_found_out() {
     let server = Server::start(&["sse"]).await;
     let child = server.http();

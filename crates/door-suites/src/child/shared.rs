@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -88,7 +88,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     /// How many connections are not gone yet, ended ones included.
     living: watch::Sender<usize>,
-    events: broadcast::Sender<ChildEvent>,
+    /// Made when somebody listens: its places take 20 kB, and most children are never started.
+    events: OnceLock<broadcast::Sender<ChildEvent>>,
     list_changes: Mutex<HashMap<Listed, ListChange>>,
 }
 
@@ -111,9 +112,8 @@ struct ListChange {
 impl Shared {
     pub(super) fn new(spec: Arc<ChildSpec>, options: ChildOptions) -> Self {
         let log = ChildLog::new(options.log.clone(), &spec.name, options.redact.clone());
-        let (events, _) = broadcast::channel(EVENTS);
         let (living, _) = watch::channel(0);
-        let (counters, list_changes) = (Counters::default(), Mutex::default());
+        let (counters, events, list_changes) = (Counters::default(), OnceLock::new(), Mutex::default());
         Self { spec, options, log, counters, living, events, list_changes }
     }
 
@@ -140,12 +140,14 @@ impl Shared {
     }
 
     pub(super) fn events(&self) -> broadcast::Receiver<ChildEvent> {
-        self.events.subscribe()
+        self.events.get_or_init(|| broadcast::channel(EVENTS).0).subscribe()
     }
 
     /// Makes something known to whoever listens. That nobody does is fine.
     pub(super) fn tell(&self, event: ChildEvent) {
-        let _ = self.events.send(event);
+        if let Some(events) = self.events.get() {
+            let _ = events.send(event);
+        }
     }
 
     /// Makes a list's change known, at once or when the last time is long enough ago.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
 use super::http::events::{Event, Events};
-use super::http::{gone, read_events, redirected};
+use super::http::{gone, read_events, redirected, refused};
 use super::link::{Carrying, Link};
 use super::net;
 use super::shared::{Living, Shared};
@@ -43,7 +43,8 @@ pub(super) async fn start(
         tokio::spawn(read(response, events, Arc::clone(&connection), shared.lives()));
         open_session(connection, caller).await
     };
-    timeout(shared.spec.limits.spawn, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared)))
+    let limit = shared.spec.limits.spawn;
+    timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
 }
 
 /// Opens the stream and waits for the address of the posts.
@@ -69,12 +70,12 @@ async fn connect(
             return Err(shared.cannot_start("its stream ended before it named an endpoint", hint()));
         };
         events.push(&chunk);
-        let event = events.next().map_err(|_| shared.cannot_start("its first event is too large", hint()))?;
-        if let Some(Event { event, data }) = event
-            && event == "endpoint"
-        {
-            let endpoint = endpoint(url, &data).map_err(|cause| shared.cannot_start(cause, hint()))?;
-            return Ok((response, events, endpoint));
+        let too_large = |_| shared.cannot_start("its first event is too large", hint());
+        while let Some(Event { event, data }) = events.next().map_err(too_large)? {
+            if event == "endpoint" {
+                let endpoint = endpoint(url, &data).map_err(|cause| shared.cannot_start(cause, hint()))?;
+                return Ok((response, events, endpoint));
+            }
         }
     }
 }
@@ -117,8 +118,8 @@ impl SseLink {
                 request.send().await.map_err(|error| gone(&connection, chain(&error.without_url())))?;
             match response.status() {
                 status if status.is_success() => Ok(()),
-                status if status.is_redirection() => Err(gone(&connection, redirected(&response))),
-                status => Err(gone(&connection, format!("it answered with the status {status}"))),
+                status if status.is_redirection() => Err(refused(&connection, status, redirected(&response))),
+                status => Err(refused(&connection, status, format!("it answered with the status {status}"))),
             }
         }
         .boxed()

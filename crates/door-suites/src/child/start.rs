@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
+use super::fetching::fetches;
 use super::log::file_name;
 use super::opening;
 use super::shared::Shared;
@@ -17,6 +18,9 @@ use crate::spec::{Framing, Launch};
 
 /// How much the file with a remembered framing may hold: one word.
 const FRAMING_FILE_CAP: u64 = 64;
+
+/// What to do about a server elsewhere that cannot be opened.
+const CHECK_REMOTE: &str = "check its `url`, `type` and `headers`, and that the server runs";
 
 /// Starts children of one description, and remembers how they want to be written to.
 pub(super) struct Starter {
@@ -33,9 +37,11 @@ impl Starter {
     pub(super) async fn start(&self, caller: &Caller) -> Result<Arc<Connection>, ChildError> {
         self.shared.log.begin();
         match &self.shared.spec.launch {
-            Launch::Stdio { framing: Framing::Auto, .. } => self.start_by_trying(caller).await,
-            Launch::Stdio { framing, .. } => {
-                let limit = self.shared.spec.limits.spawn;
+            Launch::Stdio { framing: Framing::Auto, command, .. } => {
+                self.start_by_trying(caller, fetches(command)).await
+            }
+            Launch::Stdio { framing, command, .. } => {
+                let limit = self.first_limit(fetches(command));
                 self.start_program(caller, *framing, limit).await.map_err(|(error, _)| error)
             }
             Launch::Http { url, headers } => http::start(&self.shared, url, headers, caller).await,
@@ -47,12 +53,14 @@ impl Starter {
     /// Writes lines at first. A program that said nothing at all to them and still runs may be waiting for the end
     /// of a header block: it is started anew, since its stdin is spoilt, and written to in blocks.
     ///
-    /// One that says nothing to those either, but wrote something beside its protocol, may be busy: `npx` and its
-    /// like download a server before they start it. It is started once more, and given the time of a request.
-    async fn start_by_trying(&self, caller: &Caller) -> Result<Arc<Connection>, ChildError> {
+    /// One that is known to download a server before it runs it is waited for at once. Any other that says nothing
+    /// to blocks either, but wrote something beside its protocol, may be busy with such a thing: it is started once
+    /// more, and given that time.
+    async fn start_by_trying(&self, caller: &Caller, may_fetch: bool) -> Result<Arc<Connection>, ChildError> {
         let limits = &self.shared.spec.limits;
         let first = self.remembered();
-        let (error, was_mute) = match self.start_program(caller, first, limits.spawn).await {
+        let first_limit = self.first_limit(may_fetch);
+        let (error, was_mute) = match self.start_program(caller, first, first_limit).await {
             Ok(connection) => return Ok(connection),
             // What was remembered may be out of date, and then the program may fail in any way.
             Err((error, was_mute)) if was_mute || first == Framing::ContentLength => (error, was_mute),
@@ -67,19 +75,25 @@ impl Starter {
             ?second,
             "it said nothing; it is written to in another way"
         );
-        let connection = match self.start_program(caller, second, limits.spawn).await {
+        match self.start_program(caller, second, limits.spawn).await {
             Ok(connection) => {
                 self.remember(second);
-                return Ok(connection);
+                Ok(connection)
             }
-            Err(_) if was_mute && limits.rpc > limits.spawn && !self.shared.log.last().is_empty() => {
+            Err(_) if was_mute && limits.fetch > first_limit && !self.shared.log.last().is_empty() => {
                 tracing::debug!(child = self.shared.name(), "it may be busy; it is given more time");
-                self.start_program(caller, Framing::Newline, limits.rpc).await
+                let last = self.start_program(caller, Framing::Newline, limits.fetch).await;
+                last.map_err(|(error, _)| error)
             }
-            failed => failed,
-        };
-        // What is told is why the usual way failed: the other one fails for every child that is merely slow.
-        connection.map_err(|_| error)
+            // What is told is why the usual way failed: the other one fails for every child that is merely slow.
+            Err(_) => Err(error),
+        }
+    }
+
+    /// How long a program has when it is started as it usually is.
+    fn first_limit(&self, may_fetch: bool) -> Duration {
+        let limits = &self.shared.spec.limits;
+        if may_fetch { limits.fetch } else { limits.spawn }
     }
 
     /// Starts the program and opens it. The error says also whether it ran and said nothing.
@@ -94,7 +108,7 @@ impl Starter {
         let until = Instant::now() + limit;
         let opened = match timeout_at(until, opening::initialize(&connection, caller, limit)).await {
             Ok(opened) => opened,
-            Err(_) => Err(spawn_timeout(&self.shared)),
+            Err(_) => Err(spawn_timeout(&self.shared, limit)),
         };
         match opened {
             Ok(()) => {
@@ -103,7 +117,7 @@ impl Starter {
             }
             Err(error) => {
                 let was_mute = !connection.is_heard() && connection.ending().is_none();
-                let error = as_start_error(&self.shared, error);
+                let error = as_start_error(&self.shared, error, limit);
                 drop(starting);
                 self.shared.gone().await;
                 Err((error, was_mute))
@@ -174,33 +188,35 @@ pub(super) async fn open_session(
     let shared = Arc::clone(&connection.shared);
     let starting = Unopened::new(&connection);
     let limit = shared.spec.limits.spawn;
-    opening::initialize(&connection, caller, limit).await.map_err(|error| as_start_error(&shared, error))?;
+    opening::initialize(&connection, caller, limit)
+        .await
+        .map_err(|error| as_start_error(&shared, error, limit))?;
     starting.opened();
     Ok(connection)
 }
 
-/// The error of a start that took too long.
-pub(super) fn spawn_timeout(shared: &Shared) -> ChildError {
-    ChildError::SpawnTimeout {
-        child: shared.name().to_owned(),
-        after: shared.spec.limits.spawn,
-        said: shared.log.last(),
-    }
+/// The error of a start that took longer than this.
+pub(super) fn spawn_timeout(shared: &Shared, after: Duration) -> ChildError {
+    let advice = match &shared.spec.launch {
+        Launch::Stdio { .. } => "run its command by hand once, which also fetches what it may lack",
+        Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => CHECK_REMOTE,
+    };
+    let hint = format!("{advice}; or raise `spawnTimeoutMs` in {}", shared.file().display());
+    ChildError::SpawnTimeout { child: shared.name().to_owned(), after, said: shared.log.last(), hint }
 }
 
-/// What went wrong while a child was opened, told as a start that failed.
-pub(super) fn as_start_error(shared: &Shared, error: ChildError) -> ChildError {
+/// What went wrong while a child was opened, told as a start that failed within this time.
+pub(super) fn as_start_error(shared: &Shared, error: ChildError, limit: Duration) -> ChildError {
     match error {
-        ChildError::Timeout { .. } => spawn_timeout(shared),
+        ChildError::Timeout { .. } => spawn_timeout(shared, limit),
         ChildError::Gone { cause, said, .. } => {
             let hint = match &shared.spec.launch {
                 Launch::Stdio { .. } => "try the command by hand: it has to stay and answer on stdout",
-                Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => {
-                    "check its `url`, `type` and `headers`, and that the server runs"
-                }
+                Launch::Http { .. } | Launch::Sse { .. } | Launch::Ws { .. } => CHECK_REMOTE,
             };
             ChildError::CannotStart { child: shared.name().to_owned(), cause, said, hint: hint.to_owned() }
         }
+        ChildError::Refused { cause, .. } => shared.cannot_start(cause, CHECK_REMOTE),
         ChildError::Rpc(error) => shared
             .cannot_start(format!("it answered with an error: {error}"), "check that it is an MCP server"),
         error => error,

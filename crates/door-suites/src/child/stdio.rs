@@ -21,7 +21,7 @@ use crate::spec::{Framing, Launch};
 
 /// How long what a program wrote before its end may take to be read, and how long a program that closed its
 /// stdout may take to end. Both are there at once; the wait only keeps the order in which we hear of them.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How much is read of stderr at once.
 const STDERR_BUFFER: usize = 16 * 1024;

@@ -57,7 +57,8 @@ pub(super) async fn start(
         tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.lives()));
         open_session(connection, caller).await
     };
-    timeout(shared.spec.limits.spawn, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared)))
+    let limit = shared.spec.limits.spawn;
+    timeout(limit, starting).await.unwrap_or_else(|_| Err(spawn_timeout(shared, limit)))
 }
 
 async fn connect(

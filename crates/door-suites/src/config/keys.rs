@@ -27,6 +27,7 @@ const SUITE: &[&str] = &[
     "summaryMaxChars",
     "enabled",
     "idleMs",
+    "spawnTimeoutMs",
     "rpcTimeoutMs",
     "concurrency",
     "rateLimit",

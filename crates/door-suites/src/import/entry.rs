@@ -128,25 +128,18 @@ impl Reader<'_> {
                 "its variables in {path} are not read here; write those it needs into its 'env'"
             ));
         }
-        let seconds =
-            self.entry.get("tool_timeout_sec").and_then(Value::as_f64).map(|seconds| seconds * 1000.0);
-        let wanted = seconds.or_else(|| self.entry.get("timeout").and_then(Value::as_f64));
-        if let Some(milliseconds) = wanted.filter(|wanted| (1.0..1e12).contains(wanted)) {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "the range is checked"
-            )]
-            let milliseconds = milliseconds as u64;
-            file.rpc_timeout_ms = Some(milliseconds);
-        }
-        for key in ["startup_timeout_sec", "startup_timeout_ms"] {
-            if let Some(limit) = self.entry.get(key) {
-                self.notes.push(format!(
-                    "its '{key}' of {limit} is not taken over; timeouts.childSpawnMs in switchboard.config.json is for all"
-                ));
-            }
-        }
+        file.rpc_timeout_ms =
+            self.milliseconds("tool_timeout_sec", 1000.0).or_else(|| self.milliseconds("timeout", 1.0));
+        file.spawn_timeout_ms = self
+            .milliseconds("startup_timeout_sec", 1000.0)
+            .or_else(|| self.milliseconds("startup_timeout_ms", 1.0));
+    }
+
+    /// A time that makes sense, where the client has one; `unit` is what it is counted in.
+    fn milliseconds(&self, key: &str, unit: f64) -> Option<u64> {
+        let wanted = self.entry.get(key)?.as_f64()? * unit;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
+        (1.0..1e12).contains(&wanted).then_some(wanted as u64)
     }
 
     /// The program: a text with `args` beside it, a list, or an object with a path.

@@ -14,6 +14,7 @@ use switchboard_hub::files::{Created, Dir, Durability};
 use super::{Servers, entry};
 use crate::edit::{free_name, workspace_folder};
 use crate::error::SuiteError;
+use crate::mcp_json::BYTE_ORDER_MARK;
 use crate::places::{Places, hex};
 
 /// The file's name.
@@ -24,9 +25,6 @@ const RECORDS: &str = "imports.json";
 
 /// Larger than any such file that a person writes.
 const LIMIT: u64 = 4 << 20;
-
-/// What some editors write before the text.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Most records that are kept; each stands for one import.
 const MOST_RECORDS: usize = 100;

@@ -41,8 +41,16 @@ pub(crate) fn spec_of(
     if rpc == 0 {
         return Err(field("rpcTimeoutMs", "is 0, but must be at least 1"));
     }
+    let own = settings.spawn_timeout_ms.or(file.spawn_timeout_ms);
+    if own == Some(0) {
+        return Err(field("spawnTimeoutMs", "is 0, but must be at least 1"));
+    }
+    let timeouts = &around.config.timeouts;
+    let spawn = own.unwrap_or(timeouts.child_spawn_ms);
     let limits = Limits {
-        spawn: Duration::from_millis(around.config.timeouts.child_spawn_ms),
+        spawn: Duration::from_millis(spawn),
+        // Who gave a time for this server meant it, also where something is downloaded.
+        fetch: Duration::from_millis(own.unwrap_or(timeouts.rpc_ms.max(spawn))),
         rpc: Duration::from_millis(rpc),
         idle: idle.unwrap_or(default.idle),
         concurrency: settings.concurrency.unwrap_or(default.concurrency),

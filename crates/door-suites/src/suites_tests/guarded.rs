@@ -60,6 +60,20 @@ async fn suites_p6_what_is_denied_is_neither_seen_nor_found_nor_called() {
     }
     let (text, _) = said(&suites, "switchboard_tools", json!({ "query": "count" })).await;
     assert_eq!(text, "No tool fits \"count\".");
+    let (text, _) = said(&suites, "other_suite", json!({ "action": "introspect" })).await;
+    assert_eq!(text, "(other has no tools)");
+    suites.close().await;
+}
+
+#[tokio::test]
+async fn a_rule_that_leaves_nothing_is_named() {
+    let rig = Rig::new().with(json!({ "suites": { "box": { "expose": { "allow": ["Echo"] } } } }));
+    rig.child("box", &tools());
+    let suites = rig.open_trusted();
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert_eq!((text.as_str(), failed), ("(suites.box.expose leaves none of the 8 tools of box)", false));
+    let (text, _) = said(&suites, "box_suite", json!({ "action": "introspect", "mode": "full" })).await;
+    assert!(text.contains(r#""tools":[]"#) && text.contains("leaves none"), "{text}");
     suites.close().await;
 }
 

@@ -205,3 +205,28 @@ async fn a_child_of_which_nobody_says_what_it_is_is_known_by_its_tools() {
     assert_eq!(known.tools.map(|(count, _)| count), Some(8));
     suites.close().await;
 }
+
+#[tokio::test]
+async fn who_calls_a_tool_that_is_not_listed_is_told_which_suite_has_it() {
+    let rig = Rig::new().with(json!({ "suites": { "box": { "expose": { "deny": ["write"] } } } }));
+    rig.child("box", &tools());
+    rig.describe("notes", &described("notes", "x"));
+    let suites = rig.open_trusted();
+    suites.reserve(["send_message".to_owned()]);
+    // What was never seen is not started for it.
+    assert_eq!(suites.meant("echo"), None);
+    suites.warm(&Caller::default()).await;
+    let told = "It is one of box_suite's: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
+    for name in ["echo", "box__echo", "mcp__box__echo"] {
+        assert_eq!(suites.meant(name), Some(format!("There is no tool '{name}'. {told}")));
+    }
+    assert_eq!(
+        suites.meant("notes").as_deref(),
+        Some("There is no tool 'notes'. Did you mean 'notes_suite'?")
+    );
+    // What is not offered is not told of, and what others list is left to them.
+    for name in ["write", "send_mesage", "zzz", ""] {
+        assert_eq!(suites.meant(name), None, "{name}");
+    }
+    suites.close().await;
+}

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::content::{shown_args, summary};
 use super::error::ModelError;
@@ -149,13 +150,19 @@ impl Conversation<'_> {
             }
             self.step(format!("turn {} of at most {}", log.turns + 1, self.bounds.turns));
             let began = Instant::now();
+            let span = tracing::info_span!(
+                "model_turn",
+                turn = log.turns + 1,
+                input_tokens = tracing::field::Empty,
+                output_tokens = tracing::field::Empty
+            );
             let turn = tokio::select! {
                 biased;
                 () = off.cancelled() => {
                     log.stopped = Stopped::Cancelled;
                     return Ok(());
                 }
-                turn = self.model.next(said, Room { tokens: left, until }) => match turn {
+                turn = self.model.next(said, Room { tokens: left, until }).instrument(span.clone()) => match turn {
                     Ok(turn) => turn,
                     Err(error) => {
                         log.stopped = Stopped::Failed;
@@ -165,6 +172,8 @@ impl Conversation<'_> {
             };
             log.turns += 1;
             log.usage.add(turn.usage);
+            span.record("input_tokens", turn.usage.input_tokens);
+            span.record("output_tokens", turn.usage.output_tokens);
             tracing::debug!(turn = log.turns, took = ?began.elapsed(), usage = ?turn.usage, "the model took a turn");
             if !turn.text.trim().is_empty() {
                 turn.text.trim().clone_into(&mut log.answer);

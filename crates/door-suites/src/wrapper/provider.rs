@@ -33,7 +33,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 ];
 
 /// The variables that a wrapper looks at, and so has to be given.
-pub(super) const PASSED_VARIABLES: [&str; 8] = [
+pub(super) const PASSED_VARIABLES: [&str; 10] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_MODEL",
@@ -42,6 +42,8 @@ pub(super) const PASSED_VARIABLES: [&str; 8] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "OPENAI_MODEL",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_HEADERS",
 ];
 
 /// A kind of who answers.

@@ -131,6 +131,7 @@ impl Swarms {
             standing: Standing::Active,
             former: known.as_ref().map(|known| known.former.clone()).unwrap_or_default(),
             invites: known.as_ref().map(|known| known.invites.clone()).unwrap_or_default(),
+            announced: <_>::default(),
             banned: known.as_ref().map(|known| known.banned.clone()).unwrap_or_default(),
             pending: known.as_ref().map(|known| known.pending.clone()).unwrap_or_default(),
             announcements: known.as_ref().map(|known| known.announcements.clone()).unwrap_or_default(),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
-use super::{check_handover, not_master};
+use super::not_master;
 use crate::agent_id::PeerId;
 use crate::error::SwarmError;
 use crate::invite::{Invite, InviteLink, Token};
@@ -120,9 +120,6 @@ impl Swarms {
             .ok_or_else(not_pending)?;
         let (new, now) = (id.clone(), self.hub().now());
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            if approve {
-                check_handover(swarm)?;
-            }
             let Some(waiting) = swarm.pending.get_mut(&new) else { return Ok(()) };
             if approve {
                 let (endpoint, key) = (waiting.endpoint.clone(), waiting.public_key.clone());

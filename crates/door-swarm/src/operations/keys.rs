@@ -218,8 +218,8 @@ impl Swarm {
         };
         member.public_key = key.clone();
         if let Some(former) = former {
-            // The master counts what changes the roster, but not while the one who goes on counting may be another.
-            let is_counted = self.master == *me && self.handover.is_none();
+            // The master counts what changes the roster.
+            let is_counted = self.master == *me;
             self.epoch += u64::from(is_counted);
             let content = SystemContent {
                 swarm_id: Some(self.swarm_id.to_string()),

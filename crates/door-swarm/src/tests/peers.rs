@@ -1,7 +1,7 @@
 //! Peers that were away, have a new key or come back from a file.
 
 use http::StatusCode;
-use switchboard_core::DeliveryState;
+use switchboard_core::{Delivery, DeliveryState};
 use switchboard_hub::clock::Clock;
 
 use crate::keys::SecretKey;
@@ -98,7 +98,8 @@ async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
     carol.swarms.rotate_key(None).await.unwrap();
     let last = carol.send("carol", "bob@research", "after", None).await;
     // However long it was away: an answer of "not yet" is no longer waited for.
-    carol.delivery(last, "an attempt", |delivery| delivery.attempts > 0).await;
+    let is_waiting = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Failed { .. });
+    carol.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
     carol.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
     bob.gets("after").await;
@@ -190,4 +191,59 @@ async fn a_roster_that_is_larger_than_a_request_is_told_all_the_same() {
     dave.join(&link).await;
     assert!(dave.swarm().members.keys().eq(alice.swarm().members.keys()));
     assert_eq!(dave.swarm().members.len(), 704);
+}
+
+/// S18: whoever was away for long may hear a new member before it hears of it, and that ends nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_member_is_heard_by_one_who_was_away_for_long() {
+    let world = World::new();
+    let (mut alice, _bob, mut carol) = three_of_a_swarm(&world).await;
+    let (dave, to) = (world.peer("dave").await, "carol@research");
+    carol.stop().await;
+    dave.join(&alice.invite().await).await;
+    alice.stop().await;
+    let id = dave.send("dave", to, "nice to meet you", None).await;
+    for attempts in 1..10 {
+        let has_failed =
+            |d: &Delivery| d.attempts >= attempts && matches!(d.state, DeliveryState::Failed { .. });
+        dave.delivery(id, "another attempt", has_failed).await;
+        dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+    }
+    carol.serve().await;
+    dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+    let unknown = |note: &String| note.contains("the sender is not a member");
+    let told = dave.delivery(id, "an answer", |d| d.note.as_ref().is_some_and(unknown)).await;
+    assert!(told.state.is_pending(), "{:?}", told.state);
+    alice.serve().await;
+    alice.hub().hurry(to.parse().unwrap()).await.unwrap();
+    carol.knows(&["alice", "bob", "carol", "dave"]).await;
+    dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+    carol.gets("nice to meet you").await;
+}
+
+/// A master that names no keys has announced somebody who is not there yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_a_new_member_is_asked_for_until_it_is_told() {
+    let world = World::new();
+    let (alice, swarm, key) = super::rig::with_member(&world).await;
+    let mut dave = world.peer("dave").await;
+    dave.stop().await;
+    let lead = |swarm: &mut crate::Swarm| {
+        swarm.master = crate::PeerId::parse("mallory").unwrap();
+        Ok(())
+    };
+    alice.swarms.edit(&alice.id.clone(), swarm, lead).await.unwrap();
+    let content = serde_json::json!({ "type": "system", "action": "member_joined", "agent_id": "dave",
+        "endpoint": dave.url("").trim_end_matches('/') });
+    let message = Forged::new(swarm, "mallory", "", alice.now()).system(&content).signed(&key);
+    assert_eq!(world.post(&alice, "message", &message.value).await.0, StatusCode::OK);
+    let asked = || alice.swarm().announced.get(&dave.id).is_some_and(|dave| dave.asked == 1);
+    alice.until("dave was asked in vain", asked).await;
+    dave.serve().await;
+    alice.swarms.complete_announced(8, alice.now()).await;
+    assert_eq!(alice.members(), ["alice", "mallory"], "not so soon");
+    let later = alice.now().checked_add(jiff::SignedDuration::from_mins(2)).unwrap();
+    alice.swarms.complete_announced(8, later).await;
+    assert_eq!(alice.members(), ["alice", "dave", "mallory"]);
+    assert!(alice.swarm().announced.is_empty());
 }

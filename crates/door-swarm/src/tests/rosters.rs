@@ -1,8 +1,10 @@
 //! Rosters that agree in the end, whatever was missed, came late or was said again.
 
 use http::StatusCode;
+use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::DeliveryState;
+use switchboard_hub::clock::Clock;
 
 use super::rig::{code, join_request};
 use crate::error::SwarmError;
@@ -113,44 +115,109 @@ async fn a_farewell_that_was_missed_is_learned_from_the_master() {
     agree(&[&alice, &carol]).await;
 }
 
-/// Until the one who was asked to lead has answered, nobody can say whose roster counts.
+/// Until the one who was asked to lead has answered, the master leads: it lets others in and removes members.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_roster_stays_as_it_is_while_the_role_is_handed_over() {
+async fn the_master_leads_until_the_one_it_asked_has_answered() {
     let world = World::new();
     let (alice, bob, mut carol) = three(&world).await;
     let (dave, link) = (world.peer("dave").await, alice.invite().await);
     carol.stop().await;
     alice.swarms.transfer(None, "carol").await.unwrap();
-    let refused = dave.swarms.join(None, &link, None).await.unwrap_err();
-    assert!(refused.is_temporary() && refused.to_string().contains("hands its role over"), "{refused}");
-    for refused in [
-        alice.swarms.kick(None, "bob", None).await.map(drop),
-        alice.swarms.transfer(None, "bob").await.map(drop),
-        alice.swarms.dissolve(None, None).await.map(drop),
-    ] {
-        assert!(matches!(refused, Err(SwarmError::HandingOver { .. })), "{refused:?}");
-    }
+    dave.join(&link).await;
+    alice.swarms.kick(None, "dave", None).await.unwrap();
+    bob.knows(&["alice", "bob", "carol"]).await;
     // Taken back, it is as if nobody had been asked.
     assert_eq!(alice.swarms.cancel_transfer(None).await.unwrap().as_str(), "carol");
     assert!(alice.swarms.cancel_transfer(None).await.is_err());
-    dave.join(&link).await;
     carol.serve().await;
     let mark = alice.send("alice", "carol@research", "never mind", None).await;
     alice.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
     assert_eq!(alice.settled(mark).await[0].state, DeliveryState::Delivered);
     assert_eq!(carol.swarm().master.as_str(), "alice");
-    agree(&[&alice, &bob, &carol, &dave]).await;
+    agree(&[&alice, &bob, &carol]).await;
 
-    alice.swarms.transfer(None, "carol").await.unwrap();
+    // Asked again while it is away, it leads with everything that was changed meanwhile.
+    carol.stop().await;
+    alice.swarms.transfer(None, "bob").await.unwrap();
+    alice.until("bob leads", || alice.swarm().master.as_str() == "bob").await;
+    bob.until("bob leads", || bob.swarm().master.as_str() == "bob").await;
+    bob.swarms.transfer(None, "carol").await.unwrap();
+    dave.join(&bob.invite().await).await;
+    carol.serve().await;
+    bob.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
     for peer in [&alice, &bob, &carol, &dave] {
         peer.until("carol leads", || peer.swarm().master.as_str() == "carol").await;
+        peer.knows(&["alice", "bob", "carol", "dave"]).await;
     }
-    assert_eq!(alice.swarm().handover, None);
+    assert_eq!(bob.swarm().handover, None);
     carol.swarms.kick(None, "dave", None).await.unwrap();
     alice.knows(&["alice", "bob", "carol"]).await;
     agree(&[&carol, &alice, &bob]).await;
     let link = alice.swarms.invite(None, None, None).await;
     assert!(matches!(link, Err(SwarmError::NotMaster { .. })), "{link:?}");
+}
+
+/// A question that nobody answers ends by itself, and an answer that comes after that is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unanswered_question_to_lead_ends_after_a_day() {
+    let world = World::new();
+    let clock = Clock::by_hand(Clock::system().now());
+    let alice = world.peer_at("alice", clock.clone(), |_| ()).await;
+    let mut bob = world.peer("bob").await;
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    bob.stop().await;
+    alice.swarms.transfer(None, "bob").await.unwrap();
+    let asked = alice.swarm().handover.unwrap().asked.to_string();
+    alice.swarms.end_unanswered(alice.now()).await;
+    assert!(alice.swarm().handover.is_some(), "not before");
+    let later = alice.now().checked_add(SignedDuration::from_hours(24)).unwrap();
+    alice.swarms.end_unanswered(later).await;
+    assert_eq!(alice.swarm().handover, None);
+    alice.finds("a word of it", |message| message.body.contains("has not answered within a day")).await;
+    alice.swarms.transferred(&alice.id, alice.swarm().swarm_id, &asked).await.unwrap();
+    assert_eq!(alice.swarm().master.as_str(), "alice");
+}
+
+/// Whoever was away while the role went over and its old bearer left is in a swarm that goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_hands_over_and_leaves_ends_nothing_for_one_who_was_away() {
+    let world = World::new();
+    let (alice, bob, mut carol) = three(&world).await;
+    carol.stop().await;
+    alice.swarms.transfer(None, "bob").await.unwrap();
+    alice.until("bob leads", || alice.swarm().master.as_str() == "bob").await;
+    alice.swarms.leave(None).await.unwrap();
+    bob.knows(&["bob", "carol"]).await;
+    carol.serve().await;
+    for peer in [&alice, &bob] {
+        peer.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+    }
+    carol.until("bob leads", || carol.swarm().master.as_str() == "bob").await;
+    carol.knows(&["bob", "carol"]).await;
+    assert_eq!(carol.swarm().standing, crate::ledger::Standing::Active);
+    agree(&[&bob, &carol]).await;
+}
+
+/// The news that another leads may be lost for good. Whoever has missed it asks the one it takes for the master.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_master_that_was_missed_is_learned_from_the_old_one() {
+    let world = World::new();
+    let (alice, bob, carol) = three(&world).await;
+    alice.swarms.transfer(None, "bob").await.unwrap();
+    for peer in [&alice, &bob, &carol] {
+        peer.until("bob leads", || peer.swarm().master.as_str() == "bob").await;
+    }
+    let before = alice.id.clone();
+    let forget = move |swarm: &mut crate::Swarm| {
+        (swarm.master, swarm.epoch) = (before, swarm.epoch - 1);
+        Ok(())
+    };
+    carol.swarms.edit(&carol.id.clone(), carol.swarm().swarm_id, forget).await.unwrap();
+    bob.send("bob", "carol@research", "by the way", None).await;
+    carol.until("bob leads", || carol.swarm().master.as_str() == "bob").await;
+    agree(&[&bob, &carol, &alice]).await;
 }
 
 /// A member takes its own invite back, of which the master has never heard.

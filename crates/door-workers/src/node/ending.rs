@@ -40,7 +40,7 @@ impl Node {
         self.router.log().flush();
         self.router.log().unpin(pin);
         if let Some(tokens) = turn.tokens() {
-            self.job.total_tokens.fetch_add(tokens.total_tokens, Ordering::Relaxed);
+            self.job.count(tokens.total_tokens);
         }
         let turns = {
             let mut view = self.shared.state.lock();

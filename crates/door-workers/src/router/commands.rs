@@ -14,7 +14,7 @@ use crate::delivery::{DIALECT, METADATA};
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
 use crate::node::NodeOrder;
-use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request, Steer};
+use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request};
 use crate::wire::event::{
     ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobsList, NodeAnswer,
     QueueList, RejectCode, SwarmLaunched, SwarmList, SwarmStatus, SwarmTerminated,
@@ -70,7 +70,7 @@ impl Router {
             Command::Terminate(asked) => {
                 let job = self.job_for(asker, &asked.job_id)?;
                 if !self.terminate(&job, &request_id).await {
-                    return Err(not_now(format!("job '{}' is over already", job.id)));
+                    return Err(job_over(format!("job '{}' is over already", job.id)));
                 }
                 let (swarm_id, job_id) = (job.id.to_string(), job.id.to_string());
                 let answer = SwarmTerminated { request_id, swarm_id, job_id };
@@ -145,7 +145,7 @@ impl Router {
     /// Places in the queues of nodes, where they may have another injection.
     fn places(&self, job: &Job, nodes: &[Arc<NodeShared>]) -> Result<Vec<Place>, CommandRejected> {
         if job.is_terminated() {
-            return Err(not_now(format!("job '{}' was terminated", job.id)));
+            return Err(job_over(format!("job '{}' was terminated", job.id)));
         }
         if job.is_over_budget.load(Ordering::Relaxed) {
             return Err(reject(RejectCode::OverBudget, None, over_budget(job)));
@@ -170,7 +170,7 @@ impl Router {
         true
     }
 
-    fn draft(&self, asked: Asked<'_>, node: &NodeShared, content: String) -> Draft {
+    pub(super) fn draft(&self, asked: Asked<'_>, node: &NodeShared, content: String) -> Draft {
         let Asked { asker, request_id, dialect } = asked;
         let id = self.hub().next_id();
         let mut asked = json!({ "request_id": request_id, "client": asker.client });
@@ -215,17 +215,6 @@ impl Router {
         }
         let swarms: BTreeMap<_, _> = jobs.map(|job| (job.job_id.clone(), job)).collect();
         EventBody::SwarmList(SwarmList { request_id, swarms })
-    }
-
-    async fn steer(&self, asker: &Asker, asked: Steer, request_id: String) -> Handled {
-        let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
-        let (answer, heard) = oneshot::channel();
-        tell(&node, NodeOrder::Steer { content: asked.content, answer }).await?;
-        let heard = tokio::time::timeout(self.config().steer, heard).await;
-        let heard =
-            heard.map_err(|_| not_now("the agent does not say whether it has taken it".to_owned()))?;
-        let at = heard.unwrap_or_else(|_| Err("the node is gone".to_owned())).map_err(not_now)?;
-        Ok(vec![EventBody::SteerAck(NodeAnswer { request_id, at })])
     }
 
     async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
@@ -279,7 +268,7 @@ impl Router {
         Err(reject(RejectCode::NotAllowed, Some("payload.job_id"), reason))
     }
 
-    fn node_for(
+    pub(super) fn node_for(
         &self,
         asker: &Asker,
         job: &str,
@@ -337,11 +326,15 @@ fn status(job: &Job, request_id: String, dialect: bool) -> EventBody {
 
 async fn tell(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {
     let told = node.orders.send(order).await;
-    told.map_err(|_| not_now("the job is over".to_owned()))
+    told.map_err(|_| job_over("the job is over".to_owned()))
 }
 
-fn not_now(reason: String) -> CommandRejected {
+pub(super) fn not_now(reason: String) -> CommandRejected {
     reject(RejectCode::NotNow, None, reason)
+}
+
+fn job_over(reason: String) -> CommandRejected {
+    reject(RejectCode::JobOver, Some("payload.job_id"), reason)
 }
 
 /// Why a job takes no further prompts.

@@ -122,18 +122,28 @@ impl Router {
                 format!("agent '{agent}' needs the program to run and its arguments"),
             ));
         }
+        if let Some((setting, problem)) = impossible_setting(launch) {
+            return Err(bad(setting, problem.to_owned()));
+        }
         if let Some(setting) = foreign_setting(launch) {
             let agent = launch.agent.as_str();
             return Err(bad(setting, format!("agent '{agent}' has no such setting; leave it out")));
         }
-        let Some(asked) = &launch.job_id else {
-            let known = self.inner.jobs.lock();
-            let fresh = std::iter::repeat_with(random_id).find(|id| !known.contains_key(id));
-            return fresh.ok_or_else(|| cannot("no id is free".to_owned()));
-        };
+        let Some(asked) = &launch.job_id else { return Ok(self.free_id()) };
         let id = JobId::parse(asked)
             .ok_or_else(|| bad("job_id", "must have 1 to 64 letters, digits, '_' or '-'".to_owned()))?;
         if self.inner.jobs.lock().contains_key(&id) { Err(taken(&id)) } else { Ok(id) }
+    }
+
+    /// An id that no job has.
+    pub(crate) fn free_id(&self) -> JobId {
+        let known = self.inner.jobs.lock();
+        loop {
+            let id = random_id();
+            if !known.contains_key(&id) {
+                return id;
+            }
+        }
     }
 
     /// What the nodes are called as agents; none of them may be somebody else's name.
@@ -349,6 +359,29 @@ fn foreign_setting(launch: &Launch) -> Option<&'static str> {
     foreign.map(|(name, _)| name)
 }
 
+/// The setting of a launch with which no program can be started, or no turn come to its end.
+fn impossible_setting(launch: &Launch) -> Option<(&'static str, &'static str)> {
+    let has_nul = |text: &String| text.contains('\0');
+    let is_no_name = |name: &String| name.is_empty() || name.contains(['=', '\0']);
+    let limits = launch.limits;
+    if launch.program.iter().any(has_nul) {
+        return Some(("program", "must not have a NUL in it"));
+    }
+    if launch.args.iter().any(has_nul) {
+        return Some(("args", "must not have a NUL in it"));
+    }
+    if launch.env.keys().any(is_no_name) {
+        return Some(("env", "a name must not be empty, nor have '=' or a NUL in it"));
+    }
+    if launch.env.values().any(has_nul) {
+        return Some(("env", "a value must not have a NUL in it"));
+    }
+    if limits.turn_seconds == Some(0) {
+        return Some(("limits.turn_seconds", "must be at least 1"));
+    }
+    (limits.delivery_seconds == Some(0)).then_some(("limits.delivery_seconds", "must be at least 1"))
+}
+
 /// Says so where the program is not there, as far as that can be known before it is started.
 fn find_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
     let usual = worker::usual_program(launch.agent).first().copied();
@@ -368,7 +401,7 @@ fn find_program(launch: &Launch, cwd: &Path) -> Result<(), CommandRejected> {
         return Ok(());
     }
     let reason = format!(
-        "there is no program '{}'; install it, or say in `program` where it is",
+        "payload.program: there is no program '{}'; install it, or say where it is",
         program.escape_debug()
     );
     Err(reject(RejectCode::CannotStart, Some("payload.program"), reason))

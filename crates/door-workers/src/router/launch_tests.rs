@@ -85,6 +85,29 @@ async fn settings_that_an_agent_does_not_have_are_refused() {
 }
 
 #[tokio::test]
+async fn what_no_program_can_be_started_with_is_rejected_before_anything_is_made() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    for (launch, field) in [
+        (json!({ "program": ["sh", "-c", "a\0b"] }), "program"),
+        (json!({ "args": ["a\0b"] }), "args"),
+        (json!({ "env": { "": "x" } }), "env"),
+        (json!({ "env": { "A=B": "x" } }), "env"),
+        (json!({ "env": { "A": "\0" } }), "env"),
+        (json!({ "limits": { "turn_seconds": 0 } }), "limits.turn_seconds"),
+        (json!({ "limits": { "delivery_seconds": 0 } }), "limits.delivery_seconds"),
+    ] {
+        let mut whole = json!({ "agent": "command", "program": ["sh"], "folders": "per_node" });
+        whole.as_object_mut().unwrap().extend(launch.as_object().unwrap().clone());
+        client.send("launch", whole).await;
+        let rejected = client.next_of("command_rejected").await;
+        assert_eq!(rejected.data["field"], format!("payload.{field}"), "{}", rejected.line);
+    }
+    assert_eq!(std::fs::read_dir(rig.folder.path().join("workers")).unwrap().count(), 0);
+    rig.close().await;
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_cannot_be_launched() {
     let rig = Rig::new().await;
     let mut client = rig.client();

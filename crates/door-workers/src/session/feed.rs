@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -54,10 +55,14 @@ pub(super) enum Outgoing {
     },
 }
 
+/// The jobs that a client wants to hear of. Those that it does something with are added: the answers are among their
+/// events.
+pub(super) type Jobs = Arc<Mutex<Vec<String>>>;
+
 /// Which events a client wants, and may have.
 #[derive(Debug, Clone)]
 pub(super) struct Filter {
-    pub(super) jobs: Option<Vec<String>>,
+    pub(super) jobs: Option<Jobs>,
     pub(super) asker: Asker,
 }
 
@@ -73,7 +78,7 @@ impl Wanted for Sieve {
 
     fn wants(&self, job: Option<&str>) -> bool {
         let Some(job) = job else { return self.filter.asker.owner.is_none() };
-        let named = self.filter.jobs.as_ref().is_none_or(|jobs| jobs.iter().any(|known| known == job));
+        let named = self.filter.jobs.as_ref().is_none_or(|jobs| jobs.lock().iter().any(|known| known == job));
         let may = || self.router.job(job).is_some_and(|job| self.filter.asker.may(&job));
         named && (self.filter.asker.owner.is_none() || may())
     }

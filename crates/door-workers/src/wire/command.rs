@@ -4,9 +4,11 @@ mod older;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use schemars::JsonSchema;
-use serde::de::{self, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::older::*;
@@ -109,7 +111,7 @@ impl Visitor<'_> for NodeNumberVisitor {
 
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<NodeNumber, E> {
         let known = u32::try_from(number).map(NodeNumber);
-        known.map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
+        known.map_err(|_| E::custom(format_args!("no job has a node with the integer `{number}`")))
     }
 }
 
@@ -187,11 +189,30 @@ pub struct Launch {
     #[serde(default)]
     pub input: Input,
     /// Time-outs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub limits: Limits,
     /// How `echo` answers.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub echo: Echo,
+}
+
+/// Reads an object as its type. By itself the type would take a list of its values as well.
+fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    deserializer.deserialize_map(ObjectVisitor(PhantomData))
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 fn one() -> u32 {

@@ -1,8 +1,9 @@
 //! `acp`: any program that speaks the Agent Client Protocol, version 1, over its stdin and stdout.
 //!
-//! Only the few messages that a client without an editor needs are spoken, as JSON values: the crate with their types
-//! turns on `preserve_order` of serde_json for the whole program, and with it changes what is hashed and signed
-//! elsewhere.
+//! Only the few messages that a client without an editor needs are spoken, as JSON values. The crates with their types,
+//! `agent-client-protocol` and from 0.13.7 on also `agent-client-protocol-schema`, turn on `preserve_order` of serde_json
+//! for the whole program, and with it change what is hashed and signed elsewhere; the last without it knows fewer
+//! kinds of updates than agents send, and fails where we pass over.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::program::Program;
 use super::rpc::{Message, Peer, number, tail, text};
-use super::{Happening, Link, Order, Report, Seat};
+use super::{ASKS, Happening, Link, Order, Report, Seat};
 use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Change, Tokens, TurnStatus};
 
@@ -133,13 +134,22 @@ impl Acp {
             }
             Order::Decide { key, decision } => {
                 let Some((id, options)) = self.asks.remove(&key) else { return Ok(()) };
-                let outcome = match choose(&options, decision) {
-                    Some(option) => json!({ "outcome": "selected", "optionId": option }),
-                    None => json!({ "outcome": "cancelled" }),
-                };
-                self.peer.respond(&id, json!({ "outcome": outcome })).await
+                self.answer(&id, &options, decision).await
             }
         }
+    }
+
+    async fn answer(
+        &mut self,
+        id: &Value,
+        options: &[(String, String)],
+        decision: Decision,
+    ) -> Result<(), String> {
+        let outcome = match choose(options, decision) {
+            Some(option) => json!({ "outcome": "selected", "optionId": option }),
+            None => json!({ "outcome": "cancelled" }),
+        };
+        self.peer.respond(id, json!({ "outcome": outcome })).await
     }
 
     async fn hear(&mut self, message: Message, link: &Link) -> Result<(), String> {
@@ -161,10 +171,13 @@ impl Acp {
                 if method != "session/request_permission" || self.prompting.is_none() {
                     return self.peer.refuse(&id, &method).await;
                 }
-                self.next += 1;
                 let options = params.get("options").and_then(Value::as_array);
                 let option = |option: &Value| Some((text(option, "/kind")?, text(option, "/optionId")?));
-                let options = options.into_iter().flatten().filter_map(option).collect();
+                let options: Vec<_> = options.into_iter().flatten().filter_map(option).collect();
+                if self.asks.len() >= ASKS {
+                    return self.answer(&id, &options, Decision::Decline).await;
+                }
+                self.next += 1;
                 self.asks.insert(self.next, (id, options));
                 link.report(Report::Ask { key: self.next, ask: ask(&params) }).await;
                 Ok(())
@@ -173,6 +186,8 @@ impl Acp {
     }
 
     async fn over(&mut self, result: Result<Value, String>, link: &Link) {
+        self.tools.clear();
+        self.asks.clear();
         let (status, error) = match result {
             Err(error) => (TurnStatus::Failed, Some(error)),
             Ok(answer) => {
@@ -280,7 +295,7 @@ fn tokens(answer: &Value) -> Option<Tokens> {
     let part = |names: [&str; 2]| names.into_iter().find_map(|name| number(usage, name));
     let input_tokens = part(["/inputTokens", "/input_tokens"]);
     let output_tokens = part(["/outputTokens", "/output_tokens"]);
-    let sum = input_tokens.unwrap_or_default() + output_tokens.unwrap_or_default();
+    let sum = input_tokens.unwrap_or_default().saturating_add(output_tokens.unwrap_or_default());
     let total_tokens = part(["/totalTokens", "/total_tokens"]).unwrap_or(sum);
     Some(Tokens { total_tokens, input_tokens, cached_input_tokens: None, output_tokens })
 }

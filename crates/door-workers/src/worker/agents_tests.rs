@@ -130,6 +130,21 @@ async fn codex_shows_what_it_would_change_before_it_does() {
 }
 
 #[tokio::test]
+async fn codex_takes_what_is_added_to_its_turn_and_ends_it_once() {
+    let Some(program) = codex("codex_takes_what_is_added_to_its_turn_and_ends_it_once") else { return };
+    let mut bench = bench(program, "codex", json!({})).await;
+    bench.client.inject(&bench.job, 0, "HANG").await;
+    let turn = bench.client.next_of("turn_started").await;
+    hangs(&bench.model).await;
+    let steer = json!({ "job_id": bench.job, "node_id": 0, "content": "SAY added" });
+    let steered = bench.client.ask("steer", steer).await;
+    assert_eq!((&*steered.event, &steered.data["injection_id"]), ("steer_ack", &turn.data["injection_id"]));
+    let events = bench.client.until_complete(None).await;
+    assert_eq!((answer(&events), end(&events).0), (&json!("added"), &json!("completed")));
+    bench.rig.close().await;
+}
+
+#[tokio::test]
 async fn codex_can_be_interrupted_and_goes_on() {
     let Some(program) = codex("codex_can_be_interrupted_and_goes_on") else { return };
     let mut bench = bench(program, "codex", json!({})).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::program::Program;
 use super::rpc::{number, tail, text};
-use super::{Happening, Link, Order, Report, Seat};
+use super::{ASKS, Happening, Link, Order, Report, Seat};
 use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
@@ -112,17 +112,20 @@ impl Claude {
             }
             Order::Decide { key, decision } => {
                 let Some((request_id, input)) = self.asks.remove(&key) else { return Ok(()) };
-                let response = if decision.is_yes() {
-                    json!({ "behavior": "allow", "updatedInput": input })
-                } else {
-                    let interrupt = decision == Decision::Cancel;
-                    json!({ "behavior": "deny", "message": "It was declined.", "interrupt": interrupt })
-                };
-                let response =
-                    json!({ "subtype": "success", "request_id": request_id, "response": response });
-                self.write(json!({ "type": "control_response", "response": response })).await
+                self.answer(&request_id, &input, decision).await
             }
         }
+    }
+
+    async fn answer(&mut self, request_id: &str, input: &Value, decision: Decision) -> Result<(), String> {
+        let response = if decision.is_yes() {
+            json!({ "behavior": "allow", "updatedInput": input })
+        } else {
+            let interrupt = decision == Decision::Cancel;
+            json!({ "behavior": "deny", "message": "It was declined.", "interrupt": interrupt })
+        };
+        let response = json!({ "subtype": "success", "request_id": request_id, "response": response });
+        self.write(json!({ "type": "control_response", "response": response })).await
     }
 
     async fn write(&mut self, frame: Value) -> Result<(), String> {
@@ -231,6 +234,12 @@ impl Claude {
             input: Some(input.clone()),
             ..Ask::default()
         };
+        if self.asks.len() >= ASKS {
+            if let Err(error) = self.answer(&id, &input, Decision::Decline).await {
+                tracing::debug!(error, "claude does not listen");
+            }
+            return;
+        }
         self.next += 1;
         self.asks.insert(self.next, (id, input));
         link.report(Report::Ask { key: self.next, ask }).await;
@@ -240,6 +249,8 @@ impl Claude {
         if self.turn.take().is_none() {
             return;
         }
+        self.tools.clear();
+        self.asks.clear();
         if let Some(answer) = text(frame, "/result") {
             link.report(Report::Answer(answer)).await;
         }
@@ -279,12 +290,11 @@ fn in_words(tool: &str, input: Option<&Value>) -> String {
 fn tokens(usage: &Value) -> Tokens {
     let part = |key| number(usage, key);
     let cached = part("/cache_read_input_tokens");
-    let fresh =
-        part("/input_tokens").unwrap_or_default() + part("/cache_creation_input_tokens").unwrap_or_default();
-    let input = fresh + cached.unwrap_or_default();
+    let read = [part("/input_tokens"), part("/cache_creation_input_tokens"), cached];
+    let input = read.into_iter().flatten().fold(0_u64, u64::saturating_add);
     let output = part("/output_tokens");
     Tokens {
-        total_tokens: input + output.unwrap_or_default(),
+        total_tokens: input.saturating_add(output.unwrap_or_default()),
         input_tokens: Some(input),
         cached_input_tokens: cached,
         output_tokens: output,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use self::items::Items;
 use super::program::Program;
 use super::rpc::{Message, Peer, number, text};
-use super::{Fate, Link, Order, Report, Seat};
+use super::{ASKS, Fate, Link, Order, Report, Seat};
 use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
@@ -232,6 +232,11 @@ impl Codex {
     }
 
     async fn asked(&mut self, id: Value, method: &str, params: &Value, link: &Link) -> Result<(), String> {
+        let is_known =
+            matches!(method, "item/commandExecution/requestApproval" | "item/fileChange/requestApproval");
+        if is_known && self.asks.len() >= ASKS {
+            return self.peer.respond(&id, json!({ "decision": "decline" })).await;
+        }
         let ask = match method {
             "item/commandExecution/requestApproval" => Ask {
                 kind: "command".to_owned(),
@@ -302,6 +307,7 @@ impl Codex {
                 let is_ours = self.turn.is_none() || text(params, "/turn/id") == self.turn;
                 if is_ours && self.starting.is_none() {
                     self.turn = None;
+                    self.asks.clear();
                     for (_, answer) in self.steering.drain() {
                         let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
                     }

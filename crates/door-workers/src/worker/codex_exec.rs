@@ -132,7 +132,7 @@ async fn turn(
 fn tokens(event: &Value) -> Tokens {
     let (input, output) = (number(event, "/usage/input_tokens"), number(event, "/usage/output_tokens"));
     Tokens {
-        total_tokens: input.unwrap_or_default() + output.unwrap_or_default(),
+        total_tokens: input.unwrap_or_default().saturating_add(output.unwrap_or_default()),
         input_tokens: input,
         cached_input_tokens: number(event, "/usage/cached_input_tokens"),
         output_tokens: output,

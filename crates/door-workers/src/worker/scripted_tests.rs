@@ -58,6 +58,67 @@ async fn an_agent_that_does_not_say_whether_it_was_added_to_does_not_hold_up_its
     rig.close().await;
 }
 
+/// Says that it has used as many tokens as can be said, and asks as often as it is told to.
+const BOUNDLESS: &str = r#"
+import sys, json
+def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {"protocolVersion": 1}})
+    elif method == "session/new": out({"id": said["id"], "result": {"sessionId": "s"}})
+    elif method == "session/prompt":
+        prompt = said["id"]
+        left = int(said["params"]["prompt"][0]["text"])
+        for number in range(left):
+            out({"id": 1000 + number, "method": "session/request_permission", "params": {"sessionId": "s",
+                 "toolCall": {"toolCallId": "c", "title": "More"}, "options": [{"optionId": "no", "kind": "reject_once"}]}})
+    elif method == "session/cancel": left = 0
+    else: left -= 1
+    if method in ("session/prompt", None) and left <= 0:
+        most = 2 ** 64 - 1
+        out({"id": prompt, "result": {"stopReason": "end_turn", "usage": {"inputTokens": most, "outputTokens": most}}})
+"#;
+
+#[tokio::test]
+async fn r14_an_agent_that_has_used_more_than_can_be_counted_is_over_its_budget() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let program = ["python3", "-c", BOUNDLESS];
+    let limits = json!({ "total_tokens": 10 });
+    let job = client.launch(json!({ "agent": "acp", "program": program, "limits": limits })).await;
+    client.inject_all(&job, &["0", "0"]).await;
+    client.until_complete(None).await;
+    let events = client.until_complete(None).await;
+    let used = events.iter().find(|event| event.event == "usage").unwrap();
+    assert_eq!(used.data["job_total_tokens"], u64::MAX);
+    assert_eq!(
+        client.rejected("inject", json!({ "job_id": job, "node_id": 0, "content": "0" })).await,
+        "over_budget"
+    );
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn r16_an_agent_that_asks_without_end_is_told_no() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "acp", "program": ["python3", "-c", BOUNDLESS] })).await;
+    client.injected(&job, 0, "100").await;
+    for _ in 0..64 {
+        client.next_of("approval_required").await;
+    }
+    // Each of the others has its answer already.
+    let open = client.ask("approvals_list", json!({ "job_id": job })).await;
+    let open = open.data["approvals"].as_array().unwrap().clone();
+    assert_eq!(open.len(), 64);
+    for ask in open {
+        client.send("approve", json!({ "approval_id": ask["approval_id"], "decision": "decline" })).await;
+    }
+    assert_eq!(client.next_of("turn_complete").await.data["status"], "completed");
+    rig.close().await;
+}
+
 #[tokio::test]
 async fn whoever_asks_about_a_prompt_has_accepted_it() {
     let rig = Rig::new().await;

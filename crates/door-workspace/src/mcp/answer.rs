@@ -53,6 +53,12 @@ impl Problem {
         self
     }
 
+    /// What else can be done about it.
+    pub(super) fn or(mut self, step: &str) -> Self {
+        self.next = Some(self.next.map_or_else(|| step.to_owned(), |next| format!("{next} {step}")));
+        self
+    }
+
     /// The whole of it as one text.
     pub(super) fn into_text(self) -> String {
         match self.next {
@@ -158,10 +164,7 @@ impl From<ResolveError> for Problem {
                 const SHOWN: usize = 20;
                 let more = if known.len() > SHOWN { ", …" } else { "" };
                 let shown: Vec<_> = known.into_iter().take(SHOWN).collect();
-                Self::new(text).next(format!(
-                    "Known agents: {}{more}. For one that only reads files, set allowUnregistered.",
-                    shown.join(", ")
-                ))
+                Self::new(text).next(format!("Known agents: {}{more}.", shown.join(", ")))
             }
             ResolveError::UnknownTeam { .. } => Self::new(text).next("create_team makes one."),
             _ => Self::new(text).next("get_team_roster lists who is there."),

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use switchboard_core::nearest;
+use switchboard_mcp::{Misfit, fit, out_of_range};
 
 use super::answer::Problem;
 
@@ -94,32 +94,16 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
     // Models fill in what they have no use for. Nothing that may be left out means anything by being empty.
     let needed: Vec<&str> = required(&schema).collect();
     given.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
-    let known: Vec<&str> = schema
-        .get("properties")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flat_map(Map::keys)
-        .map(String::as_str)
-        .collect();
-    if let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str())) {
-        let problem = Problem::new(format!("There is no argument '{}'", unknown.escape_debug()));
-        return Err(match nearest(unknown, known.iter().copied()).first() {
-            Some(near) => problem.next(format!("Did you mean '{near}'?")),
-            None if known.is_empty() => problem.next("This tool takes none."),
-            None => problem.next(format!("The arguments are {}.", known.join(", "))),
-        });
-    }
-    if let Some(missing) = required(&schema).find(|key| given.get(*key).is_none_or(Value::is_null)) {
-        return Err(
-            Problem::new(format!("The argument '{missing}' is missing")).next(described(&schema, missing))
-        );
-    }
-    let value = Value::Object(given);
-    serde_path_to_error::deserialize(value).map_err(|error| {
+    fit(&schema, &mut given)?;
+    // What fits the schema and still is not taken is a number: the schema leaves out how large one may be.
+    let numbers = given.iter().filter(|(_, value)| value.is_number());
+    let numbers: Map<String, Value> = numbers.map(|(key, value)| (key.clone(), value.clone())).collect();
+    serde_path_to_error::deserialize(Value::Object(given)).map_err(|error| {
         let path = error.path().to_string();
-        let field = path.split(['.', '[']).next().unwrap_or_default();
-        Problem::new(format!("The argument '{path}' does not fit: {}", error.inner()))
-            .next(described(&schema, field))
+        match numbers.get(&path) {
+            Some(number) => out_of_range(&schema, &path, number).into(),
+            None => Problem::new(format!("{path}: {}", error.inner())),
+        }
     })
 }
 
@@ -127,21 +111,9 @@ fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// What an argument is for, from its schema.
-fn described(schema: &Map<String, Value>, field: &str) -> String {
-    let property = schema.get("properties").and_then(|properties| properties.get(field));
-    let description = property.and_then(|property| property.get("description")).and_then(Value::as_str);
-    let choices: Vec<&str> = property
-        .and_then(|property| property.get("enum"))
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    match (description, choices.as_slice()) {
-        (Some(description), []) => format!("{field}: {description}"),
-        (_, [_, ..]) => format!("{field} is one of {}.", choices.join(", ")),
-        (None, []) => format!("See the schema of '{field}'."),
+impl From<Misfit> for Problem {
+    fn from(misfit: Misfit) -> Self {
+        Self::new(misfit.problem).next(misfit.next)
     }
 }
 

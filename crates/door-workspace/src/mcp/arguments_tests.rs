@@ -72,21 +72,23 @@ fn arguments_that_do_not_fit_say_which_why_and_what_to_do() {
         ),
         (
             json!({"recipient": 7}),
-            "The argument 'recipient' does not fit: invalid type: integer `7`, expected a string. recipient: Whom it is for.",
+            r#"recipient: expected a text, got the number 7. Give e.g. "7". recipient: Whom it is for."#,
         ),
         (
             json!({"recipient": "a", "limit": -1}),
-            "The argument 'limit' does not fit: invalid value: integer `-1`, expected u32. limit: How many.",
+            "limit: expected a number from 0, got the number -1. Give e.g. 20. limit: How many.",
+        ),
+        (
+            json!({"recipient": "a", "limit": 5_000_000_000_u64}),
+            "limit: expected a smaller number, got the number 5000000000. Give e.g. 20. limit: How many.",
         ),
         (
             json!({"recipient": "a", "action": "delegate"}),
-            "The argument 'action' does not fit: unknown variant `delegate`, expected `delegate_task` or `execute`. \
-             action is one of delegate_task, execute.",
+            r#"action: expected one of delegate_task, execute, got the text "delegate". Did you mean "delegate_task"?"#,
         ),
         (
             json!({"recipient": "a", "nested": [{"path": 1}]}),
-            "The argument 'nested[0].path' does not fit: invalid type: integer `1`, expected a string. \
-             See the schema of 'nested'.",
+            r#"nested[0].path: expected a text, got the number 1. Give e.g. "1"."#,
         ),
     ];
     for (given, expected) in table {

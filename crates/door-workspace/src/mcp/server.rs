@@ -203,6 +203,21 @@ impl ToolServer {
         Ok(true)
     }
 
+    /// The agent that reads resources. It is known from then on, as from a call: whoever waits for news of its mailbox has to
+    /// be one that can be written to.
+    async fn reader(&self, context: &RequestContext<RoleServer>) -> Option<AgentId> {
+        let caller = Caller::of(context);
+        let agent = self.agent_of(&caller)?;
+        let known = match self.workspace.snapshot().await {
+            Ok(now) => self.make_known(&now, &agent, &caller, context).await.map(drop),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(problem) = known {
+            tracing::warn!(problem = problem.into_text(), %agent, "the agent of a session could not be registered");
+        }
+        Some(agent)
+    }
+
     /// Evidence for workflows, and a sign of life. Neither may spoil what was done.
     async fn note_use(&self, now: Result<Snapshot, WorkspaceError>, agent: Option<&AgentId>, tool: &str) {
         let name = agent.map(|agent| &agent.name);
@@ -314,7 +329,8 @@ impl ServerHandler for ToolServer {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let result = resources::read(&self.workspace, self.agent(&context).as_ref(), &request.uri).await?;
+        let reader = self.reader(&context).await;
+        let result = resources::read(&self.workspace, reader.as_ref(), &request.uri).await?;
         Ok(ReadResourceResponse::Complete(result))
     }
 
@@ -323,8 +339,8 @@ impl ServerHandler for ToolServer {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let watch =
-            resources::Watch::new(&self.workspace, self.agent(&context).as_ref(), &request.uri).await?;
+        let reader = self.reader(&context).await;
+        let watch = resources::Watch::new(&self.workspace, reader.as_ref(), &request.uri).await?;
         let stop = CancellationToken::new();
         if let Some(before) = self.watched.lock().insert(request.uri.clone(), stop.clone()) {
             before.cancel();
@@ -359,7 +375,7 @@ impl ServerHandler for ToolServer {
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let agent = self.agent(subscription.request_context());
+        let agent = self.reader(subscription.request_context()).await;
         resources::listen(&self.workspace, agent.as_ref(), &subscription).await
     }
 }

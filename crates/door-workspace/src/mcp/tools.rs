@@ -181,12 +181,9 @@ pub(super) fn does_the_same(name: &str, arguments: Option<&JsonObject>) -> Optio
     (only_sends(name) && action == EXECUTE).then_some("run_in_terminal")
 }
 
-/// The argument by which a message is recognised that was sent before.
-const KEY: &str = "idempotencyKey";
-
 /// The argument by which a tool recognises a call that it has got before.
 pub fn call_key(name: &str) -> Option<&'static str> {
-    only_sends(name).then_some(KEY)
+    only_sends(name).then_some("idempotencyKey")
 }
 
 /// Whether a tool can be called once more where it is not known whether it was: it only looks, recognises the call, or
@@ -259,7 +256,7 @@ impl Desk<'_> {
 }
 
 /// Calls a tool that the profile has.
-pub(super) async fn call(desk: &Desk<'_>, name: &str, mut arguments: Option<JsonObject>) -> Outcome {
+pub(super) async fn call(desk: &Desk<'_>, name: &str, arguments: Option<JsonObject>) -> Outcome {
     match name {
         "send_message" => mail::send_message(desk, read(arguments)?).await,
         "check_inbox" => inbox::check_inbox(desk, read(arguments)?).await,
@@ -267,11 +264,7 @@ pub(super) async fn call(desk: &Desk<'_>, name: &str, mut arguments: Option<Json
         "wait_for_message" => wait::wait_for_message(desk, read(arguments)?).await,
         "register_chat_agent" => people::register_chat_agent(desk, read(arguments)?).await,
         "get_team_roster" => people::get_team_roster(desk, read(arguments)?).await,
-        "send_team_message" => {
-            let key = arguments.as_mut().and_then(|given| given.remove(KEY));
-            let key = key.as_ref().and_then(|key| key.as_str()).map(str::to_owned);
-            mail::send_team_message(desk, read(arguments)?, key).await
-        }
+        "send_team_message" => mail::send_team_message(desk, read(arguments)?).await,
         "get_receipt" => history::get_receipt(desk, read(arguments)?).await,
         "search_messages" => history::search_messages(desk, read(arguments)?).await,
         "set_agent_status" => people::set_agent_status(desk, read(arguments)?).await,

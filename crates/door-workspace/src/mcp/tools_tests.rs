@@ -58,6 +58,28 @@ fn every_schema_is_closed_and_every_description_short() {
     }
 }
 
+/// The arguments of a schema that say nothing of themselves, at any depth.
+fn undescribed(schema: &Value, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if property["description"].as_str().is_none_or(|text| text.len() < 5) {
+            found.push(path.clone());
+        }
+        found.extend(undescribed(property, &path));
+        found.extend(undescribed(&property["items"], &path));
+    }
+    found
+}
+
+#[test]
+fn every_argument_says_what_it_is_for() {
+    for tool in list(Profile::Full) {
+        let schema = Value::Object((*tool.input_schema).clone());
+        assert_eq!(undescribed(&schema, &tool.name), [""; 0]);
+    }
+}
+
 #[tokio::test]
 async fn a_tool_of_another_profile_is_not_there() {
     let tools = TestTools::with(ToolConfig { profile: Profile::Minimal, agent: None }).await;
@@ -134,6 +156,18 @@ async fn a_configured_agent_is_known_from_its_first_call_on() {
     client.ok("check_inbox", json!({})).await;
     let roster = client.ok("get_team_roster", json!({})).await;
     assert_eq!(roster["agents"]["gemini"]["interface"], "test-client");
+}
+
+#[tokio::test]
+#[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe this way")]
+async fn a_configured_agent_that_waits_for_news_of_its_mailbox_can_be_written_to() {
+    let agent = Some("gemini".parse().expect("a name"));
+    let tools = TestTools::with(ToolConfig { agent, ..ToolConfig::default() }).await;
+    let client = tools.client().await;
+    let uri = "switchboard://inbox/gemini";
+    client.peer().subscribe(rmcp::model::SubscribeRequestParams::new(uri)).await.expect("subscribed");
+    let now = tools.workspace.workspace.snapshot().await.expect("a snapshot");
+    assert!(now.recipient("gemini").is_ok());
 }
 
 #[tokio::test]

@@ -35,8 +35,18 @@ pub fn neutral(text: &str) -> String {
             _ => plain.push(character),
         }
     }
-    let begin = plain.trim_start_matches(|c: char| c.is_whitespace() || TRIGGERS.contains(&c));
+    let begin = plain.trim_start_matches(|c: char| is_blank(c) || TRIGGERS.contains(&c));
     begin.trim_end().to_owned()
+}
+
+/// Whether nothing is seen of a character. Some programs cut such characters off before they look at what comes first.
+fn is_blank(c: char) -> bool {
+    let is_unseen = matches!(
+        c,
+        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{e0000}'..='\u{e007f}'
+    );
+    c.is_whitespace() || is_unseen
 }
 
 type Rest<'t> = std::iter::Peekable<std::str::Chars<'t>>;

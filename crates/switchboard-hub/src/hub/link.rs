@@ -6,7 +6,7 @@ use switchboard_core::{Delivery, Name};
 use super::Hub;
 use crate::directory::{self, Resident};
 use crate::error::HubError;
-use crate::link::{self, Outgoing, Verdict};
+use crate::link::{self, Brought, Outgoing, Verdict};
 use crate::owed::{self, Owed};
 
 impl Hub {
@@ -14,6 +14,13 @@ impl Hub {
     pub async fn outgoing(&self, after: i64, limit: usize) -> Result<Outgoing, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read(move |db| link::outgoing(db, after, limit)).await
+    }
+
+    /// The messages after a cursor that a link brought and that were posted in a channel where they come from. Looks at
+    /// `limit` numbers of the journal at most.
+    pub async fn brought_posts(&self, after: i64, limit: usize) -> Result<Brought, HubError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.read(move |db| link::brought_posts(db, after, limit)).await
     }
 
     /// Notes under a topic how far the journal has been passed on, and that these deliveries are on their way.

@@ -238,9 +238,20 @@ impl Hub {
         self.read(move |db| reads::first_unsent(db, &peer)).await
     }
 
-    /// Makes what could not be delivered to a peer due at once, in its order: the peer can be reached again.
+    /// Makes the first of what could not be delivered to a peer due at once, in its order: the peer can be reached again.
+    /// Nothing where the very first is on its way: whoever has it hurries the others when it is there.
     pub async fn hurry(&self, peer: AgentId) -> Result<(), HubError> {
+        // Mostly nothing waits, and to look costs less than to write.
+        let now = self.now();
+        if self.glance(|db| reads::first_waits(db, &peer, now)) == Some(false) {
+            return Ok(());
+        }
         self.write(move |tx| outbox::hurry(tx, &peer)).await
+    }
+
+    /// The same for the very first of each peer, for a door that begins: who was to hurry it may be gone.
+    pub async fn hurry_firsts(&self) -> Result<(), HubError> {
+        self.write(outbox::hurry_firsts).await
     }
 
     /// What a door noted under a topic.

@@ -74,9 +74,17 @@ pub(super) fn settle(
         after_attempt(outcome, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
     let note = match outcome {
         Outcome::Delivered | Outcome::Shown => None,
-        Outcome::Refused { reason } | Outcome::Unreachable { reason } => Some(reason.clone()),
+        Outcome::Refused { reason } | Outcome::Unreachable { reason } | Outcome::Behind { reason } => {
+            Some(reason.clone())
+        }
     };
     delivery.message = message;
+    if matches!(outcome, Outcome::Behind { .. }) {
+        delivery.attempts = delivery.attempts.saturating_sub(1);
+        tx.db
+            .prepare_cached("UPDATE deliveries SET attempts = ?2 WHERE id = ?1")?
+            .execute(params![id.0, delivery.attempts])?;
+    }
     if *outcome == Outcome::Shown {
         put_state(tx, &mut delivery, DeliveryState::Delivered, None)?;
     }
@@ -158,7 +166,8 @@ fn read_delivery(tx: &Work<'_>, id: DeliveryId, fence: Option<i64>) -> Result<Op
     Ok(Some((message, accepted, expires, rows::delivery(row, 5, message)?)))
 }
 
-/// Makes deliveries due at once whose owner is gone: a process that was killed holds no lease.
+/// Makes deliveries due at once whose owner is gone: a process that was killed holds no lease. They are due since they
+/// were queued, so that they come before what was queued after them.
 pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
     let owners: Vec<String> = {
         let mut statement =
@@ -170,7 +179,7 @@ pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
         let gone = owner.parse::<Owner>().map_or(true, |owner| owner.is_gone());
         if gone {
             tx.db.execute(
-                "UPDATE deliveries SET due_at = ?2 WHERE state = 1 AND owner = ?1",
+                "UPDATE deliveries SET due_at = min(queued_at, ?2) WHERE state = 1 AND owner = ?1",
                 params![owner, tx.now.as_microsecond()],
             )?;
         }
@@ -178,14 +187,28 @@ pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Makes the failed deliveries to a peer due at once.
+/// Most deliveries that are hurried at once: as many as the door takes on for one peer. The others come behind them.
+const HURRIED: i64 = 64;
+
+/// Makes the first of the failed deliveries to a peer due at once.
 pub(crate) fn hurry(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
-            "UPDATE deliveries SET due_at = ?2 WHERE agent = ?1 AND door = 'swarm' AND state IN (0, 1, 6) \
-             AND state = 6 AND due_at > ?2",
+            "UPDATE deliveries SET due_at = ?2 WHERE id IN (SELECT id FROM deliveries WHERE agent = ?1 \
+             AND door = 'swarm' AND state IN (0, 1, 6) AND state = 6 ORDER BY id LIMIT ?3) AND due_at > ?2",
         )?
-        .execute(params![agent.to_string(), tx.now.as_microsecond()])?;
+        .execute(params![agent.to_string(), tx.now.as_microsecond(), HURRIED])?;
+    Ok(())
+}
+
+/// Makes what each peer has to get before anything else due at once, where it failed.
+pub(crate) fn hurry_firsts(tx: &mut Work<'_>) -> Result<(), HubError> {
+    tx.db
+        .prepare_cached(
+            "UPDATE deliveries SET due_at = ?1 WHERE id IN (SELECT min(id) FROM deliveries \
+             WHERE door = 'swarm' AND state IN (0, 1, 6) GROUP BY agent) AND state = 6 AND due_at > ?1",
+        )?
+        .execute([tx.now.as_microsecond()])?;
     Ok(())
 }
 

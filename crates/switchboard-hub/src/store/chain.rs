@@ -98,7 +98,6 @@ pub(crate) fn note_rebuilt(db: &Connection, now: Timestamp) -> rusqlite::Result<
         &format!(
             "INSERT OR IGNORE INTO chain_breaks (seq, previous, reason, at) \
              SELECT seq, ?1, ?2, ?3 FROM messages WHERE seq = (SELECT min(seq) FROM messages) \
-             AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'floor') \
              AND EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= seq * {SPREAD} AND d.id < (seq + 1) * {SPREAD} \
              AND d.note = ?4)"
         ),

@@ -41,7 +41,12 @@ pub(crate) struct Batch {
 /// Finishes batches, on the writer's own thread or beside it.
 pub(crate) struct Finisher {
     inner: Arc<Inner>,
-    beside: SyncSender<Batch>,
+    /// Started when it is first needed: with one sender at a time it never is.
+    beside: Option<Beside>,
+}
+
+struct Beside {
+    batches: SyncSender<Batch>,
     thread: JoinHandle<()>,
 }
 
@@ -70,7 +75,7 @@ struct Mended {
 }
 
 impl Finisher {
-    pub(crate) fn start(setup: Arc<Setup>) -> std::io::Result<Self> {
+    pub(crate) fn of(setup: Arc<Setup>) -> Self {
         let inner = Arc::new(Inner {
             setup,
             log: Mutex::default(),
@@ -80,23 +85,26 @@ impl Finisher {
             refused: Mutex::default(),
             age: AtomicU64::new(0),
         });
-        let (beside, batches) = sync_channel(BATCHES);
-        let working = inner.clone();
-        let thread =
-            thread::Builder::new().name("switchboard-disk".into()).spawn(move || working.run(&batches))?;
-        Ok(Self { inner, beside, thread })
+        Self { inner, beside: None }
     }
 
     /// Finishes a batch after those before it. `more` says that the writer has something else to do meanwhile;
     /// where it has not, waking another thread would only cost time.
-    pub(crate) fn finish(&self, batch: Batch, more: bool) {
-        if !more && self.inner.under_way.load(Ordering::Acquire) == 0 {
-            self.inner.finish(vec![batch]);
-            return;
+    pub(crate) fn finish(&mut self, batch: Batch, more: bool) {
+        let is_needed = more || self.inner.under_way.load(Ordering::Acquire) > 0;
+        if is_needed && self.beside.is_none() {
+            self.beside = Beside::start(self.inner.clone())
+                .inspect_err(|error| tracing::warn!(%error, "the writer waits for the disk itself"))
+                .ok();
         }
-        self.inner.under_way.fetch_add(1, Ordering::AcqRel);
-        // The thread ends only after this sender is gone.
-        let _ = self.beside.send(batch);
+        match &self.beside {
+            Some(Beside { batches, .. }) if is_needed => {
+                self.inner.under_way.fetch_add(1, Ordering::AcqRel);
+                // The thread ends only after this sender is gone.
+                let _ = batches.send(batch);
+            }
+            _ => self.inner.finish(vec![batch]),
+        }
     }
 
     /// Whether the disk has failed since this was last asked.
@@ -126,8 +134,19 @@ impl Finisher {
 
     /// Returns once everything is finished.
     pub(crate) fn end(self) {
-        drop(self.beside);
-        let _ = self.thread.join();
+        if let Some(Beside { batches, thread }) = self.beside {
+            drop(batches);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Beside {
+    fn start(inner: Arc<Inner>) -> std::io::Result<Self> {
+        let (batches, waiting) = sync_channel(BATCHES);
+        let work = move || inner.run(&waiting);
+        let thread = thread::Builder::new().name("switchboard-disk".into()).spawn(work)?;
+        Ok(Self { batches, thread })
     }
 }
 

@@ -63,7 +63,7 @@ pub(crate) fn has_our_tables(connection: &Connection) -> Result<bool, HubError> 
 ///
 /// SQLite reads a list with a flipped bit in it without complaint, as long as it makes some sense, and then
 /// finds other things in the tables, or nothing.
-fn check_tables(connection: &Connection) -> Result<(), HubError> {
+pub(crate) fn check_tables(connection: &Connection) -> Result<(), HubError> {
     let expected: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     if tables(connection).is_ok_and(|tables| mark(&tables) == expected) {
         return Ok(());
@@ -141,27 +141,52 @@ fn make_tables(connection: &mut Connection, path: &Path) -> Result<(), HubError>
         return check_tables(connection);
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    let found = schema(&transaction)?;
-    let count: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    if !(0..SCHEMA + FORESEEABLE).contains(&found) || (found == 0 && count > 0) {
-        return Err(damage("the number of its schema is lost"));
-    }
-    if found > SCHEMA {
-        return Err(HubError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
-    }
-    if found == SCHEMA {
+    match age(&transaction)? {
+        Age::New => {}
         // Another process was quicker.
-        return check_tables(&transaction);
-    }
-    if found > 0 {
-        check_tables(&transaction)?;
-        return Err(HubError::OlderSchema { path: path.to_owned(), found });
+        Age::Ours => return check_tables(&transaction),
+        Age::Older(found) => {
+            check_tables(&transaction)?;
+            return Err(HubError::OlderSchema { path: path.to_owned(), found });
+        }
+        Age::Newer(found) => {
+            return Err(HubError::NewerSchema { path: path.to_owned(), found, known: SCHEMA });
+        }
+        Age::Lost => return Err(damage("the number of its schema is lost")),
     }
     transaction.execute_batch(TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     sign(&transaction)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// How the schema of a database stands to the one of this program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// It has no tables yet.
+    New,
+    /// It is of an earlier version.
+    Older(i64),
+    /// It is the same.
+    Ours,
+    /// It is of a later version.
+    Newer(i64),
+    /// It has tables, and a number that no version has.
+    Lost,
+}
+
+/// Of which age a database is.
+pub(crate) fn age(connection: &Connection) -> Result<Age, HubError> {
+    let found = schema(connection)?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    Ok(match found {
+        0 if tables == 0 => Age::New,
+        SCHEMA => Age::Ours,
+        1..SCHEMA => Age::Older(found),
+        _ if (SCHEMA..SCHEMA + FORESEEABLE).contains(&found) => Age::Newer(found),
+        _ => Age::Lost,
+    })
 }
 
 fn schema(connection: &Connection) -> Result<i64, HubError> {

@@ -11,7 +11,9 @@ use rusqlite::Connection;
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
 use crate::files::{Dir, Durability};
-use crate::store::open::{damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing};
+use crate::store::open::{
+    Age, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing,
+};
 use crate::store::refused::write_anew;
 use crate::store::salvage::{GRAFTED, keep_rebuilt, open_damaged, salvage};
 
@@ -39,8 +41,13 @@ pub(crate) struct Opened {
 pub enum DatabaseState {
     /// There is none.
     Missing,
-    /// SQLite's own check has nothing to complain about.
+    /// A close look has nothing to complain about.
     Sound,
+    /// It is sound, and of an earlier version; the next hub to open it upgrades it.
+    Older {
+        /// The number of its schema.
+        schema: i64,
+    },
     /// It cannot be read as it is; the next hub to open it moves it aside.
     Damaged {
         /// What SQLite said.
@@ -50,16 +57,42 @@ pub enum DatabaseState {
 
 /// Looks at the database in a folder and changes nothing.
 pub(crate) fn check(folder: &Dir) -> Result<DatabaseState, HubError> {
-    if folder.stat(DATABASE)?.is_none_or(|found| found.len == 0) {
-        return Ok(DatabaseState::Missing);
+    match folder.stat(DATABASE)? {
+        None => return Ok(DatabaseState::Missing),
+        Some(found) if found.is_regular && found.len == 0 => return Ok(DatabaseState::Missing),
+        // Says what it is instead of a file.
+        Some(found) if !found.is_regular => drop(folder.open_own(DATABASE)?),
+        Some(_) => {}
     }
-    let verdict = open_for_reading(&folder.path().join(DATABASE)).and_then(|db| integrity(&db));
-    match verdict {
-        Ok(verdict) if verdict == "ok" => Ok(DatabaseState::Sound),
-        Ok(problem) => Ok(DatabaseState::Damaged { problem }),
+    let looked =
+        open_for_reading(&folder.path().join(DATABASE)).and_then(|db| Ok((complaint(&db)?, age(&db)?)));
+    match looked {
+        Ok((Some(problem), _)) => Ok(DatabaseState::Damaged { problem }),
+        Ok((None, Age::Older(schema))) => Ok(DatabaseState::Older { schema }),
+        Ok((None, _)) => Ok(DatabaseState::Sound),
         Err(error) if error.is_damage() => Ok(DatabaseState::Damaged { problem: error.to_string() }),
         Err(error) => Err(error),
     }
+}
+
+/// What a close look complains about first: SQLite's own check, and what that does not look at.
+fn complaint(db: &Connection) -> Result<Option<String>, HubError> {
+    const TABLES: &str = "its list of tables is not the one it was made with";
+    let verdict = integrity(db)?;
+    if verdict != "ok" {
+        return Ok(Some(verdict));
+    }
+    let is_sound = match age(db)? {
+        Age::Ours => has_our_tables(db)?,
+        Age::Older(_) => check_tables(db).is_ok(),
+        Age::New | Age::Newer(_) => return Ok(None),
+        Age::Lost => return Ok(Some("the number of its schema is lost".to_owned())),
+    };
+    if !is_sound {
+        return Ok(Some(TABLES.to_owned()));
+    }
+    let can_search = db.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_ok();
+    Ok((!can_search).then(|| "its index of words cannot be read".to_owned()))
 }
 
 /// Opens the database, or moves it aside and makes a new one where it cannot be read.
@@ -107,16 +140,8 @@ fn open_checked(folder: &Dir, path: &Path) -> Result<Connection, HubError> {
     let connection = open_for_writing(path)?;
     drop(turn);
     if folder.stat(SUSPECT)?.is_some() {
-        let verdict = integrity(&connection)?;
-        if verdict != "ok" {
-            return Err(damage(&verdict));
-        }
-        if !has_our_tables(&connection)? {
-            return Err(damage("its list of tables is not the one it was made with"));
-        }
-        // The check above does not look at the settings of the index of words.
-        if connection.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_err() {
-            return Err(damage("its index of words cannot be read"));
+        if let Some(problem) = complaint(&connection)? {
+            return Err(damage(&problem));
         }
         let log = folder.open_own(&format!("{DATABASE}-wal"))?;
         write_anew(&connection, &log)?;

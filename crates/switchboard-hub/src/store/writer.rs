@@ -268,7 +268,7 @@ impl Writer {
     ) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
         let (jobs, queue) = mpsc::channel(QUEUE);
         let setup = Arc::new(setup);
-        let finisher = Finisher::start(setup.clone())?;
+        let finisher = Finisher::of(setup.clone());
         let thread = thread::Builder::new()
             .name("switchboard-writer".into())
             .spawn(move || run(connection, queue, &setup, finisher))?;
@@ -386,7 +386,7 @@ fn savepoint<T>(
     result
 }
 
-fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup, finisher: Finisher) {
+fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup, mut finisher: Finisher) {
     let mut directory = CachedDirectory::with(setup.config.links.clone());
     let mut memory = None;
     let mut gather = Gather::new(queue);

@@ -1,10 +1,12 @@
 //! What a session's client has said that a new server would have to know.
 
+use rmcp::model::ProtocolVersion;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::error::McpError;
+use crate::intake;
 use crate::token::random_id;
 
 /// What tools are like, as far as it matters when a call has to be made again.
@@ -30,6 +32,8 @@ pub(super) struct Remembered {
     kept: Vec<Vec<u8>>,
     /// What has not been answered, in its order.
     open: Vec<Open>,
+    /// Whether the client was told a revision that has batches.
+    takes_batches: bool,
 }
 
 struct Open {
@@ -93,7 +97,8 @@ pub(super) enum Heard {
 }
 
 fn read(line: &[u8]) -> Option<Envelope<'_>> {
-    serde_json::from_slice(line).ok()
+    // A list would pass for an object whose fields stand in order.
+    line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(line).ok()).flatten()
 }
 
 fn tool<'a>(envelope: &Envelope<'a>) -> Option<std::borrow::Cow<'a, str>> {
@@ -104,11 +109,19 @@ fn tool<'a>(envelope: &Envelope<'a>) -> Option<std::borrow::Cow<'a, str>> {
 impl Remembered {
     pub(super) fn new(habits: Habits) -> Result<Self, McpError> {
         let name = random_id()?;
-        Ok(Self { habits, name, calls: 0, opening: Vec::new(), kept: Vec::new(), open: Vec::new() })
+        let (opening, kept, open) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { habits, name, calls: 0, opening, kept, open, takes_batches: false })
     }
 
-    /// Notes what the client says, and returns it as the server is to get it.
-    pub(super) fn asked(&mut self, line: Vec<u8>) -> Vec<u8> {
+    /// Notes what a line of the client says, and returns it as the server is to get it: a batch is taken apart, because
+    /// parts of it may have to be said again and others not.
+    pub(super) fn asked_line(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
+        let batch = intake::batch(&line).filter(|_| self.takes_batches);
+        let Some(Ok(parts)) = batch else { return vec![self.asked(line)] };
+        parts.into_iter().map(|part| self.asked(part.get().as_bytes().to_vec())).collect()
+    }
+
+    fn asked(&mut self, line: Vec<u8>) -> Vec<u8> {
         let Some(envelope) = read(&line) else { return line };
         match (envelope.method, envelope.id) {
             (Some("notifications/initialized"), None) => {
@@ -153,7 +166,10 @@ impl Remembered {
         let open = self.open.remove(place);
         let went_well = outcome(&envelope) == Heard::Answer { is_error: false };
         match open.kind {
-            Kind::Opening if went_well => self.opening.insert(0, open.line),
+            Kind::Opening if went_well => {
+                self.takes_batches = revision(&envelope) == Some(ProtocolVersion::V_2025_03_26);
+                self.opening.insert(0, open.line);
+            }
             Kind::Kept if went_well => self.kept.push(open.line),
             _ => {}
         }
@@ -200,6 +216,16 @@ fn outcome(answer: &Envelope<'_>) -> Heard {
     let failed =
         |result: &RawValue| serde_json::from_str::<Outcome>(result.get()).is_ok_and(|said| said.is_error);
     Heard::Answer { is_error: answer.error.is_some() || answer.result.is_some_and(failed) }
+}
+
+/// The revision that the answer to `initialize` names.
+fn revision(answer: &Envelope<'_>) -> Option<ProtocolVersion> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Agreed {
+        protocol_version: ProtocolVersion,
+    }
+    serde_json::from_str::<Agreed>(answer.result?.get()).ok().map(|agreed| agreed.protocol_version)
 }
 
 /// A call with the argument by which it is recognised, unless it has one.

@@ -103,3 +103,22 @@ fn an_id_that_is_used_again_is_another_call() {
     let again = session.unanswered().pop().unwrap().0;
     assert_eq!(key(again), second);
 }
+
+#[test]
+fn a_batch_is_remembered_by_its_parts_where_the_client_may_send_one() {
+    let batch = [b"[", call("1", "look").as_slice(), b",", &call("2", "once"), b"]"].concat();
+    for (version, is_taken) in [("2025-03-26", true), ("2025-11-25", false)] {
+        let mut session = remembered();
+        session.asked(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec());
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{version}"}}}}"#);
+        session.answered(answer.as_bytes());
+        let lines = session.asked_line(batch.clone());
+        if is_taken {
+            assert_eq!(lines, [call("1", "look"), call("2", "once")]);
+            assert_eq!(session.unanswered().len(), 2);
+        } else {
+            assert_eq!(lines, std::slice::from_ref(&batch));
+            assert!(session.unanswered().is_empty());
+        }
+    }
+}

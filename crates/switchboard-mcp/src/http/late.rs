@@ -29,7 +29,7 @@ pub(super) fn response(
 }
 
 /// An answer as the events of a stream.
-fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum::Error>> {
+pub(super) fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum::Error>> {
     let kind = answer.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_owned()).unwrap_or_default();
     if kind.starts_with(b"text/event-stream") {
         answer.into_body().into_data_stream().boxed()

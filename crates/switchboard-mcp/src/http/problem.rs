@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
@@ -43,7 +43,7 @@ pub(super) enum Problem {
     /// There is nothing at this path.
     NoSuchPath,
     /// The path takes other methods.
-    WrongMethod { allowed: &'static str },
+    WrongMethod,
     /// The body is not JSON, or packed.
     NotJson,
     /// The body is too large.
@@ -76,13 +76,14 @@ impl Problem {
                 S::FORBIDDEN,
                 "host_not_allowed",
                 "the Host header names another host".to_owned(),
-                "connect to 127.0.0.1 or localhost, or add the host to the allowed hosts".to_owned(),
+                "connect to 127.0.0.1 or localhost, or add the host to `http.allowedHosts` in your settings"
+                    .to_owned(),
             ),
             Self::ForeignOrigin => (
                 S::FORBIDDEN,
                 "origin_not_allowed",
                 "requests of this Origin are not allowed".to_owned(),
-                "call from a program, or add the origin to the allowed origins".to_owned(),
+                "call from a program, or add the origin to `http.allowedOrigins` in your settings".to_owned(),
             ),
             Self::Preflight => (
                 S::FORBIDDEN,
@@ -156,14 +157,11 @@ impl Problem {
                 "there is nothing at this path".to_owned(),
                 "MCP is at /mcp; older clients use /sse; /health says how the server is".to_owned(),
             ),
-            Self::WrongMethod { allowed } => (
+            Self::WrongMethod => (
                 S::METHOD_NOT_ALLOWED,
                 "method_not_allowed",
                 "this path does not take that method".to_owned(),
-                match allowed {
-                    "" => "see the server's documentation".to_owned(),
-                    allowed => format!("use {allowed}"),
-                },
+                "use a method that the header Allow names".to_owned(),
             ),
             Self::NotJson => (
                 S::UNSUPPORTED_MEDIA_TYPE,
@@ -243,9 +241,6 @@ impl Problem {
             Self::TooManyGuesses { wait } => Some((RETRY_AFTER, HeaderValue::from(*wait))),
             Self::TooManySessions { .. } => Some((RETRY_AFTER, HeaderValue::from_static("60"))),
             Self::SessionBusy => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
-            Self::WrongMethod { allowed } if !allowed.is_empty() => {
-                Some((ALLOW, HeaderValue::from_static(allowed)))
-            }
             _ => None,
         }
     }

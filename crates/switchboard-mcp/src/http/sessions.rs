@@ -34,6 +34,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::problem::Problem;
 use crate::caller::{Caller, Transport, Unheard};
+use crate::intake;
 use crate::token::random_id;
 
 /// A place among the sessions that there may be. Given back when the session ends.
@@ -51,6 +52,8 @@ struct Session {
     /// The agent that the session began for. Set with the first message, like the place.
     agent: Option<Name>,
     place: Option<Place>,
+    /// Whether its client may send batches.
+    takes_batches: bool,
     /// How many responses are being streamed.
     streams: usize,
     /// When the last of them ended, or the last request without one came.
@@ -82,6 +85,11 @@ impl Sessions {
         }
         session.idle_since = Instant::now();
         Ok(session.agent.clone())
+    }
+
+    /// Whether the session's client may send batches.
+    pub(super) fn takes_batches(&self, id: &str) -> bool {
+        self.open.lock().get(id).is_some_and(|session| session.takes_batches)
     }
 
     /// Ends the sessions without a stream that nobody has used for `limit`.
@@ -130,7 +138,14 @@ impl SessionManager for Sessions {
         let mut config = SessionConfig::default();
         config.keep_alive = None;
         let (handle, worker) = create_local_session(id.clone(), config);
-        let session = Session { handle, agent: None, place: None, streams: 0, idle_since: Instant::now() };
+        let session = Session {
+            handle,
+            agent: None,
+            place: None,
+            takes_batches: false,
+            streams: 0,
+            idle_since: Instant::now(),
+        };
         self.open.lock().insert(id.clone(), session);
         Ok((id, WorkerTransport::spawn(worker)))
     }
@@ -152,7 +167,11 @@ impl SessionManager for Sessions {
         };
         let session = Some(id.to_string());
         message.insert_extension(Caller { transport: Transport::StreamableHttp, session, agent });
-        Ok(handle.initialize(message).await?)
+        let answer = handle.initialize(message).await?;
+        if let Some(session) = self.open.lock().get_mut(id) {
+            session.takes_batches = intake::grants_batches(&answer) == Some(true);
+        }
+        Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, Self::Error> {

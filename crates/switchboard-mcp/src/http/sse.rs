@@ -25,6 +25,7 @@ use rmcp::service::serve_server_with_ct;
 use rmcp::transport::Transport as RmcpTransport;
 use rmcp::{RoleServer, ServerHandler};
 use switchboard_core::Name;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
@@ -32,7 +33,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use super::guard::{Admitted, MESSAGES, SseQuery};
 use super::problem::{Denied, Problem};
 use crate::caller::{Caller, Transport};
-use crate::intake;
+use crate::intake::{self, Refused};
 use crate::token::{Token, random_id};
 
 /// How many posted messages may wait for the handler. One more is answered with 429.
@@ -73,6 +74,8 @@ struct Opened {
     answers: mpsc::Sender<Vec<u8>>,
     /// Whether `rmcp` takes anything but requests already.
     is_open: Arc<AtomicBool>,
+    /// Whether the client was told a revision that has batches.
+    takes_batches: Arc<AtomicBool>,
 }
 
 /// `GET /sse`: opens a session.
@@ -100,9 +103,10 @@ where
         address = format!("{address}&token={}", sse.token.reveal());
     }
     let endpoint = format!("event: endpoint\ndata: {address}\n\n");
-    let transport = Posted { messages: to_handler, answers: answers.clone() };
-    let opened =
-        Opened { agent: admitted.agent, messages, answers, is_open: Arc::new(AtomicBool::new(false)) };
+    let takes_batches = Arc::<AtomicBool>::default();
+    let transport =
+        Posted { messages: to_handler, answers: answers.clone(), takes_batches: takes_batches.clone() };
+    let opened = Opened { agent: admitted.agent, messages, answers, is_open: Arc::default(), takes_batches };
     sse.streams.open.lock().insert(id.clone(), opened);
 
     let handler = (sse.factory)();
@@ -146,30 +150,55 @@ pub(super) async fn post<F>(
     let id = SseQuery::of(request.uri())?.session_id.ok_or(Problem::NoSessionId)?;
     let opened = sse.streams.admit(&id, admitted.agent.as_ref())?;
     let body = request.into_body().collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
-    let mut message = match intake::read(&body) {
-        Ok(message) => message,
-        // A good request with bad parameters gets its answer where all answers are.
-        Err(refused) if refused.is_about_params() => {
-            opened.answers.try_send(refused.to_json()).map_err(|_| Problem::SessionBusy)?;
-            return Ok(accepted());
+    let takes_batches = opened.takes_batches.load(Ordering::Acquire);
+    match intake::batch(&body).filter(|_| takes_batches) {
+        None => match intake::read(&body) {
+            // A good request with bad parameters gets its answer where all answers are.
+            Err(refused) if !refused.is_about_params() => return Err(refused.into()),
+            read => opened.take(vec![read], &id)?,
+        },
+        Some(batch) => {
+            opened.take(batch?.iter().map(|part| intake::read(part.get().as_bytes())).collect(), &id)?;
         }
-        Err(refused) => return Err(refused.into()),
-    };
-    let is_open = opened.is_open.load(Ordering::Acquire);
-    if !is_open && !intake::can_open(&message) {
-        return Ok(accepted());
-    }
-    let opens = intake::opens(&message);
-    let agent = opened.agent.map(String::from);
-    message.insert_extension(Caller { transport: Transport::Sse, session: Some(id), agent });
-    opened.messages.try_send(message).map_err(|error| match error {
-        mpsc::error::TrySendError::Full(_) => Problem::SessionBusy,
-        mpsc::error::TrySendError::Closed(_) => Problem::UnknownSession,
-    })?;
-    if opens {
-        opened.is_open.store(true, Ordering::Release);
     }
     Ok(accepted())
+}
+
+impl Opened {
+    /// Takes all of the messages or none: who is told that there is no room sends all of them again. What is no message is
+    /// answered on the stream.
+    fn take(&self, read: Vec<Result<ClientJsonRpcMessage, Refused>>, id: &str) -> Result<(), Problem> {
+        let is_open = self.is_open.load(Ordering::Acquire);
+        let mut opens = false;
+        let (mut messages, mut refusals) = (Vec::new(), Vec::new());
+        for message in read {
+            match message {
+                Ok(message) if !is_open && !intake::can_open(&message) => {}
+                Ok(mut message) => {
+                    opens |= intake::opens(&message);
+                    let (session, agent) = (Some(id.to_owned()), self.agent.clone().map(String::from));
+                    message.insert_extension(Caller { transport: Transport::Sse, session, agent });
+                    messages.push(message);
+                }
+                Err(refused) => refusals.push(refused.to_json()),
+            }
+        }
+        let room_in = self.messages.try_reserve_many(messages.len()).map_err(no_room)?;
+        let room_out = self.answers.try_reserve_many(refusals.len()).map_err(no_room)?;
+        room_in.zip(messages).for_each(|(place, message)| place.send(message));
+        room_out.zip(refusals).for_each(|(place, refusal)| place.send(refusal));
+        if opens {
+            self.is_open.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+fn no_room(error: TrySendError<()>) -> Problem {
+    match error {
+        TrySendError::Full(()) => Problem::SessionBusy,
+        TrySendError::Closed(()) => Problem::UnknownSession,
+    }
 }
 
 impl Streams {
@@ -191,6 +220,7 @@ fn accepted() -> Response {
 struct Posted {
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
     answers: mpsc::Sender<Vec<u8>>,
+    takes_batches: Arc<AtomicBool>,
 }
 
 /// Why an answer could not be sent.
@@ -210,6 +240,9 @@ impl RmcpTransport<RoleServer> for Posted {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let answers = self.answers.clone();
+        if let Some(takes_batches) = intake::grants_batches(&message) {
+            self.takes_batches.store(takes_batches, Ordering::Release);
+        }
         async move { answers.send(serde_json::to_vec(&message)?).await.map_err(|_| PostedError::Closed) }
     }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use http::header::{ALLOW, CONTENT_TYPE};
 use http::{HeaderMap, Method, StatusCode};
@@ -15,13 +16,14 @@ use http_body_util::BodyExt;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler};
+use switchboard_core::Name;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::Admitted;
-use super::late;
 use super::problem::{Denied, Problem};
 use super::sessions::{Place, Sessions};
+use super::{batch, late};
 use crate::caller::{Caller, Transport};
 use crate::config::HttpConfig;
 use crate::intake::{self, Refused};
@@ -78,9 +80,36 @@ impl<H: ServerHandler> Streamable<H> {
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Denied> {
-        let (mut parts, body) = request.into_parts();
-        let agent = parts.extensions.get::<Admitted>().and_then(|admitted| admitted.agent.clone());
+        let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
+        let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        if parts.method == Method::POST
+            && let Some(id) = session.filter(|id| self.sessions.takes_batches(id))
+            && let Some(batch) = intake::batch(&body)
+        {
+            // Who may not use the session is told so once, and not for each message.
+            self.sessions.admit(id, agent_of(&parts).as_ref())?;
+            let mut responses = Vec::new();
+            for part in batch? {
+                let part = Bytes::copy_from_slice(part.get().as_bytes());
+                let answer = self.answer_one(parts.clone(), part).await;
+                let answer = answer.unwrap_or_else(|Denied(denied)| denied);
+                // What is wrong with more than one message is wrong with the request.
+                if is_error(answer.status())
+                    && !(answer.status() == StatusCode::BAD_REQUEST && is_json(&answer))
+                {
+                    return Ok(answer);
+                }
+                responses.push(answer);
+            }
+            return Ok(batch::response(responses, PROMPT).await);
+        }
+        self.answer_one(parts, body).await
+    }
+
+    /// Answers a request that has one message, or none.
+    async fn answer_one(&self, mut parts: Parts, body: Bytes) -> Result<Response, Denied> {
+        let agent = agent_of(&parts);
         let message = match parts.method {
             Method::POST => {
                 let message = intake::read(&body)?;
@@ -148,6 +177,11 @@ pub(super) async fn serve<H: ServerHandler>(
     }
 }
 
+/// The agent in whose name a request comes.
+fn agent_of(parts: &Parts) -> Option<Name> {
+    parts.extensions.get::<Admitted>().and_then(|admitted| admitted.agent.clone())
+}
+
 fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Request(request)
         if matches!(request.request, ClientRequest::InitializeRequest(_)))
@@ -187,14 +221,19 @@ fn no_session(message: &ClientJsonRpcMessage) -> Refused {
     Refused::of(message, ErrorData::invalid_request(problem, None))
 }
 
+fn is_error(status: StatusCode) -> bool {
+    status.is_client_error() || status.is_server_error()
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
 /// Brings a refusal of `rmcp`'s that is a plain sentence into the form of all others.
 async fn with_hint(response: Response) -> Response {
     let status = response.status();
-    let is_json = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
-    if is_json || !(status.is_client_error() || status.is_server_error()) {
+    if is_json(&response) || !is_error(status) {
         return response;
     }
     let (parts, body) = response.into_parts();

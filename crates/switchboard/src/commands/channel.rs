@@ -6,6 +6,8 @@ mod post;
 mod read;
 mod tail;
 
+use std::fmt::Write as _;
+
 use clap::{Args, Subcommand};
 use door_channels::Reading;
 use door_channels::wire::ChannelMessage;
@@ -81,14 +83,21 @@ fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
         Reader::Model => message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None)),
     };
     let line = |text: String| show::plain(&trust.escape(&text)).replace('\n', " ");
-    let when = message.timestamp.parse().map_or_else(|_| message.timestamp.clone(), |at| ago(now, at));
+    let when = message.time().map_or_else(|| message.timestamp.clone(), |at| ago(now, at));
     let parent = message.in_reply_to().map(|parent| format!("  in reply to {parent}")).unwrap_or_default();
     let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
     let head = line(format!("{}{doubt} → {}", message.from, message.to));
     let (facts, id) = (line(format!("{}  {when}", message.kind)), line(format!("{}{parent}", message.id)));
     let mut text = format!("{bold}{head}{bold:#}  {facts}\n{dim}{id}{dim:#}");
-    let code = message.content.code.as_ref().map_or_else(String::new, |code| format!("\n{code}"));
-    let body = show::plain(&trust.escape(&format!("{}{code}", message.content.text)));
+    let mut said = message.content.text.clone();
+    if let Some(code) = &message.content.code {
+        let _ = write!(said, "\n{code}");
+    }
+    for artifact in &message.content.artifacts {
+        let _ =
+            write!(said, "\nfile: {}", artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned));
+    }
+    let body = show::plain(&trust.escape(&said));
     for line in trust.frame(&body).lines() {
         text.push_str("\n    ");
         text.push_str(line);

@@ -9,7 +9,7 @@ use door_nats::LinkState;
 use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde::Serialize;
-use switchboard_core::Door;
+use switchboard_core::{Door, Name};
 use switchboard_hub::platform::{self, Filesystem};
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
@@ -122,6 +122,14 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
+        DatabaseState::Older { schema } if !fix => {
+            let message = format!("hub.db is of an earlier version (schema {schema})");
+            checks.push(Check::new("database", Status::Warn, message).hint(
+                "the next command that works with messages upgrades it, and keeps the old one beside it",
+            ));
+            checks.extend(repository(folder).await);
+            return Ok(checks);
+        }
         DatabaseState::Missing if !fix => {
             checks.push(
                 Check::new("database", Status::Warn, "there is no hub.db")
@@ -130,20 +138,23 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
-        _ => {}
+        // Not every damage is met by whoever opens it.
+        DatabaseState::Damaged { .. } => Hub::suspect(tree.root()),
+        DatabaseState::Older { .. } | DatabaseState::Missing | DatabaseState::Sound => {}
     }
     let workspace = if fix {
         context.open().await?
     } else {
         Workspace::attach(folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?
     };
-    if let DatabaseState::Damaged { .. } | DatabaseState::Missing = database {
-        checks.push(Check::new(
-            "database",
-            Status::Fixed,
-            "hub.db was made anew; what could be read was taken over",
-        ));
-    }
+    let done = match database {
+        DatabaseState::Damaged { .. } | DatabaseState::Missing => {
+            Some("hub.db was made anew; what could be read was taken over")
+        }
+        DatabaseState::Older { .. } => Some("hub.db was upgraded, and the old one is kept beside it"),
+        DatabaseState::Sound => None,
+    };
+    checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
     checks.extend(server(&workspace, fix)?);
     if fix {
         workspace.finish_deliveries().await?;
@@ -153,6 +164,7 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(channels(&settings, &workspace).await?);
     checks.extend(nats(&settings, &workspace).await?);
     checks.extend(swarm(context, &workspace).await?);
+    checks.extend(links(&workspace).await?);
     if let Ok(places) = context.places() {
         let suites = context.quiet_suites(&settings).await?;
         checks.extend(servers(&settings, &places, &suites.problems()));
@@ -219,6 +231,20 @@ async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, F
     Ok(checks)
 }
 
+/// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
+async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let directory = workspace.hub().directory().await?;
+    let is_known = |realm: &Name| directory.of_realm(realm).next().is_some();
+    let check = |(link, realm): (String, &Name)| {
+        let message =
+            format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known");
+        Check::new("links", Status::Warn, message).hint(
+            "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
+        )
+    };
+    Ok(directory.links().leads().filter(|(_, realm)| !is_known(realm)).map(check).collect())
+}
+
 /// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.
 fn clients(context: &Context) -> Vec<Check> {
     let check = |(client, user, file, program): (Client, bool, PathBuf, String)| {
@@ -251,7 +277,7 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
                     Status::Warn,
                     format!("{} is not trusted and does not run", child.name),
                 )
-                .hint(format!("`switchboard suite trust {}` shows it and asks", typed(&child.name))),
+                .hint(format!("`switchboard suite trust {}` shows it and agrees to it", typed(&child.name))),
             );
         }
     }
@@ -398,7 +424,7 @@ async fn files(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> 
     let left = if fix { inspect(workspace).await? } else { found.clone() };
     let mut checks: Vec<Check> = found
         .iter()
-        .filter(|finding| !left.contains(finding))
+        .filter(|finding| !left.iter().any(|left| left.is_about_the_same(finding)))
         .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
         .collect();
     checks.extend(left.iter().map(describe));

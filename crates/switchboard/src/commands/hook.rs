@@ -42,7 +42,7 @@ pub(crate) struct Hook {
     agent: Option<String>,
 
     /// With idle: how many seconds to wait [default: a day]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     timeout: Option<f64>,
 }
 

@@ -1,5 +1,7 @@
 //! `switchboard send`
 
+mod answer;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -10,14 +12,12 @@ use door_workspace::{Letter, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Name, Receipt, Route,
-    TaskName, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName, nearest,
 };
-use switchboard_hub::{Hub, Showing, Stored};
+use switchboard_hub::Stored;
 
-use crate::commands::wait::Alive;
 use crate::commands::who::hear_all;
-use crate::context::{Context, Open};
+use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::show;
 
@@ -72,7 +72,7 @@ pub(crate) struct Send {
     wait: bool,
 
     /// With --wait: how many seconds [default: until it comes]
-    #[arg(long, value_name = "S", requires = "wait")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, requires = "wait")]
     timeout: Option<f64>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
     }
     if args.wait {
-        can_be_answered(workspace, &from).await?;
+        answer::can_be_given(workspace, &from).await?;
     }
     let now = workspace.hub().now();
     let expires_at = args.ttl.as_deref().map(|ttl| expiry(ttl, now)).transpose()?;
@@ -141,28 +141,15 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
         return Err(switchboard_hub::HubError::UnknownMessage { id: accepted.id.to_string() }.into());
     };
     print_receipt(&context, workspace, &stored, &receipt).await?;
-    let result = match (accepted.stopped, undelivered(&receipt)) {
+    let result = match (accepted.stopped, undelivered(&receipt, args.wait)) {
         (Some(stop), _) => Err(Failure::stopped(&stop, "the message is kept, but not delivered")),
         (None, Some(problem)) => Err(problem),
-        (None, None) if args.wait => wait_for_answer(&context, &open, &from, accepted.id, args.timeout).await,
+        (None, None) if args.wait => answer::wait(&context, &open, &from, accepted.id, args.timeout).await,
         (None, None) => Ok(()),
     };
     workspace.note_alive(&from).await;
     open.close().await;
     result
-}
-
-/// Whoever waits for an answer must be somebody who can be written to.
-async fn can_be_answered(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
-    if from.is_human() || workspace.hub().directory().await?.agent(from).is_some() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "unknown_sender",
-        Exit::NotFound,
-        format!("'{from}' is not registered, so nobody can answer it"),
-    )
-    .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
 }
 
 /// An unknown recipient may be one that only reads files.
@@ -322,10 +309,15 @@ async fn watched(
         .collect())
 }
 
-/// What the sender must know when the message is accepted but has not arrived.
-fn undelivered(receipt: &Receipt) -> Option<Failure> {
+/// What the sender must know when the message is accepted but has not arrived. Whoever waits for an answer waits also for
+/// somebody at the other end of a network to be there again.
+fn undelivered(receipt: &Receipt, waits: bool) -> Option<Failure> {
+    if let Some(failure) = nobody_gets(receipt) {
+        return Some(failure);
+    }
+    let is_far = |d: &Delivery| matches!(d.route.door(), Door::Swarm | Door::Nats);
     let late = |d: &&Delivery| match d.state {
-        DeliveryState::Failed { .. } => true,
+        DeliveryState::Failed { .. } => !(waits && is_far(d)),
         // Ours to deliver, and we waited for it: something is wrong with the disk.
         DeliveryState::Queued | DeliveryState::InFlight => d.route.door() == Door::Workspace,
         _ => false,
@@ -333,66 +325,27 @@ fn undelivered(receipt: &Receipt) -> Option<Failure> {
     let stuck = receipt.deliveries.iter().find(late)?;
     let reason = stuck.note.as_deref().unwrap_or("its mailbox did not answer in time");
     let message = format!("accepted, but not delivered to {} yet: {reason}", stuck.agent);
-    Some(
-        Failure::temporary("not_delivered", message)
-            .hint("do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`"),
-    )
-}
-
-async fn wait_for_answer(
-    context: &Context,
-    open: &Open,
-    from: &AgentId,
-    id: MessageId,
-    timeout: Option<f64>,
-) -> Result<(), Failure> {
-    let hub = open.workspace.hub();
-    let mut changes = hub.changes();
-    let me = hub.directory().await?.canonical(from);
-    let mut alive = Alive::new(&open.workspace, Some(&me));
-    let answer = async {
-        loop {
-            alive.note().await;
-            let replies = hub.replies(id, 100).await?;
-            let mine = |stored: &Stored| {
-                stored.message.to.as_agent() == Some(from) || stored.message.to.as_agent().is_none()
-            };
-            if let Some(stored) = replies.items.into_iter().find(mine)
-                && has_arrived(hub, &me, stored.message.id).await?
-            {
-                return Ok::<_, Failure>(stored);
-            }
-            changes.next().await;
+    Some(Failure::temporary("not_delivered", message).hint(match stuck.route.door() {
+        Door::Workspace | Door::Channels => {
+            "do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`"
         }
-    };
-    let stored = match timeout {
-        None => answer.await?,
-        Some(seconds) => tokio::time::timeout(seconds_from(seconds)?, answer).await.map_err(|_| {
-            Failure::temporary("timeout", format!("no answer within {seconds} s"))
-                .hint(format!("it may still come: `switchboard thread {}`", door_workspace::to_native(id)))
-        })??,
-    };
-    let shown = vec![stored.message.id];
-    let hold = hub.hold(me.clone(), shown.clone(), Showing::Asked).await?;
-    if context.printer.is_json() {
-        context.printer.object(&show::MessageLine::new(&stored, "seen"));
-    } else {
-        context.printer.line(show::message_text(&stored, "seen", hub.now(), false, context.reader()?));
-    }
-    open.workspace.finish_showing(hold, shown, Vec::new()).await?;
-    Ok(())
+        Door::Workers | Door::Swarm | Door::Nats => {
+            "do not send it again: it is kept, and `switchboard serve` goes on trying"
+        }
+    }))
 }
 
-/// Whether a message is no longer on its way to an agent's mailbox: before that it cannot be noted as seen, and the agent
-/// would be shown it again. A worker that waits here gets nothing by its own door meanwhile.
-async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
-    let Some((_, receipt)) = hub.receipt(id).await? else { return Ok(false) };
-    let is_coming = |delivery: &Delivery| {
-        delivery.agent == *agent
-            && delivery.route.door() == Door::Workspace
-            && matches!(delivery.state, DeliveryState::Queued | DeliveryState::InFlight)
-    };
-    Ok(!receipt.deliveries.iter().any(is_coming))
+/// What the sender must know where everybody's delivery has ended and nobody has the message.
+fn nobody_gets(receipt: &Receipt) -> Option<Failure> {
+    let is_over = |d: &Delivery| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired);
+    let first = receipt.deliveries.first().filter(|_| receipt.deliveries.iter().all(is_over))?;
+    let reason = first.note.as_deref().unwrap_or(first.state.as_str());
+    let message = format!("{} does not get it: {reason}", first.agent);
+    let id = door_workspace::to_native(receipt.id);
+    Some(
+        Failure::new("not_delivered", Exit::Failed, show::plain(&message))
+            .hint(format!("`switchboard receipt {id}` says what became of it")),
+    )
 }
 
 /// A number of seconds from the command line.

@@ -1,12 +1,14 @@
 //! `switchboard serve`
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use axum::http::HeaderName;
 use clap::Args;
 use door_suites::Suites;
 use door_workspace::{Profile, ToolConfig, ToolServer, Workspace};
 use serde_json::json;
+use switchboard_https::Mode;
 use switchboard_hub::Hub;
 use switchboard_hub::files::Dir;
 use switchboard_hub::socket::{OwnListener, place};
@@ -20,7 +22,7 @@ use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
 use crate::context::{Context, channel_config, run_channels, run_swarm};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
 use crate::telemetry;
@@ -36,7 +38,34 @@ pub(crate) struct Serve {
     /// Keep the token of the last start instead of making a new one
     #[arg(long)]
     keep_token: bool,
+
+    /// Messages of other owners come through a proxy on this machine: plain HTTP on a loopback address, where the last
+    /// address in this header is the client's, such as x-forwarded-for
+    #[arg(long, value_name = "HEADER")]
+    behind_proxy: Option<HeaderName>,
+
+    /// Where the proxy passes them on to [default: swarm.listen of your settings, or 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "behind_proxy")]
+    swarm_listen: Option<SocketAddr>,
 }
+
+impl Serve {
+    /// The settings of the swarms, with what the command line says of the listener in place of what the file says.
+    fn swarm(&self, settings: &Settings) -> Result<Option<door_swarm::Config>, Failure> {
+        let Some(header) = self.behind_proxy.clone() else { return settings.swarm() };
+        let mut config = settings.swarm()?.ok_or_else(|| {
+            Failure::new("swarm_off", Exit::Usage, "--behind-proxy is for the swarm, which is switched off")
+                .hint("set swarm.enabled to true in your settings")
+        })?;
+        let known = config.listen.map(|listen| listen.address);
+        let address = self.swarm_listen.or(known).unwrap_or(BEHIND_PROXY);
+        config.listen = Some(switchboard_https::Settings::new(address, Mode::BehindProxy { header }));
+        Ok(Some(config))
+    }
+}
+
+/// Where requests of a proxy are taken where nothing else is said: what docs/proxy.md passes them on to.
+const BEHIND_PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8443);
 
 /// Enough for the most sessions and connections, with files to spare.
 const OPEN_FILES: u64 = 16_384;
@@ -44,6 +73,7 @@ const OPEN_FILES: u64 = 16_384;
 pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     switchboard_hub::platform::allow_open_files(OPEN_FILES);
     let settings = context.settings()?;
+    let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;
     let service = workspace.hub().claim_service("serve")?;
     let shutdown = CancellationToken::new();
@@ -61,7 +91,6 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     });
     let channels = channel_config(&settings, &workspace);
     let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
-    let swarms = settings.swarm()?;
     let public = swarms.as_ref().and_then(|config| config.listen.as_ref()).map(|listen| listen.address);
     let swarm = run_swarm(swarms, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));

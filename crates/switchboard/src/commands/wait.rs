@@ -20,7 +20,7 @@ pub(crate) struct Wait {
     agent: Option<String>,
 
     /// How many seconds [default: until something comes]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
     timeout: Option<f64>,
 
     /// Only what comes after this message

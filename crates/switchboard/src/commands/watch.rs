@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use door_channels::{Preset, PromptBy, WatcherConfig, current_id};
+use door_channels::{Preset, PromptBy, WatcherConfig};
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Name;
@@ -117,9 +117,6 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
 
 fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
     let (agent, channel) = (Name::parse(&args.agent)?, channel_named(&args.channel)?);
-    if current_id(agent.as_str()) != agent.as_str() {
-        tracing::warn!("the agent id '{agent}' is deprecated; watching as '{}'", current_id(agent.as_str()));
-    }
     let mut watcher = WatcherConfig::new(agent, channel, args.command);
     watcher.env = args.env;
     if let Some(known) = args.preset {

@@ -5,12 +5,14 @@ mod inject;
 mod launch;
 mod list;
 mod logs;
+mod refusal;
 mod show;
 
 use clap::{Args, Subcommand, ValueEnum};
 use door_workers::{Client, RouterError};
 use serde_json::{Value, json};
 
+pub(crate) use self::refusal::refusal;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
@@ -127,14 +129,16 @@ pub(crate) async fn run(args: Worker, context: Context) -> Result<(), Failure> {
             Ok(())
         }
         Verb::Queue(args) => {
-            let answer = ask(&context, "queue_list", json!({ "job_id": args.job })).await?;
+            let job = args.job.as_deref().map(whole_job).transpose()?;
+            let answer = ask(&context, "queue_list", json!({ "job_id": job })).await?;
             show::queue(&context, &answer);
             Ok(())
         }
         Verb::Terminate(args) => {
-            let answer = ask(&context, "terminate", json!({ "job_id": args.job })).await?;
+            let job = whole_job(&args.job)?;
+            let answer = ask(&context, "terminate", json!({ "job_id": job })).await?;
             let tokens = answer["total_tokens"].as_u64().unwrap_or_default();
-            show::done(&context, &answer, format_args!("{} is over. It has used {tokens} tokens.", args.job));
+            show::done(&context, &answer, format_args!("{job} is over. It has used {tokens} tokens."));
             Ok(())
         }
     }
@@ -146,6 +150,11 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
         show::approvals(&context, &answer);
         return Ok(());
     };
+    if !context.identity()?.is_human() {
+        let message = "only a person answers what agents ask for";
+        return Err(Failure::new("not_allowed", Exit::NotAllowed, message)
+            .hint(format!("ask the person to run `switchboard worker approve {approval}`")));
+    }
     let payload = json!({ "approval_id": approval, "decision": args.decision.word() });
     let answer = ask(&context, "approve", payload).await?;
     show::done(&context, &answer, format_args!("Answered: {}.", args.decision.word()));
@@ -186,8 +195,8 @@ async fn interrupt(args: &Nodes, context: &Context) -> Result<(), Failure> {
                 stopped += 1;
                 show::done(context, &answer.data, format_args!("Asked {job}/{node} to stop."));
             }
-            Err(RouterError::Rejected { code, reason }) if code == "not_now" => {
-                idle = Some(RouterError::Rejected { code, reason });
+            Err(RouterError::Rejected { code, field, reason }) if code == "not_now" => {
+                idle = Some(RouterError::Rejected { code, field, reason });
             }
             Err(error) => return Err(error.into()),
         }
@@ -222,6 +231,15 @@ fn which_node(job: &str, nodes: u32) -> Failure {
     let message = format!("job '{job}' has {nodes} nodes");
     Failure::new("which_node", Exit::Usage, message)
         .hint(format!("say which, {job}/0 to {job}/{}", nodes - 1))
+}
+
+/// `JOB`, where one of its nodes cannot be meant.
+fn whole_job(text: &str) -> Result<&str, Failure> {
+    match split(text)? {
+        (job, None) => Ok(job),
+        (job, Some(_)) => Err(Failure::new("bad_job", Exit::Usage, format!("'{text}' is one node"))
+            .hint(format!("this is done with a whole job: write {job}"))),
+    }
 }
 
 /// `JOB/NODE` or `JOB`, with or without `job:` before it.

@@ -23,6 +23,8 @@ impl ChannelSettings {
     pub(super) fn config(&self, folder: &Path) -> Config {
         let default = Config::new(self.root.clone().unwrap_or_else(|| folder.to_owned()));
         Config {
+            // A workspace's own folder is its user's alone.
+            shared: self.root.is_some(),
             detection: self.detection,
             rescan: self.rescan.unwrap_or(default.rescan),
             heartbeat: self.heartbeat.unwrap_or(default.heartbeat),

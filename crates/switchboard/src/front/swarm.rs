@@ -4,6 +4,7 @@ use door_swarm::{Swarms, ToolAnswer, tools};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::json;
 use switchboard_core::AgentId;
+use switchboard_mcp::fit;
 
 /// The tools of the swarms; none where nobody takes part in any, because every conversation pays for what is listed.
 #[derive(Clone, Default)]
@@ -45,9 +46,13 @@ impl SwarmTools {
         name: &str,
         arguments: Option<JsonObject>,
     ) -> CallToolResult {
-        let answer = match self.offered() {
-            Some(swarms) => swarms.call_tool(caller, name, arguments.unwrap_or_default()).await,
-            None => Err("No agent of this workspace takes part in swarms.".to_owned()),
+        let mut arguments = arguments.unwrap_or_default();
+        let spec = tools().into_iter().find(|tool| tool.name == name);
+        let misfit = spec.and_then(|tool| fit(&tool.schema, &mut arguments).err());
+        let answer = match (self.offered(), misfit) {
+            (Some(_), Some(misfit)) => Err(format!("{}. {}", misfit.problem, misfit.next)),
+            (Some(swarms), None) => swarms.call_tool(caller, name, arguments).await,
+            (None, _) => Err("No agent of this workspace takes part in swarms.".to_owned()),
         };
         let (text, data, failed) = match answer {
             Ok(ToolAnswer { text, data }) => (text, data, false),

@@ -155,6 +155,68 @@ fn x2_loops_over_a_bridge_stop_at_the_first_repeat() {
     assert_eq!((times(&alice), times(&bob)), (1, 1));
 }
 
+/// X2: two hubs of one owner that are linked, and both of which have a channel that the same swarm reads along. A post
+/// goes over both bridges and reaches everybody once.
+#[test]
+fn x2_a_post_over_both_bridges_reaches_everybody_once() {
+    let test = "x2_a_post_over_both_bridges_reaches_everybody_once";
+    let Some(nats) = crate::nats::server(test, test_support::nats::Release::Newest, "") else { return };
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let linked = |hub: &str| json!({ "url": nats.url(), "hub": hub, "presenceSeconds": 4 });
+    let bob = Owner::new(&ca, "bob");
+    let lab = Owner::linked(&ca, "alice", linked("lab"));
+    let office = Owner::linked(&ca, "olga", linked("office"));
+    bob.sandbox.ok(["swarm", "create", "Research"]);
+    let link = bob.sandbox.ok(["swarm", "invite"]);
+    let owners = [(&bob, "bob"), (&lab, "alice"), (&office, "olga")];
+    for (owner, agent) in owners {
+        if agent != "bob" {
+            owner.sandbox.ok(["swarm", "join", &link]);
+        }
+        let here = ["channel", "post", "--agent", agent, "--channel", "general", "--text", "here I am"];
+        owner.sandbox.ok(here);
+    }
+    for (owner, known) in [
+        (&bob, "olga@research"),
+        (&lab, "olga@research"),
+        (&lab, "olga@office"),
+        (&office, "bob@research"),
+        (&office, "alice@lab"),
+    ] {
+        let is_reader = |agent: &Value| agent["name"] == known;
+        poll::until(known, || owner.sandbox.json(["agents"]).iter().any(is_reader).then_some(()));
+    }
+    // Who reads which channel is told a moment later than who there is.
+    poll::until("both hubs to know each other's readers", || {
+        let leads = |owner: &Owner, to: &str| owner.sandbox.ok(["route", "#general"]).contains(to);
+        (leads(&lab, "olga@office") && leads(&office, "alice@lab")).then_some(())
+    });
+    let text = "said once";
+    lab.sandbox.ok(["channel", "post", "--agent", "alice", "--channel", "general", "--text", text]);
+    let said = |owner: &Owner| -> Vec<Value> {
+        let all = owner.sandbox.json(["tail", "-n", "1000"]);
+        all.into_iter().filter(|message| message["body"] == text).collect()
+    };
+    // What the office is to do with it is done when its delivery to the lab, over the swarm, is.
+    let post = poll::until("the post over the link", || {
+        said(&office).into_iter().find(|message| message["door"] == "nats")
+    });
+    let receipt = poll::until("the office to be done with it", || {
+        let receipt = office.sandbox.json(["receipt", post["id"].as_str().unwrap()]).remove(0);
+        let is_done = |delivery: &Value| delivery["state"] != "queued" && delivery["state"] != "in_flight";
+        receipt["deliveries"].as_array().unwrap().iter().all(is_done).then_some(receipt)
+    });
+    let got: Vec<&str> =
+        receipt["deliveries"].as_array().unwrap().iter().filter_map(|d| d["agent"].as_str()).collect();
+    assert_eq!(got, ["alice@research", "olga"], "bob has it from the lab: {receipt}");
+    poll::until("bob to have it", || (!said(&bob).is_empty()).then_some(()));
+    assert_eq!((said(&bob).len(), said(&lab).len()), (1, 1), "{:?} {:?}", said(&bob), said(&lab));
+    // Whichever bridge is quicker: what the swarm brings after the link is not taken in again.
+    let at_office = said(&office);
+    assert!(at_office.len() == 1 || at_office[0]["door"] == "swarm", "{at_office:?}");
+}
+
 /// An owner whose channel the swarm reads along.
 struct Owner {
     sandbox: Sandbox,
@@ -164,16 +226,28 @@ struct Owner {
 
 impl Owner {
     fn new(ca: &PrivateCa, agent: &str) -> Self {
+        Self::start(ca, agent, None)
+    }
+
+    /// One whose hub is linked with others.
+    fn linked(ca: &PrivateCa, agent: &str, nats: Value) -> Self {
+        Self::start(ca, agent, Some(nats))
+    }
+
+    fn start(ca: &PrivateCa, agent: &str, nats: Option<Value>) -> Self {
         let port = ports::free_port();
         let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
         let folder = ca.file().parent().unwrap().to_owned();
-        let settings = json!({
+        let mut settings = json!({
             "swarm": {
                 "listen": format!("127.0.0.1:{port}"), "cert": folder.join("cert.pem"),
                 "key": folder.join("key.pem"), "ca": ca.file(), "allow": ["127.0.0.0/8"],
             },
             "links": { "channels": { "general": ["research"] } },
         });
+        if let Some(nats) = nats {
+            settings["nats"] = nats;
+        }
         sandbox.configure_user(&settings.to_string());
         let endpoint = format!("https://127.0.0.1:{port}/swarm");
         sandbox.ok(["swarm", "init", "--agent", agent, "--endpoint", &endpoint]);

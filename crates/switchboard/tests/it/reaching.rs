@@ -3,6 +3,7 @@
 mod codex;
 mod hooks;
 mod install;
+mod killed;
 mod notify;
 mod once;
 

@@ -41,8 +41,8 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Proble
         return Ok(());
     };
     let ledger = Ledger::default();
-    let (lab, office) = (stage.lab.clone(), stage.office.clone());
-    let cast = Cast::new(&lab, &office, &ledger, dice.fork());
+    let sandboxes = stage.sandboxes().map(Clone::clone);
+    let cast = Cast::new(sandboxes.each_ref().map(|sandbox| &**sandbox), &ledger, dice.fork());
     let settled = std::thread::scope(|scope| {
         // Also where something goes wrong: all who play are waited for.
         let _curtain = Curtain(&cast);
@@ -55,8 +55,9 @@ fn soak_storm_of_twenty_agents_while_everything_is_killed() -> Result<(), Proble
         stage.settle(&ledger)
     });
     println!(
-        "{} messages, {:?}",
+        "{} messages in {} s, killed: {:?}",
         ledger.count(),
+        time.as_secs(),
         stage.killed.iter().map(|(_, what)| what).collect::<Vec<_>>()
     );
     settled?;

@@ -2,6 +2,7 @@
 
 mod asking;
 mod crowd;
+mod first_use;
 mod guarded;
 mod orphans;
 mod real;

@@ -2,10 +2,13 @@
 
 mod acme;
 mod agents;
+mod faults;
 mod hooks;
+mod interop;
 mod keys;
 mod life;
 mod master;
 mod owner;
+mod plain;
 mod proxy;
 mod verbs;

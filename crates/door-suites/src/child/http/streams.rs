@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::events::Events;
 use super::{HttpLink, Reply, name, read_events, retry};
@@ -25,15 +25,29 @@ pub(super) async fn listen_in_session(link: Arc<HttpLink>, connection: Arc<Conne
     let listening = async {
         let mut events = Events::new(connection.shared.options.message_cap);
         let mut wait = WAIT.0;
+        let mut had_one = false;
         loop {
             let last = events.last_id.clone();
-            // A server that has no such stream says so, mostly with 405; then there is none.
-            let Ok(response) = link.get(&connection, last.as_deref()).await else { return };
-            let mut stream = Events::new(connection.shared.options.message_cap);
-            (stream.last_id, stream.retry) = (last, events.retry);
-            let outcome = read_events(&connection, response, &mut stream, None).await;
-            tracing::debug!(child = connection.shared.name(), ?outcome, "the stream of the session ended");
-            events = stream;
+            let begun = Instant::now();
+            match link.get(&connection, last.as_deref()).await {
+                Ok(response) => {
+                    had_one = true;
+                    let mut stream = Events::new(connection.shared.options.message_cap);
+                    (stream.last_id, stream.retry) = (last, events.retry);
+                    let outcome = read_events(&connection, response, &mut stream, None).await;
+                    tracing::debug!(child = connection.shared.name(), ?outcome, "the session's stream ended");
+                    events = stream;
+                }
+                // One that had a stream has it again when it is well.
+                Err(error) if had_one => {
+                    tracing::debug!(child = connection.shared.name(), %error, "no stream of the session");
+                }
+                // A server that has no such stream says so, mostly with 405; then there is none.
+                Err(_) => return,
+            }
+            if begun.elapsed() > WAIT.1 {
+                wait = WAIT.0;
+            }
             sleep(retry(&events).max(wait)).await;
             wait = (wait * 2).min(WAIT.1);
         }

@@ -75,6 +75,8 @@ pub enum RejectCode {
     NotAllowed,
     /// It cannot be done in this state: nothing to interrupt, nothing to steer.
     NotNow,
+    /// The job was terminated.
+    JobOver,
     /// As many wait as may wait.
     QueueFull,
     /// The job has used the tokens that it may.

@@ -4,8 +4,8 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name};
-use switchboard_hub::Accepted;
+use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name, ResolveError};
+use switchboard_hub::{Accepted, HubError};
 
 use super::Desk;
 use crate::error::WorkspaceError;
@@ -85,7 +85,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     let to = match &given.recipient {
         Some(text) if allow_unregistered => text.parse::<Address>()?,
         Some(text) => match desk.now.recipient(text) {
-            Err(error) => return Err(desk.workspace.or_retired(error).await.into()),
+            Err(error) => return Err(nobody(desk.workspace.or_retired(error).await)),
             Ok(found) => found,
         },
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
@@ -176,11 +176,23 @@ async fn parent(
     }
 }
 
+/// What to say of a recipient that is not there. A local name may be one that only reads files, unless it is a typo.
+fn nobody(error: WorkspaceError) -> Problem {
+    let may_read_files = matches!(
+        &error,
+        WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, near, .. }))
+            if agent.realm.is_none() && near.is_empty()
+    );
+    let problem = Problem::from(error);
+    if may_read_files { problem.or("For one that only reads files, set allowUnregistered.") } else { problem }
+}
+
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendTeamMessage {
     /// The team's id.
     team: String,
+    /// execute is typed into each member's terminal; the others are mail.
     action: Action,
     /// The text.
     payload: String,
@@ -193,14 +205,12 @@ pub(super) struct SendTeamMessage {
     metadata: Option<Map<String, Value>>,
     /// Your own name; may be left out.
     sender: Option<String>,
+    /// A word of yours: retried with it, nobody gets the message twice.
+    #[serde(rename = "idempotencyKey")]
+    idempotency_key: Option<String>,
 }
 
-/// `key` is for programs: a model is not told of it, because every word of a tool costs.
-pub(super) async fn send_team_message(
-    desk: &Desk<'_>,
-    given: SendTeamMessage,
-    key: Option<String>,
-) -> Outcome {
+pub(super) async fn send_team_message(desk: &Desk<'_>, given: SendTeamMessage) -> Outcome {
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let team = given.team.strip_prefix("team:").unwrap_or(&given.team);
@@ -209,7 +219,7 @@ pub(super) async fn send_team_message(
     letter.role_filter = given.role_filter;
     letter.metadata = given.metadata.unwrap_or_default();
     letter.in_reply_to = in_reply_to;
-    letter.key = key;
+    letter.key = given.idempotency_key;
     let sent = workspace.send_team_message(letter).await?;
     let (lines, members): (Vec<String>, Vec<Value>) = sent.members.iter().map(copy).unzip();
     let text = format!(

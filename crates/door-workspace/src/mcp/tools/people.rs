@@ -72,7 +72,9 @@ pub(super) struct RegisterTerminal {
     role: Option<String>,
     /// A name for people.
     friendly_name: Option<String>,
+    /// For hosts that show it: blue, orange …
     color: Option<String>,
+    /// For hosts that show it: code, eye …
     icon: Option<String>,
     /// A team to join.
     team: Option<String>,

@@ -19,6 +19,7 @@ pub(super) struct CreateTeam {
     id: String,
     /// A title for people.
     name: Option<String>,
+    /// One agent plays the whole team.
     composite: Option<bool>,
 }
 
@@ -36,6 +37,7 @@ pub(super) async fn create_team(desk: &Desk<'_>, given: CreateTeam) -> Outcome {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AssignToTeam {
+    /// Its name.
     agent: String,
     /// The team's id.
     team: Option<String>,
@@ -60,6 +62,7 @@ pub(super) async fn assign_to_team(desk: &Desk<'_>, given: AssignToTeam) -> Outc
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AssignRole {
+    /// Its name.
     agent: String,
     /// lead, coder 1, coder 2, reviewer, tester, researcher, execution, or none.
     role: String,

@@ -60,7 +60,9 @@ pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RenewClaim {
+    /// As you claimed it.
     task: String,
+    /// The number that claim_task gave you.
     fence: i64,
     /// For how long from now [as before].
     minutes: Option<u32>,
@@ -76,7 +78,9 @@ pub(super) async fn renew_claim(desk: &Desk<'_>, given: RenewClaim) -> Outcome {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReleaseClaim {
+    /// As you claimed it.
     task: String,
+    /// The number that claim_task gave you.
     fence: i64,
 }
 

@@ -19,6 +19,7 @@ pub(super) const STOP_WORKFLOW: &str = "End the active workflow. One that was su
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct StartWorkflow {
+    /// Its name.
     name: String,
     /// What it is about.
     initial_context: Option<String>,
@@ -126,11 +127,13 @@ fn shorten(value: &mut Value, most: (usize, usize)) {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct CompleteWorkflowPhase {
+    /// The active one.
     workflow: String,
     /// From 1.
     phase: i64,
     /// Files of the workspace that show the work.
     artifacts: Option<Vec<Artifact>>,
+    /// What there is to say about it.
     notes: Option<String>,
     /// Why phases before this one are left out.
     skip_reason: Option<String>,
@@ -141,7 +144,9 @@ pub(super) struct CompleteWorkflowPhase {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Artifact {
+    /// Below the workspace.
     path: String,
+    /// What it shows.
     description: Option<String>,
 }
 

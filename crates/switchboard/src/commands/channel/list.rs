@@ -36,8 +36,7 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
             continue;
         }
         let last = newest.map_or_else(String::new, |message| {
-            let when =
-                message.timestamp.parse().map_or_else(|_| String::new(), |at| ago(workspace.hub().now(), at));
+            let when = message.time().map_or_else(String::new, |at| ago(workspace.hub().now(), at));
             format!(", newest {when} from {}", show::plain(&message.from))
         });
         let archived = match summary.archived {

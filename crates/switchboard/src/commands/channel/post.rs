@@ -48,7 +48,7 @@ pub(crate) struct Post {
     code: Option<String>,
 
     /// A file it is about; can be given several times
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     artifact: Vec<String>,
 
     /// Each line of stdin is a message of its own

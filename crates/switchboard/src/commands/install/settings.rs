@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use similar::TextDiff;
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, chain};
 
 /// Larger than any settings; Claude Code keeps the history of all projects beside them.
 const LIMIT: u64 = 64 << 20;
@@ -130,8 +130,14 @@ impl Settings {
         }
         let path = self.place.path.clone();
         let Some(folder) = open(&self.place, true)? else { return Err(vanished(&path)) };
+        // What an earlier one has half written, who was killed over it.
+        if let Err(error) = folder.clear_abandoned_temps() {
+            tracing::debug!(%error, "files that were never finished could not be cleared away");
+        }
         let mut text = self.text;
-        if !text.ends_with('\n') {
+        // A file that has no line end at its end keeps that.
+        let ends_open = self.was.as_deref().is_some_and(|was| !was.is_empty() && !was.ends_with('\n'));
+        if !text.ends_with('\n') && !ends_open {
             text.push('\n');
         }
         if self.has_mark {
@@ -206,7 +212,7 @@ fn vanished(path: &Path) -> Failure {
 }
 
 fn file(error: FileError) -> Failure {
-    Failure::new("file", Exit::Failed, error.to_string()).hint("nothing was changed")
+    Failure::new("file", Exit::Failed, chain(&error)).hint("that file was not changed")
 }
 
 #[cfg(test)]

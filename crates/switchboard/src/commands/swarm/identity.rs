@@ -91,7 +91,7 @@ pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Resu
     if swarms.config().listen.is_none() {
         printer.note(
             "Nothing listens yet: set swarm.listen and a certificate in ~/.config/switchboard/config.json, \
-             then `switchboard serve`.",
+             then `switchboard serve`; or `switchboard serve --behind-proxy x-forwarded-for` behind nginx or Angie.",
         );
     }
     Ok(())

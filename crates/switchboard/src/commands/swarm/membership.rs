@@ -107,7 +107,7 @@ pub(crate) struct Kick {
     swarm: Option<String>,
 }
 
-/// Hand the master's role to a member. It leads once it has answered.
+/// Hand the master's role to a member. It leads once it has answered, and you do until then.
 #[derive(Debug, Args)]
 pub(crate) struct Transfer {
     /// The member
@@ -301,8 +301,8 @@ pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms)
     let id = swarms.transfer(args.swarm.as_deref(), &member).await?;
     told(context, "asked", id.as_str());
     context.printer.note(
-        "It leads the swarm once it has answered; until then nobody joins and nobody is removed. \
-         `switchboard swarm transfer --cancel` takes the question back.",
+        "It leads the swarm once it has answered; until then your agent does. Not answered within a day, or by \
+         `switchboard swarm transfer --cancel`, the question is taken back.",
     );
     Ok(())
 }

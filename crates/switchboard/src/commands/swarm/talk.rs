@@ -12,7 +12,7 @@ use switchboard_hub::clock::ago;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
-use crate::show;
+use crate::show::{self, Reader};
 
 /// Write to a member, or to all of them. It is in the journal before this returns; `serve` sends it.
 #[derive(Debug, Args)]
@@ -180,7 +180,7 @@ pub(super) async fn notify(args: Notify, context: &Context, swarms: &Swarms) -> 
 }
 
 pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let now = swarms.hub().now();
+    let (now, reader) = (swarms.hub().now(), context.reader()?);
     for seen in swarms.messages(args.swarm.as_deref(), args.limit).await? {
         if context.printer.is_json() {
             context.printer.object(&seen.to_json());
@@ -188,9 +188,12 @@ pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms)
         }
         let message = &seen.message;
         let when = ago(now, message.sent_at);
-        let kind = &message.kind;
-        context.printer.line(format_args!("{} → {}  {kind}  {when}", message.from, message.to));
-        for line in show::plain(&message.body).lines() {
+        let (kind, trust) = (&message.kind, message.trust());
+        let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
+        context.printer.line(format_args!("{}{doubt} → {}  {kind}  {when}", message.from, message.to));
+        let body = show::body_text(message, reader);
+        let framed = if reader == Reader::Model { trust.frame(&body) } else { body.as_str().into() };
+        for line in framed.lines() {
             context.printer.line(format_args!("  {line}"));
         }
     }

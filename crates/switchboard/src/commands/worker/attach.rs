@@ -1,6 +1,7 @@
 //! `switchboard worker attach`
 
 use clap::Args;
+use door_workers::RouterError;
 use serde_json::{Value, json};
 
 use super::show::Follower;
@@ -61,8 +62,13 @@ pub(super) async fn run(args: Attach, context: Context) -> Result<(), Failure> {
             continue;
         }
         follower.show(&event);
-        if matches!(event.event.as_str(), "job_terminated" | "cut_off") {
-            return Ok(());
+        match event.event.as_str() {
+            "job_terminated" => return Ok(()),
+            "cut_off" => {
+                let reason = event.data["reason"].as_str().unwrap_or_default().to_owned();
+                return Err(RouterError::HungUp { reason }.into());
+            }
+            _ => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use clap::Args;
+use door_workers::RouterError;
 use serde_json::{Value, json};
 
 use super::{connect, show, split};
@@ -36,21 +37,21 @@ pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
     let request = client.send("inject", &payload).await?;
     let mut waiting = BTreeSet::new();
     let mut failed = 0;
-    while expected > 0 || (args.wait && !waiting.is_empty()) {
+    while expected > 0 || !waiting.is_empty() {
         let event = client.next().await?;
         let text = |key: &str| event.data.get(key).and_then(Value::as_str).unwrap_or_default();
         let is_answer = text("request_id") == request;
         match event.event.as_str() {
             "inject_ack" if is_answer => {
                 expected -= 1;
-                waiting.insert(text("injection_id").to_owned());
-                if !args.wait {
+                if args.wait {
+                    waiting.insert(text("injection_id").to_owned());
+                } else {
                     show::accepted(&context, &event.data);
                 }
             }
             "command_rejected" if is_answer => {
-                let (code, reason) = (text("code").to_owned(), text("reason").to_owned());
-                return Err(door_workers::RouterError::Rejected { code, reason }.into());
+                return Err(RouterError::rejected(&event.data).into());
             }
             _ if !waiting.contains(text("injection_id")) => {}
             "assistant" => show::answer(&context, &event.data, all > 1 && node.is_none()),
@@ -61,7 +62,7 @@ pub(super) async fn run(args: Inject, context: Context) -> Result<(), Failure> {
                     failed += 1;
                     context.printer.note(show::ending(&event.data));
                 }
-                if context.printer.is_json() && args.wait {
+                if context.printer.is_json() {
                     context.printer.object(&event.data);
                 }
             }

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use door_workers::RouterError;
 use door_workers::wire::command::AgentKind;
 use serde_json::{Map, Value, json};
 
@@ -115,11 +114,11 @@ pub(super) async fn run(args: Launch, context: Context) -> Result<(), Failure> {
     }
     let payload = payload(&args)?;
     let mut client = connect(&context).await?;
-    let launched = client.ask("launch", &payload).await.map_err(|error| match error {
-        RouterError::Rejected { .. } => {
-            Failure::from(error).hint("`switchboard worker launch --help` lists what can be said")
+    let launched = client.ask("launch", &payload).await.map_err(|error| match Failure::from(error) {
+        failure if failure.exit == Exit::Usage => {
+            failure.hint("`switchboard worker launch --help` lists what can be said")
         }
-        error => error.into(),
+        failure => failure,
     })?;
     show::launched(&context, &launched.data);
     Ok(())

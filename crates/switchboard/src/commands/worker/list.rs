@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{OneJob, ask, show};
+use super::{OneJob, ask, show, whole_job};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -21,7 +21,7 @@ pub(super) async fn run(context: Context) -> Result<(), Failure> {
 }
 
 pub(super) async fn status(args: OneJob, context: Context) -> Result<(), Failure> {
-    let answer = ask(&context, "job_status", json!({ "job_id": args.job })).await?;
+    let answer = ask(&context, "job_status", json!({ "job_id": whole_job(&args.job)? })).await?;
     show::job(&context, &answer);
     Ok(())
 }

@@ -30,9 +30,15 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
     };
     let job_id = JobId::parse(job).ok_or_else(|| unknown(format!("there is no job '{}'", plain(job))))?;
     // Logs can be read without a router; only how many nodes there are cannot be known then.
-    let nodes = match connect(&context).await {
-        Ok(mut client) => count(&mut client, job).await.ok(),
+    let asked = match connect(&context).await {
+        Ok(mut client) => Some(count(&mut client, job).await),
         Err(_) => None,
+    };
+    // The logs of a job may be there when the router has forgotten it.
+    let (nodes, refusal) = match asked {
+        Some(Ok(nodes)) => (Some(nodes), None),
+        Some(Err(failure)) => (None, Some(failure)),
+        None => (None, None),
     };
     let node = match (node, nodes) {
         (None, Some(nodes @ 2..)) => return Err(which_node(job, nodes)),
@@ -57,7 +63,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
     let log = match read()? {
         Some(log) => log,
         None if nodes.is_some() => Vec::new(),
-        None => return Err(unknown(format!("there is no log of {job}/{node}"))),
+        None => return Err(refusal.unwrap_or_else(|| unknown(format!("there is no log of {job}/{node}")))),
     };
     if log.is_empty() {
         context.printer.note(format_args!("The program of {job}/{node} has written nothing to its stderr."));

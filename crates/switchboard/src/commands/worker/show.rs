@@ -66,7 +66,11 @@ pub(super) fn job(context: &Context, job: &Value) {
 }
 
 pub(super) fn queue(context: &Context, answer: &Value) {
-    for queued in answer["queue"].as_array().into_iter().flatten() {
+    let waiting = answer["queue"].as_array().cloned().unwrap_or_default();
+    if waiting.is_empty() {
+        context.printer.note("Nothing waits.");
+    }
+    for queued in &waiting {
         let line = format!(
             "{}/{}  {}  {}",
             text(queued, "job_id"),
@@ -238,7 +242,6 @@ fn line(event: &Received) -> Option<String> {
         "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
         "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),
         "job_terminated" => format!("· the job is over, {} tokens", data["total_tokens"]),
-        "cut_off" => format!("! {}", short(text(data, "reason"))),
         _ => return None,
     })
 }

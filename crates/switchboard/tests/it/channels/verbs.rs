@@ -65,11 +65,26 @@ fn flags_are_those_of_the_script_and_more() {
     assert_eq!(last["content"]["artifacts"], serde_json::json!(["src/main.rs"]));
     let after = sandbox.json(["channel", "read", "--channel", "general", "--since", &first]);
     assert_eq!(after.len(), 1);
+    let shown = sandbox.ok(["channel", "read", "--channel", "general", "-n", "1"]);
+    assert!(shown.contains("fn main() {}") && shown.contains("file: src/main.rs"), "{shown}");
     assert_snapshot!(sandbox.show(["channel", "list"]), @"
     exit 0
     --- stdout
     general  2 messages, newest just now from codex; codex, supervisor
     ");
+}
+
+#[test]
+fn a_deprecated_id_is_read_as_the_current_one_with_a_warning() {
+    let sandbox = workspace();
+    let args =
+        ["channel", "post", "--agent", "codex-1", "--channel", "general", "--to", "claude-1", "--text", "hi"];
+    let ran = sandbox.run(args);
+    for (old, new) in [("codex-1", "posting as 'codex'"), ("claude-1", "posting to 'claude'")] {
+        assert!(ran.stderr.contains(&format!("the agent id '{old}' is deprecated; {new}")), "{ran:?}");
+    }
+    let posted = messages(&sandbox).remove(0);
+    assert_eq!((&posted["from"], &posted["to"]), (&"codex".into(), &"claude".into()));
 }
 
 #[test]

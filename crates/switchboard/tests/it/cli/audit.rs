@@ -53,6 +53,29 @@ fn d7_an_edited_and_a_removed_entry_are_named() {
     }
 }
 
+/// However the journal was lost: where all of it comes from files, it says so.
+#[test]
+fn d7_a_journal_that_was_made_anew_from_files_says_where_it_begins() {
+    for damage in [None, Some("no database at all\n".repeat(500)), Some(String::new())] {
+        let sandbox = workspace();
+        sandbox.send("claude", "codex", "one");
+        for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+            let _ = std::fs::remove_file(sandbox.file(name));
+        }
+        if let Some(damage) = &damage {
+            test_support::files::put(sandbox.file("hub.db"), damage);
+        }
+        sandbox.ok(["inbox", "codex"]);
+        let said = &sandbox.json(["audit", "verify"])[0];
+        let first = &said["breaks"][0];
+        assert_eq!(
+            (&said["ok"], &first["seq"], &first["reason"]),
+            (&json!(true), &json!(1), &json!("rebuilt")),
+            "{damage:?}"
+        );
+    }
+}
+
 #[test]
 fn the_export_has_every_entry_with_hashes_that_follow_from_each_other() {
     use sha2::{Digest, Sha256};

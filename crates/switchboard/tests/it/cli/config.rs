@@ -40,13 +40,13 @@ fn a_file_that_makes_no_sense_is_an_error() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @r#"
     exit 1
     --- stderr
-    error: switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string "much", expected usize
+    error: switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string "much", expected a whole number, 0 or more
     hint: correct the file; docs/configuration.md lists its keys
     "#);
     assert_snapshot!(sandbox.show(["inbox", "codex", "--json"]), @r#"
     exit 1
     --- stdout
-    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string \"much\", expected usize"}}
+    {"error":{"code":"bad_config","hint":"correct the file; docs/configuration.md lists its keys","message":"switchboard.config.json: 'hub.bodyLimitBytes': invalid type: string \"much\", expected a whole number, 0 or more"}}
     "#);
     files::put(sandbox.path().join(NAME), "[]");
     assert_eq!(sandbox.run(["inbox", "codex"]).code, Some(1));
@@ -148,9 +148,10 @@ fn what_is_wrong_is_said_with_its_place() {
     let sandbox = workspace();
     for (file, problem) in [
         (r#"{"hub": []}"#, "'hub' must be an object"),
+        ("[]", "it must be an object"),
         (
             r#"{"workspace": {"retention": {"archiveDays": "90"}}}"#,
-            r#"'workspace.retention.archiveDays': invalid type: string "90", expected u32"#,
+            r#"'workspace.retention.archiveDays': invalid type: string "90", expected a whole number, 0 or more"#,
         ),
     ] {
         files::put(sandbox.path().join(NAME), file);

@@ -103,6 +103,65 @@ fn a_changed_file_is_kept_beside_what_was_accepted() {
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["body"], "hello");
 }
 
+/// D9: a database can be opened without a complaint and be damaged all the same.
+#[test]
+fn d9_damage_that_opening_does_not_meet_is_found_and_mended() {
+    for (damage, told) in [
+        ("DELETE FROM search_data", "fts5: corruption found"),
+        ("DROP TABLE agents", "its list of tables is not the one it was made with"),
+        ("PRAGMA user_version = 0", "the number of its schema is lost"),
+    ] {
+        let (sandbox, _) = with_a_message();
+        sandbox.ok(["search", "hello"]);
+        rusqlite::Connection::open(sandbox.file("hub.db")).unwrap().execute_batch(damage).unwrap();
+        let found = look(&sandbox);
+        assert!(found.code == Some(1) && found.stdout.contains(told), "{damage}: {found:?}");
+        let fixed = sandbox.run(["doctor", "--fix"]);
+        assert!(fixed.code == Some(0) && fixed.stdout.contains("was made anew"), "{damage}: {fixed:?}");
+        assert_eq!(look(&sandbox).code, Some(0), "{damage}");
+        assert_eq!(sandbox.json(["search", "hello"]).len(), 1, "{damage}");
+    }
+}
+
+/// D9: what cannot be opened at all is named, and left where it is.
+#[test]
+fn d9_a_folder_in_place_of_the_database_is_named() {
+    let sandbox = workspace();
+    for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+        let _ = std::fs::remove_file(sandbox.file(name));
+    }
+    std::fs::create_dir(sandbox.file("hub.db")).unwrap();
+    assert_snapshot!(sandbox.show(["doctor", "--fix"]), @"
+    exit 1
+    --- stderr
+    error: [project]/.switchboard/hub.db is not a file but a directory
+    hint: move what is there out of the way
+    ");
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_told() {
+    let sandbox = workspace();
+    sandbox.configure_user(
+        r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
+    );
+    let found = look(&sandbox);
+    let told = "warn  links: links.channels.general leads to 'resaerch', and nobody of a swarm or hub of that name is known";
+    assert!(found.code == Some(0) && found.stdout.contains(told), "{found:?}");
+    assert!(!found.stdout.contains("links.forwards"), "{found:?}");
+}
+
+/// F12: mail for an agent whose mailbox is none cannot be delivered, which is more than a warning.
+#[test]
+fn f12_a_link_in_place_of_a_mailbox_is_a_failure() {
+    let (sandbox, _) = with_a_message();
+    std::fs::remove_dir_all(sandbox.file("inbox/codex")).unwrap();
+    std::os::unix::fs::symlink(sandbox.home(), sandbox.file("inbox/codex")).unwrap();
+    let found = look(&sandbox);
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.stdout.contains("FAIL  files: inbox/codex cannot be used"), "{}", found.stdout);
+}
+
 #[test]
 fn a_damaged_database_is_rebuilt_with_the_same_ids_and_states() {
     let (sandbox, _) = with_a_message();

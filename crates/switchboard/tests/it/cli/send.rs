@@ -416,6 +416,48 @@ fn waiting_for_the_answer_prints_it() {
     ");
 }
 
+/// What the hub says meanwhile is told, and is no answer.
+#[test]
+fn a_notice_is_no_answer() {
+    let sandbox = workspace();
+    sandbox.configure_user(r#"{ "hub": { "unseenSeconds": 1 } }"#);
+    for json in [false, true] {
+        let more = if json { &["--json"][..] } else { &[] };
+        let ask = ["--from", "claude", "send", "codex", "how many?", "--wait", "--timeout", "30"];
+        let mut asking = sandbox.start(ask.iter().chain(more));
+        let first = asking.line();
+        let notice = test_support::poll::until("the notice", || {
+            let unseen = sandbox.json(["inbox", "claude"]);
+            unseen
+                .into_iter()
+                .find(|message| message["from"] == "switchboard" && json == (message["state"] == "delivered"))
+        });
+        let id = notice["in_reply_to"].as_str().unwrap();
+        sandbox.run_as("codex", ["send", "claude", "seven", "--reply-to", id]).ok();
+        let (status, lines) = asking.wait_for_rest(test_support::poll::PATIENCE);
+        assert_eq!(status.code(), Some(0), "{}", asking.errors());
+        let said = lines.join("\n");
+        assert!(said.contains("seven") && !said.contains("Not seen yet"), "{first}\n{said}");
+        assert_eq!(asking.errors().contains("note: Not seen yet"), !json, "{}", asking.errors());
+        sandbox.run_as("claude", ["ack", notice["id"].as_str().unwrap()]).ok();
+    }
+}
+
+#[test]
+fn whoever_waits_is_told_that_nobody_gets_it_any_more() {
+    let sandbox = workspace();
+    let ask = ["send", "codex", "quick!", "--ttl", "1s", "--wait", "--timeout", "30"];
+    assert_snapshot!(sandbox.show(ask), @"
+    exit 1
+    --- stdout
+    [msg-1]
+    --- stderr
+    codex: delivered, offline
+    error: codex does not get it: it was not taken before it expired
+    hint: `switchboard receipt [msg-1]` says what became of it
+    ");
+}
+
 #[test]
 fn no_answer_in_time_is_a_temporary_failure() {
     let sandbox = workspace();
@@ -503,6 +545,7 @@ fn the_same_answer_with_json_for_errors_of_every_kind() {
     check(&["receipt", "x"], 5, "unknown_message");
     check(&["wait", "--timeout", "0.01"], 3, "timeout");
     check(&["wait", "--timeout=-1"], 2, "bad_timeout");
+    check(&["wait", "--timeout", "-1"], 2, "bad_timeout");
     check(&["agents", "register", "human"], 4, "reserved_name");
     check(&["agents", "rename", "codex", "claude"], 1, "name_taken");
     check(&["inbox", "codx"], 5, "unknown_recipient");

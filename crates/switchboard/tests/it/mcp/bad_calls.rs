@@ -85,9 +85,9 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     send_message {"action":"delegate_task"}
         The argument 'payload' is missing. payload: The text.
     send_message {"action":"shout","payload":"text"}
-        The argument 'action' does not fit: unknown variant `shout`, expected one of `delegate_task`, `request_review`, `submit_result`, `status_update`, `execute`. action is one of delegate_task, request_review, submit_result, status_update, execute.
+        action: expected one of delegate_task, request_review, submit_result, status_update, execute, got the text "shout". Give e.g. "delegate_task". action: execute is typed into the recipient's terminal; the others are mail.
     send_message {"action":"delegate_task","payload":7,"recipient":"codex"}
-        The argument 'payload' does not fit: invalid type: integer `7`, expected a string. payload: The text.
+        payload: expected a text, got the number 7. Give e.g. "7". payload: The text.
     send_message {"action":"delegate_task","payload":"text","reciever":"codex","recipient":"codex"}
         There is no argument 'reciever'. Did you mean 'recipient'?
     send_message {"__proto__":{},"action":"delegate_task","payload":"text","recipient":"codex"}
@@ -103,9 +103,9 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     send_message {"action":"delegate_task","payload":"text","recipient":"codex","replyTo":"msg_1_no"}
         no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
     check_inbox {"limit":-1}
-        The argument 'limit' does not fit: invalid value: integer `-1`, expected usize. limit: How many messages [20].
+        limit: expected a number from 0, got the number -1. Give e.g. 20. limit: How many messages [20].
     check_inbox {"limit":"ten"}
-        The argument 'limit' does not fit: invalid type: string "ten", expected usize. limit: How many messages [20].
+        limit: expected a whole number, got the text "ten". Give e.g. 20. limit: How many messages [20].
     check_inbox {"cursor":"page two"}
         'page two' is no cursor. Use the cursor of the last result as it is.
     check_inbox {"since":"yesterday"}
@@ -115,7 +115,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     ack_message {"ids":[]}
         The argument 'ids' is empty. Give the ids that check_inbox showed.
     ack_message {"ids":"msg_1_no"}
-        The argument 'ids' does not fit: invalid type: string "msg_1_no", expected a sequence. ids: Ids of the messages.
+        ids: expected a list of texts, got the text "msg_1_no". Give e.g. ["msg_1_no"]. ids: Ids of the messages.
     ack_message {"ids":["msg_1_no"]}
         msg_1_no: no message has the id 'msg_1_no'. check_inbox and search_messages give the ids of messages.
     wait_for_message {"timeout":-5}
@@ -131,7 +131,7 @@ fn mcp_bad_calls_get_an_answer_to_act_on() {
     start_workflow {"name":"chalenge"}
         workflow 'chalenge' is unknown; did you mean 'challenge' or 'chat'? available: accuracy, handoff, handoff-lead, handoff-chat, handoff-relay, enhance, challenge, chat
     complete_workflow_phase {"phase":"first","workflow":"challenge"}
-        The argument 'phase' does not fit: invalid type: string "first", expected i64. phase: From 1.
+        phase: expected a whole number, got the text "first". Give e.g. 20. phase: From 1.
     run_in_terminal {"input":" ","name":"codex"}
         The argument 'input' is empty. Say what to type.
     handoff_clipboard {"file":"/etc/passwd"}
@@ -161,5 +161,81 @@ fn mcp_bad_calls_never_end_a_session() {
         let error = client.ask("resources/read", json!({ "uri": "switchboard://nothing" })).unwrap_err();
         assert!(error["message"].as_str().unwrap().contains("resources/list"), "{name}: {error}");
         assert_eq!(client.ok("check_inbox", json!({}))["messages"], json!([]), "{name}");
+    }
+}
+
+/// Some value that an argument takes, by its schema.
+fn good(schema: &Value) -> Value {
+    match (schema["enum"].get(0), schema["type"].as_str().unwrap()) {
+        (Some(first), _) => first.clone(),
+        (None, "string") => json!("x"),
+        (None, "integer" | "number") => json!(1),
+        (None, "boolean") => json!(true),
+        (None, "array") => json!([]),
+        (None, _) => json!({}),
+    }
+}
+
+/// Every way in which the argument of a tool can be of the wrong type, at any depth.
+fn wrong(schema: &Value) -> Vec<Value> {
+    let kind = schema["type"].as_str().unwrap();
+    let mut values: Vec<Value> = match kind {
+        "string" => vec![json!(7), json!(true), json!(["x"]), json!({ "x": 1 })],
+        "integer" => vec![json!("ten"), json!(1.5), json!(true), json!([1]), json!({}), json!(1e300)],
+        "number" => vec![json!("ten"), json!(true), json!([1]), json!({})],
+        "boolean" => vec![json!("yes"), json!(1), json!([true]), json!({})],
+        "array" => vec![json!("x"), json!(7), json!(true), json!({})],
+        _ => vec![json!("x"), json!(7), json!(true), json!([1])],
+    };
+    if kind == "array" {
+        values.extend(wrong(&schema["items"]).into_iter().map(|item| json!([item])));
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let mut whole = required(schema);
+        for value in wrong(property) {
+            whole[name] = value;
+            values.push(whole.clone());
+        }
+    }
+    values
+}
+
+/// What has to be given, and nothing else.
+fn required(schema: &Value) -> Value {
+    let names = schema["required"].as_array().into_iter().flatten().map(|name| name.as_str().unwrap());
+    names
+        .map(|name| (name.to_owned(), good(&schema["properties"][name])))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+#[test]
+fn mcp_wrong_types_are_told_in_words_of_json_by_every_tool() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    for (name, client) in each(&sandbox, &served) {
+        let mut client = client.registered(name);
+        let tools = client.ask("tools/list", json!({})).unwrap()["tools"].clone();
+        let mut count = 0;
+        for tool in tools.as_array().unwrap() {
+            let (title, schema) = (tool["name"].as_str().unwrap(), &tool["inputSchema"]);
+            for (argument, property) in schema["properties"].as_object().unwrap() {
+                for value in wrong(property) {
+                    let mut arguments = required(schema);
+                    arguments[argument] = value;
+                    let said = client.refused(title, arguments.clone());
+                    assert!(
+                        said.starts_with(argument) && said.contains(": expected "),
+                        "{title} {arguments}: {said}"
+                    );
+                    assert!(said.contains(" Give e.g. ") || said.contains("Did you mean"), "{said}");
+                    for word in ["usize", "u32", "i64", "f64", "sequence", "map", "variant", "invalid type"] {
+                        assert!(!said.contains(word), "{title} {arguments}: {said}");
+                    }
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 300, "{count}");
     }
 }

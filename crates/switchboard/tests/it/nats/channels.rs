@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use test_support::nats::Release;
-use test_support::poll;
+use test_support::{files, poll};
 
 use super::hub::Linked;
 use super::server;
@@ -129,4 +129,106 @@ fn a_post_to_an_agent_of_another_hub_says_that_it_waits_and_is_no_edit() {
     assert!(ran.stderr.contains("qc-1@office: queued"), "{ran:?}");
     let doctor = lab.sandbox.run(["doctor"]);
     assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
+}
+
+/// A channel looks the same on every hub, whoever a post in it is for.
+#[test]
+fn a_post_to_one_agent_stands_in_the_channel_of_every_hub_and_is_answered_once() {
+    let test = "a_post_to_one_agent_stands_in_the_channel_of_every_hub_and_is_answered_once";
+    let Some(server) = server(test, Release::Oldest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex", "amy"], json!({}));
+    // With a mailbox beside its watcher: what is said in the channel is answered there.
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    let attic = Linked::start("attic", &server.url(), &[], json!({}));
+    let program = |hub: &Linked, answer| Program::new(&hub.sandbox, "program", answer);
+    let (asked, mentioned) = (program(&office, "echo looked"), program(&attic, "echo noted"));
+    let watch = |hub: &Linked, agent, program: &Program| {
+        let watch =
+            hub.sandbox.start(["watch", "--agent", agent, "--channel", "general", "--", program.path()]);
+        watch.line();
+        watch
+    };
+    let _watchers = [watch(&office, "qc-1", &asked), watch(&attic, "docs-1", &mentioned)];
+    post(&lab, "codex", "I am here");
+    let hubs = [(&lab, "codex"), (&office, "qc-1"), (&attic, "docs-1")];
+    for (hub, _) in hubs {
+        for (other, agent) in hubs.into_iter().filter(|(other, _)| other.name != hub.name) {
+            let agent = format!("{agent}@{}", other.name);
+            hub.wait_for(&agent);
+            poll::until(&format!("{} to hear where {agent} reads", hub.name), || {
+                (hub.sandbox.json(["who", &agent])[0]["channel"] == "general").then_some(())
+            });
+        }
+    }
+    for (to, text) in
+        [("qc-1", "please look, and @docs-1 note it"), ("amy", "between us"), ("new-1", "when you come")]
+    {
+        let args =
+            ["channel", "post", "--agent", "codex", "--channel", "general", "--to", to, "--text", text];
+        lab.sandbox.ok(args);
+    }
+    for (hub, _) in hubs {
+        for text in ["please look, and @docs-1 note it", "between us", "when you come", "looked", "noted"] {
+            wait_for_post(hub, text);
+        }
+    }
+    let looked = wait_for_post(&lab, "looked");
+    assert_eq!(looked["from"], "qc-1@office");
+    assert_eq!(wait_for_post(&attic, "please look, and @docs-1 note it")["to"], "qc-1@office");
+    assert_eq!(wait_for_post(&attic, "between us")["to"], "amy@lab");
+    // What is written to groups comes in the order in which it was written, so a second one would be there before this.
+    for (hub, agent) in hubs {
+        post(hub, agent, &format!("that is all from {agent}"));
+    }
+    for (hub, _) in hubs {
+        for (_, agent) in hubs {
+            wait_for_post(hub, &format!("that is all from {agent}"));
+        }
+        let mut texts: Vec<String> =
+            posts(hub).iter().map(|post| post["content"]["text"].as_str().unwrap().to_owned()).collect();
+        // That was said before anybody elsewhere was known to read the channel.
+        texts.retain(|text| text != "I am here" && !text.starts_with("that is all"));
+        texts.sort();
+        let expected = ["between us", "looked", "noted", "please look, and @docs-1 note it", "when you come"];
+        assert_eq!(texts, expected, "at {}", hub.name);
+        let doctor = hub.sandbox.run(["doctor"]);
+        assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
+    }
+    assert_eq!((asked.runs(), mentioned.runs()), (1, 1));
+    assert_eq!(attic.sandbox.json(["inbox", "docs-1"]).len(), 0, "it was nobody's mail there");
+    let question = lab.sandbox.json(["tail", "-n", "100"]);
+    let question = question.iter().find(|message| message["to"] == "qc-1@office").unwrap();
+    lab.wait_for_state(question["id"].as_str().unwrap(), "qc-1@office", "acknowledged");
+}
+
+/// Old files that a hub finds are history there, and news nowhere.
+#[test]
+fn what_is_history_to_a_hub_is_not_brought_to_others() {
+    let test = "what_is_history_to_a_hub_is_not_brought_to_others";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &[], json!({}));
+    let office = Linked::start("office", &server.url(), &[], json!({}));
+    post(&office, "qc-1", "I am here");
+    post(&lab, "codex", "I am here as well");
+    lab.wait_for("qc-1@office");
+    poll::until("lab to hear where qc-1 reads", || {
+        (lab.sandbox.json(["who", "qc-1@office"])[0]["channel"] == "general").then_some(())
+    });
+    let id = "msg-20200111-163315-codex-4c78";
+    let old = json!({
+        "id": id, "timestamp": "2020-01-11T16:33:15Z", "session_id": "general", "from": "codex", "to": "all",
+        "type": "chat", "content": { "text": "long ago" },
+    });
+    files::put(lab.sandbox.file(&format!("channels/general/{id}.json")), old.to_string());
+    poll::until("lab to take it in", || {
+        lab.sandbox
+            .json(["tail", "-n", "100"])
+            .iter()
+            .any(|message| message["body"] == "long ago")
+            .then_some(())
+    });
+    post(&lab, "codex", "and now");
+    wait_for_post(&office, "and now");
+    let journal = office.sandbox.json(["tail", "-n", "100"]);
+    assert!(!journal.iter().any(|message| message["body"] == "long ago"), "{journal:?}");
 }

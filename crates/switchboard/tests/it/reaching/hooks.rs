@@ -119,8 +119,15 @@ fn a_hook_disturbs_no_client() {
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
         assert!(ran.stderr.contains("stdin is not what a hook is told"), "{}", ran.stderr);
     }
-    let usage = sandbox.run(["hook", "claude", "nonsense"]);
-    assert_eq!(usage.code, Some(1), "2 would stop the client: {}", usage.stderr);
+    for usage in [
+        &["hook", "claude", "nonsense"][..],
+        &["--json", "hook", "claude", "nonsense"],
+        &["hook", "claude", "stop", "--agnt", "claude", "--json"],
+        &["--nonsense", "hook", "claude", "stop"],
+    ] {
+        let ran = sandbox.run(usage);
+        assert_eq!(ran.code, Some(1), "2 would stop the client: {ran:?}");
+    }
     let subagent = {
         let mut input = said(&sandbox, "PostToolUse");
         input["agent_id"] = "a1".into();

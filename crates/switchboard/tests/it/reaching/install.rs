@@ -138,6 +138,13 @@ fn i1_marks_and_line_ends_stay_and_what_could_be_lost_is_refused() {
     let left = text(&servers);
     assert!(left.starts_with("\u{feff}{\r\n  // mine\r\n") && !left.contains(BINARY), "{left:?}");
 
+    let open = "{\n\t\"a\": 1\n}";
+    files::put(&servers, open);
+    sandbox.ok(["install", "claude"]);
+    assert!(text(&servers).contains(BINARY) && !text(&servers).ends_with('\n'), "{}", text(&servers));
+    sandbox.ok(["uninstall", "claude"]);
+    assert_eq!(text(&servers), open);
+
     for twice in [
         "{ \"mcpServers\": {}, \"mcpServers\": { \"other\": { \"command\": \"x\" } } }",
         "{ \"mcpServers\": { \"switchboard\": {}, \"switchboard\": {} } }",

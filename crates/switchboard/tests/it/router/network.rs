@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 use test_support::files;
 
+use super::line;
 use crate::workspace;
 
 /// A client on a socket.
@@ -22,17 +23,13 @@ impl Client {
 
     /// Asks, and returns what is answered; nothing where it was hung up.
     fn ask(&mut self, id: &str, command: &str, payload: &Value) -> Option<Value> {
-        let line = json!({
-            "protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
-            "command": command, "request_id": id, "payload": payload,
-        });
-        writeln!(self.stream.get_mut(), "{line}").ok()?;
+        writeln!(self.stream.get_mut(), "{}", line::command(id, command, payload)).ok()?;
         loop {
             let mut line = String::new();
             if self.stream.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            let event: Value = serde_json::from_str(&line).unwrap();
+            let event = line::event(&line);
             if event["data"]["request_id"] == id {
                 return Some(event);
             }

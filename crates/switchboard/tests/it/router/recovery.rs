@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use test_support::model::Model;
 use test_support::{Sandbox, files, poll, tools};
 
-use super::Router;
+use super::{Router, line};
 use crate::workspace;
 
 const ROUNDS: usize = 12;
@@ -86,7 +86,7 @@ fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
     router.running.say_no_more();
     let (_, lines) = router.running.wait_for_rest(Duration::from_secs(30));
     for line in &lines {
-        story.take(&serde_json::from_str(line).unwrap());
+        story.take(&line::event(line));
     }
     assert!(story.acks.values().all(|count| *count == 1), "{story:?}");
     assert!(story.ends.values().all(|ends| ends.len() == 1), "{story:?}");
@@ -98,6 +98,37 @@ fn r6_a_router_that_is_killed_loses_no_injection_and_runs_none_twice() {
     assert_eq!(ran.len(), once.len(), "a prompt was given twice: {ran:?}");
     let completed = story.ends.values().filter(|ends| ends[0] == "completed").count();
     assert!(ran.len() >= completed, "{} of {completed}", ran.len());
+}
+
+/// Some of it is in the node's queue then, some on its way there, and some waits in the journal.
+#[test]
+fn a_flood_that_a_stop_cuts_off_goes_on_in_its_order() {
+    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
+        let sandbox = workspace();
+        let mut router = Router::start(&sandbox, &[]);
+        router.send("launch", &json!({ "agent": "echo", "job_id": "j", "echo": { "millis": 1 } }));
+        for number in 0..1_500 {
+            router.inject(&number.to_string());
+        }
+        router.next_of("turn_complete");
+        router.running.signal(signal);
+        router.running.wait_for_rest(poll::PATIENCE);
+        let mut router = Router::start(&sandbox, &[]);
+        router.send("subscribe", &json!({ "from_seq": 0 }));
+        router.next_of("subscribed");
+        router.running.say_no_more();
+        let (_, lines) = router.running.wait_for_rest(poll::PATIENCE);
+        let (mut story, mut answers) = (Story::default(), Vec::new());
+        for event in lines.iter().map(|line| line::event(line)) {
+            story.take(&event);
+            if event["event"] == "assistant" {
+                answers.push(event["data"]["content"].as_str().unwrap().parse::<u32>().unwrap());
+            }
+        }
+        assert!(answers.is_sorted(), "{answers:?}");
+        assert!(answers.len() > 100 && story.acks.len() == story.ends.len(), "{}", answers.len());
+        assert!(story.ends.values().all(|ends| ends.len() == 1), "{story:?}");
+    }
 }
 
 /// A router with the real Codex as job `j`; nothing where that is not installed.

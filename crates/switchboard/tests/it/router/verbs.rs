@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use test_support::{Ran, Sandbox, files, poll};
 
+use super::line;
 use crate::workspace;
 
 /// An agent that asks before it does anything.
@@ -51,6 +52,7 @@ fn nobody_has_to_agree_to_what_is_not_shown() {
         assert!(shown.contains(part), "{shown}");
     }
     let id = asked["approval_id"].as_str().unwrap();
+    is_refused(&sandbox.run_as("claude", ["worker", "approve", id]), 4, "only a person");
     assert!(sandbox.ok(["worker", "approve", id]).contains("accept"));
     is_refused(&sandbox.run(["worker", "approve", id]), 5, "`switchboard worker approve` lists");
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
@@ -81,6 +83,48 @@ fn a_job_with_several_nodes_is_stopped_as_a_whole_and_otherwise_a_node_has_to_be
 }
 
 #[test]
+fn an_injection_that_is_not_waited_for_is_told_by_its_ids_alone() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let job = launch(&sandbox, &["command", "--nodes", "8", "--", "false"]);
+    assert!(sandbox.run(["worker", "queue"]).stderr.contains("Nothing waits"));
+    let told = sandbox.json(["worker", "inject", &format!("job:{job}"), "x"]);
+    let nodes: Vec<_> = told.iter().filter_map(|ack| ack["node_id"].as_u64()).collect();
+    assert_eq!(nodes, (0..8).collect::<Vec<_>>(), "{told:?}");
+    let failed = sandbox.run(["worker", "inject", &job, "x", "--wait"]);
+    is_refused(&failed, 1, "8 of the turns did not complete");
+}
+
+#[test]
+fn whoever_follows_a_job_is_told_that_the_router_has_gone() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let job = launch(&sandbox, &["echo"]);
+    let mut attached = sandbox.start(["--json", "worker", "attach", &job, "--since", "0"]);
+    sandbox.ok(["worker", "inject", &job, "hello", "--wait"]);
+    while line::event(&attached.line())["event"] != "turn_complete" {}
+    assert!(serve.terminate().success());
+    let (status, lines) = attached.wait_for_rest(poll::PATIENCE);
+    assert_eq!(status.code(), Some(3), "{lines:?}");
+    is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no log of nobody/0");
+}
+
+#[test]
+fn a_job_is_named_as_its_nodes_are() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let job = launch(&sandbox, &["echo"]);
+    let (typo, node) = (format!("{job}x"), format!("{job}/0"));
+    for verb in ["status", "queue", "terminate"] {
+        is_refused(&sandbox.run(["worker", verb, &typo]), 5, &format!("did you mean '{job}'?"));
+        is_refused(&sandbox.run(["worker", verb, &node]), 2, &format!("write {job}"));
+        sandbox.ok(["worker", verb, &format!("job:{job}")]);
+    }
+    let over = sandbox.run(["--json", "worker", "inject", &job, "x"]);
+    assert!(over.code == Some(1) && over.stdout.contains("\"job_over\""), "{over:?}");
+}
+
+#[test]
 fn logs_are_those_of_a_node_also_when_it_has_written_nothing_or_very_much() {
     let sandbox = workspace();
     let _serve = sandbox.serve();
@@ -88,7 +132,7 @@ fn logs_are_those_of_a_node_also_when_it_has_written_nothing_or_very_much() {
     let said = sandbox.run(["worker", "logs", &silent]);
     assert!(said.code == Some(0) && said.stderr.contains("has written nothing"), "{said:?}");
     is_refused(&sandbox.run(["worker", "logs", &format!("{silent}/9")]), 5, "has no node 9");
-    is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no log of nobody/0");
+    is_refused(&sandbox.run(["worker", "logs", "nobody"]), 5, "no job 'nobody'");
     // Just enough for the first part to be put aside.
     let script = "i=0; while [ $i -lt 80 ]; do printf '%4000s %d\\n' x $i >&2; i=$((i+1)); done";
     let loud = launch(&sandbox, &["command", "--", "sh", "-c", script]);
@@ -111,7 +155,8 @@ fn nobody_is_attached_to_what_will_never_say_anything() {
     assert!(over.code == Some(0) && over.stderr.contains("is over"), "{over:?}");
     assert!(sandbox.ok(["worker", "attach", &job, "--since", "0"]).contains("hello"));
     // All of it has been seen, and nothing will follow.
-    let newest = sandbox.json(["worker", "attach", &job, "--since", "0"]).pop().unwrap();
+    let kept = sandbox.ok(["--json", "worker", "attach", &job, "--since", "0"]);
+    let newest = kept.lines().map(line::event).next_back().unwrap();
     let since = newest["seq"].to_string();
     assert_eq!(sandbox.ok(["worker", "attach", &job, "--since", &since]), "");
 }
@@ -129,7 +174,16 @@ fn a_launch_takes_variables_from_here_and_says_what_it_cannot_do() {
     for (args, code, part) in [
         (&["echo", "--env", "=x"][..], 2, "has no name"),
         (&["echo", "--env", "NOT_SET_ANYWHERE_AT_ALL"], 2, "is not set here"),
-        (&["claude", "--sandbox", "read-only", "--", "sh"], 2, "agent 'claude' has no such setting"),
+        (
+            &["claude", "--sandbox", "read-only", "--", "sh"],
+            2,
+            "--sandbox: agent 'claude' has no such setting",
+        ),
+        (&["echo", "--ask", "never"], 2, "--ask: agent 'echo' has no such setting"),
+        (&["echo", "--nodes", "65"], 2, "--nodes: must be 1 to 64"),
+        (&["echo", "--timeout", "0"], 2, "--timeout: must be at least 1"),
+        (&["echo", "--cd", "nowhere"], 2, "--cd: there is no folder"),
+        (&["command"], 2, "PROGRAM: agent 'command' needs"),
         (&["acp", "--", "no-such-program-anywhere"], 1, "no program 'no-such-program-anywhere'"),
     ] {
         let ran = sandbox.run([&["worker", "launch", "--agent"], args].concat());

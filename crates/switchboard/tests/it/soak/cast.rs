@@ -1,5 +1,6 @@
 //! The agents: what each of them does, again and again, until it is enough.
 
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -15,13 +16,19 @@ use super::session::{Heard, Session, Target};
 use super::stage::CHANNEL;
 
 /// The agents of the lab that have a mailbox: by the command line, by dropped files, by MCP.
-pub(super) const BOXES: &[&str] = &[
-    "box-0", "box-1", "box-2", "box-3", "drop-0", "drop-1", "drop-2", "drop-3", "mcp-0", "mcp-1", "mcp-2",
-    "mcp-3",
-];
+pub(super) const BOXES: &[&str] =
+    &["box-0", "box-1", "box-2", "drop-0", "drop-1", "drop-2", "mcp-0", "mcp-1", "mcp-2", "mcp-3"];
 
 /// Those of the office.
 pub(super) const FAR: &[&str] = &["far-0", "far-1", "far-2", "far-3"];
+
+/// Those of another owner.
+pub(super) const PEERS: &[&str] = &[PEER, "peer-1"];
+
+/// The swarm of the two owners, the one of the lab who is in it, and the one of the other owner.
+pub(super) const REALM: &str = "research";
+pub(super) const MEMBER: &str = "box-0";
+pub(super) const PEER: &str = "peer-0";
 
 /// The others of the lab: readers of a channel, a watcher, a worker. Those who start a program for each message are
 /// written to less often than those who only have a mailbox.
@@ -47,12 +54,16 @@ struct Player {
     way: Way,
     /// Between two messages of it.
     pause: Duration,
+    /// The process that writes for it, or its session.
     target: Target,
+    /// The process that reads for it, where that is another one.
+    reading: Target,
 }
 
 pub(super) struct Cast<'s> {
     lab: &'s Sandbox,
     office: &'s Sandbox,
+    peers: &'s Sandbox,
     ledger: &'s Ledger,
     players: Vec<Player>,
     dice: Mutex<Rng>,
@@ -62,29 +73,31 @@ pub(super) struct Cast<'s> {
     pub(super) over: AtomicBool,
 }
 
-/// Whether an agent reads over a session, which may be killed; the others read by the command line, or not at all.
+/// Whether an agent reads over a session; the others read by the command line, or not at all.
 pub(super) fn has_session(agent: &str) -> bool {
     agent.starts_with("mcp-") || ["far-0", "far-1"].contains(&agent)
 }
 
 impl<'s> Cast<'s> {
-    pub(super) fn new(lab: &'s Sandbox, office: &'s Sandbox, ledger: &'s Ledger, dice: Rng) -> Self {
+    pub(super) fn new([lab, office, peers]: [&'s Sandbox; 3], ledger: &'s Ledger, dice: Rng) -> Self {
         let player = |name: &'static str| {
             // Fifty a second, all together.
             let (at, way, each) = match name.split_at(name.len() - 2) {
                 ("mcp", _) => ("lab", Way::Mcp, 6.0),
-                ("drop", _) => ("lab", Way::Files, 2.5),
+                ("drop", _) => ("lab", Way::Files, 4.0),
                 ("box", _) => ("lab", Way::CommandLine, 1.0),
-                ("chan", _) => ("lab", Way::Channel, 2.0),
+                ("chan", _) => ("lab", Way::Channel, 1.0),
                 ("far", "-0" | "-1") => ("office", Way::Mcp, 3.0),
+                ("peer", _) => ("peers", Way::CommandLine, 1.0),
                 _ => ("office", Way::CommandLine, 1.0),
             };
-            Player { name, at, way, pause: Duration::from_secs_f64(1.0 / each), target: Target::default() }
+            let pause = Duration::from_secs_f64(1.0 / each);
+            Player { name, at, way, pause, target: Target::default(), reading: Target::default() }
         };
-        let names = BOXES.iter().chain(&OTHERS[..2]).chain(FAR);
+        let names = BOXES.iter().chain(&OTHERS[..2]).chain(FAR).chain(PEERS);
         let players = names.map(|name| player(name)).collect();
         let (enough, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { lab, office, ledger, players, dice: Mutex::new(dice), enough, over }
+        Self { lab, office, peers, ledger, players, dice: Mutex::new(dice), enough, over }
     }
 
     /// Starts all of them. The handles are of those who write.
@@ -121,17 +134,37 @@ impl<'s> Cast<'s> {
         dice.choice(sessions).filter(|player| player.target.kill()).map(|player| player.name)
     }
 
+    /// Kills a command of one that uses those, while it writes or while it waits for mail; says whose.
+    pub(super) fn kill_a_command(&self, dice: &mut Rng) -> Option<&'static str> {
+        let uses_commands = |player: &&Player| matches!(player.way, Way::CommandLine | Way::Channel);
+        let player = dice.choice(self.players.iter().filter(uses_commands).collect::<Vec<_>>())?;
+        let targets =
+            if dice.bool() { [&player.target, &player.reading] } else { [&player.reading, &player.target] };
+        targets.into_iter().any(Target::kill).then_some(player.name)
+    }
+
     fn sandbox(&self, player: &Player) -> &'s Sandbox {
-        if player.at == "lab" { self.lab } else { self.office }
+        match player.at {
+            "lab" => self.lab,
+            "office" => self.office,
+            _ => self.peers,
+        }
     }
 
     /// Somebody else, as this one writes to them.
     fn somebody(player: &Player, dice: &mut Rng) -> String {
         loop {
+            // Those of another owner know one here, and one of them is known.
+            if player.at == "peers" {
+                let other = PEERS.iter().find(|name| **name != player.name);
+                let own = other.filter(|_| dice.bool()).map(|name| (*name).to_owned());
+                return own.unwrap_or_else(|| format!("{MEMBER}@{REALM}"));
+            }
             let is_rare = player.way != Way::Files && dice.u8(..16) == 0;
-            let (name, at) = match dice.u8(..5) {
+            let (name, at) = match dice.u8(..6) {
                 _ if is_rare => (OTHERS[dice.usize(..OTHERS.len())], "lab"),
                 0 if player.way != Way::Files => (FAR[dice.usize(..FAR.len())], "office"),
+                1 if player.way != Way::Files && player.at == "lab" => (PEER, REALM),
                 _ => (BOXES[dice.usize(..BOXES.len())], "lab"),
             };
             if name != player.name {
@@ -165,19 +198,41 @@ impl<'s> Cast<'s> {
                 }
                 Way::Channel => {
                     let post = ["channel", "post", "--agent", player.name, "--channel", CHANNEL];
-                    sandbox.ok(post.into_iter().chain(["--to", &to, "--text", &text]));
+                    let post = post.into_iter().chain(["--to", &to, "--text", &text]);
+                    if !Self::is_accepted(player, &mut sandbox.command(post)) {
+                        continue;
+                    }
                 }
-                Way::CommandLine | Way::Mcp => drop(sandbox.ok(["--from", player.name, "send", &to, &text])),
+                Way::CommandLine | Way::Mcp => {
+                    let send = ["--from", player.name, "send", &to, &text];
+                    if !Self::is_accepted(player, &mut sandbox.command(send)) {
+                        continue;
+                    }
+                }
             }
             self.accepted(player, to, text);
         }
     }
 
+    /// Runs a command that sends something. What has an id is accepted, also where it could not be delivered at once; one that
+    /// was killed before it said the id has promised nothing.
+    fn is_accepted(player: &Player, command: &mut Command) -> bool {
+        let ran = player.target.run(command);
+        let is_accepted = ran.stdout.ends_with('\n');
+        assert!(ran.code.is_none() || (is_accepted && matches!(ran.code, Some(0 | 3))), "{ran:?}");
+        is_accepted
+    }
+
     /// Waits for mail by the command line.
     fn read(&self, player: &Player) {
         while !self.over.load(Ordering::Relaxed) {
-            let ran = self.sandbox(player).run(["--from", player.name, "wait", "--timeout", "2", "--json"]);
-            assert!(matches!(ran.code, Some(0 | 3)), "{ran:?}");
+            let wait = ["--from", player.name, "wait", "--timeout", "2", "--json"];
+            let ran = player.reading.run(&mut self.sandbox(player).command(wait));
+            assert!(matches!(ran.code, Some(0 | 3) | None), "{ran:?}");
+            // Whoever ran it sees that it was killed, and shows nobody what it left.
+            if ran.code.is_none() {
+                continue;
+            }
             for line in ran.stdout.lines() {
                 let shown: Value = serde_json::from_str(line).unwrap();
                 if let Some(id) = shown["id"].as_str() {

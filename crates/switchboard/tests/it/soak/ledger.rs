@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
 
+use super::cast::{MEMBER, PEER, REALM};
+
 /// A message that its sender was told is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
@@ -12,6 +14,25 @@ pub(super) struct Said {
     pub(super) from: String,
     /// As the sender wrote it.
     pub(super) to: String,
+}
+
+impl Said {
+    /// The hub of its reader, and what its sender is called there.
+    pub(super) fn there(&self) -> (&'static str, String) {
+        match self.to.split_once('@').map(|(_, realm)| realm) {
+            None => (self.at, self.from.clone()),
+            // Whoever of a hub writes into a swarm, its member there sends it.
+            Some(REALM) if self.at == "lab" => ("peers", format!("{MEMBER}@{REALM}")),
+            Some(REALM) => ("lab", format!("{PEER}@{REALM}")),
+            Some("office") => ("office", format!("{}@{}", self.from, self.at)),
+            Some(_) => ("lab", format!("{}@{}", self.from, self.at)),
+        }
+    }
+
+    /// Whether it is for somebody of another hub.
+    pub(super) fn goes_over(&self) -> bool {
+        self.to.contains('@')
+    }
 }
 
 impl fmt::Display for Said {

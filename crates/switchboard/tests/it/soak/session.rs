@@ -1,13 +1,15 @@
-//! A session over MCP that may be killed at any moment, and begins again.
+//! A process that may be killed at any moment: a session over MCP, which begins again, or a single command.
 
 use std::collections::VecDeque;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use test_support::mcp::REVISION;
-use test_support::{Running, Sandbox, poll};
+use test_support::{Ran, Running, Sandbox, poll};
 
 /// The process of a session, as long as it may be killed.
 #[derive(Default)]
@@ -20,9 +22,23 @@ impl Target {
         self.0.lock().unwrap().is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
     }
 
-    fn set(&self, process: Option<&Running>) {
-        let pid = process.and_then(|running| Pid::from_raw(i32::try_from(running.id()).unwrap()));
-        *self.0.lock().unwrap() = pid;
+    fn set(&self, process: Option<u32>) {
+        *self.0.lock().unwrap() = process.and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
+    }
+
+    /// Runs a program to its end, which may be that it is killed.
+    pub(super) fn run(&self, command: &mut Command) -> Ran {
+        let streams = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        self.set(Some(child.id()));
+        let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| err.read_to_string(&mut stderr).unwrap());
+            out.read_to_string(&mut stdout).unwrap();
+        });
+        self.set(None);
+        Ran { code: child.wait().unwrap().code(), stdout, stderr }
     }
 }
 
@@ -48,7 +64,7 @@ impl<'s> Session<'s> {
     /// Starts a process and says who is there; nothing where it is killed meanwhile.
     pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
         let running = Running::start_listening(&mut sandbox.command(["mcp"]));
-        target.set(Some(&running));
+        target.set(Some(running.id()));
         let mut session = Self { running, target, last: 0, kept: VecDeque::new() };
         let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });
         let id = session.ask("initialize", &about);

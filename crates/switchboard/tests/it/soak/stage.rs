@@ -1,18 +1,21 @@
-//! What runs: two linked hubs, a watcher, a worker, the server between the hubs. And what kills it.
+//! What runs: two linked hubs, that of another owner, a watcher, a worker, the server between the hubs. And what kills
+//! it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
 use jiff::Timestamp;
-use serde_json::json;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 use switchboard_hub::{Hub, HubConfig};
+use test_support::ca::{Life, PrivateCa};
 use test_support::nats::{NatsServer, Release};
-use test_support::{Running, Sandbox, poll};
+use test_support::{Running, Sandbox, poll, ports};
 
-use super::cast::{BOXES, Cast, FAR};
+use super::cast::{BOXES, Cast, FAR, MEMBER, PEER, PEERS, REALM};
 use super::ledger::Ledger;
 use super::verdict::Problems;
 use crate::BINARY;
@@ -25,14 +28,27 @@ pub(super) const CHANNEL: &str = "general";
 const ARRIVAL: Duration = Duration::from_secs(90);
 
 /// What the servers of the lab and of the office are called where they are killed.
-pub(super) const SERVES: [&str; 2] = ["the lab's serve", "the office's serve"];
+pub(super) const SERVES: [&str; 3] = ["the lab's serve", "the office's serve", "the peers' serve"];
+
+/// The hubs, in the same order.
+pub(super) const HUBS: [&str; 3] = ["lab", "office", "peers"];
+
+/// The programs that answer for the watcher and for the worker. Each says which process it is, so that it can be killed,
+/// and takes a moment, so that it is there to be killed.
+const WATCHES: &str = r#"echo $$ > "$0"; cat > /dev/null; sleep 0.1; echo answered"#;
+const WORKS: &str = r#"echo $$ > "$0"; sleep 0.1; cat"#;
+
+/// How long somebody is waited for who is to be killed: they are asked something every other second.
+const PREY: Duration = Duration::from_secs(3);
 
 pub(super) struct Stage {
     pub(super) lab: Arc<Sandbox>,
     pub(super) office: Arc<Sandbox>,
-    serves: [Running; 2],
+    pub(super) peers: Arc<Sandbox>,
+    serves: [Running; 3],
     watcher: Running,
     nats: NatsServer,
+    ca: PrivateCa,
     /// When what was killed; a session is called after its agent.
     pub(super) killed: Vec<(Timestamp, &'static str)>,
 }
@@ -40,44 +56,74 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn start(test: &str) -> Option<Self> {
         let nats = server(test, Release::Newest, "")?;
-        let lab = Arc::new(hub("lab", &nats, BOXES));
-        let office = Arc::new(hub("office", &nats, FAR));
-        let serves = [lab.serve(), office.serve()];
-        lab.ok(["worker", "launch", "--agent", "echo", "--name", "parrot"]);
+        let ca = PrivateCa::new();
+        ca.issue_files(&["127.0.0.1"], Life::Long);
+        let (port, peers_port) = (ports::free_port(), ports::free_port());
+        let lab = Arc::new(hub("lab", Some(&nats), BOXES, Some(swarm(&ca, port))));
+        let office = Arc::new(hub("office", Some(&nats), FAR, None));
+        let peers = Arc::new(hub("peers", None, PEERS, Some(swarm(&ca, peers_port))));
+        for (sandbox, member, port) in [(&lab, MEMBER, port), (&peers, PEER, peers_port)] {
+            let endpoint = format!("https://127.0.0.1:{port}/swarm");
+            sandbox.ok(["swarm", "init", "--agent", member, "--endpoint", &endpoint]);
+        }
+        let serves = [lab.serve(), office.serve(), peers.serve()];
+        peers.ok(["swarm", "create", REALM]);
+        lab.ok(["swarm", "join", &peers.ok(["swarm", "invite"])]);
+        let launch = ["worker", "launch", "--agent", "command", "--name", "parrot", "--", "sh", "-c", WORKS];
+        lab.ok(launch.into_iter().chain([prey(&lab, "worker").to_str().unwrap()]));
         for agent in ["chan-0", "chan-1"] {
             lab.ok(["channel", "post", "--agent", agent, "--channel", CHANNEL, "--text", "I am here"]);
         }
         let watcher = watch(&lab);
         wait_for(&lab, "far-3@office");
-        for known in ["box-3@lab", "parrot@lab", "qc-1@lab", "chan-1@lab"] {
+        for known in ["box-2@lab", "parrot@lab", "qc-1@lab", "chan-1@lab"] {
             wait_for(&office, known);
         }
-        Some(Self { lab, office, serves, watcher, nats, killed: Vec::new() })
+        wait_for(&lab, &format!("{PEER}@{REALM}"));
+        wait_for(&peers, &format!("{MEMBER}@{REALM}"));
+        Some(Self { lab, office, peers, serves, watcher, nats, ca, killed: Vec::new() })
     }
 
-    /// Kills one of the processes, whichever, and starts it again.
+    /// Its workspaces, in the order of [`HUBS`].
+    pub(super) fn sandboxes(&self) -> [&Arc<Sandbox>; 3] {
+        [&self.lab, &self.office, &self.peers]
+    }
+
+    /// Kills one of the processes, whichever, and starts it again where nobody else does.
     pub(super) fn kill_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
-        let at = Clock::system().now();
-        let what = match dice.u8(..8) {
-            0 | 1 => {
-                self.serves[0].kill();
-                self.serves[0] = self.lab.serve();
-                SERVES[0]
+        let killed = loop {
+            let at = Clock::system().now();
+            // Somebody who is not there at the moment is not the one.
+            if let Some(what) = self.try_to_kill(cast, dice) {
+                break (at, what);
             }
-            2 => {
-                self.serves[1].kill();
-                self.serves[1] = self.office.serve();
-                SERVES[1]
-            }
-            3 | 4 => {
+        };
+        self.killed.push(killed);
+    }
+
+    fn try_to_kill(&mut self, cast: &Cast<'_>, dice: &mut Rng) -> Option<&'static str> {
+        match dice.u8(..12) {
+            0 | 1 => Some(self.kill_serve(0)),
+            2 => Some(self.kill_serve(1)),
+            3 => Some(self.kill_serve(2)),
+            4 | 5 => {
                 self.watcher.kill();
                 self.watcher = watch(&self.lab);
-                "the watcher"
+                Some("the watcher")
             }
+            6 => kill_prey(&self.lab, "watcher"),
+            7 => kill_prey(&self.lab, "worker"),
+            8 | 9 => cast.kill_a_command(dice),
             // It begins again by itself.
-            _ => cast.kill_a_session(dice).unwrap_or("nothing"),
-        };
-        self.killed.push((at, what));
+            _ => cast.kill_a_session(dice),
+        }
+    }
+
+    fn kill_serve(&mut self, number: usize) -> &'static str {
+        self.serves[number].kill();
+        let again = self.sandboxes()[number].serve();
+        self.serves[number] = again;
+        SERVES[number]
     }
 
     pub(super) fn restart_nats(&mut self) {
@@ -100,17 +146,18 @@ impl Stage {
     pub(super) fn settle(&self, ledger: &Ledger) -> Result<(), Problems> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let late = runtime.block_on(async {
-            let (lab, office) = (open(&self.lab).await, open(&self.office).await);
+            let hubs = open_all(self).await;
             let start = std::time::Instant::now();
             let late = loop {
-                let waiting = super::verdict::on_the_way(&lab, &office, ledger).await;
+                let waiting = super::verdict::on_the_way(&hubs, ledger).await;
                 if waiting.is_empty() || start.elapsed() > ARRIVAL {
                     break waiting;
                 }
-                let _ = tokio::time::timeout(Duration::from_secs(1), lab.changes().next()).await;
+                let _ = tokio::time::timeout(Duration::from_secs(1), hubs[0].changes().next()).await;
             };
-            lab.shut_down().await;
-            office.shut_down().await;
+            for hub in hubs {
+                hub.shut_down().await;
+            }
             late
         });
         Problems::none_of(late, self)
@@ -120,36 +167,75 @@ impl Stage {
         self.serves.iter().chain([&self.watcher]).map(Running::errors).collect::<Vec<_>>().join("\n---\n")
     }
 
-    /// Asks everything to end; the folders of both hubs.
-    pub(super) fn end(mut self) -> [Arc<Sandbox>; 2] {
+    /// Asks everything to end; the folders of all hubs, and the authority that they need to serve again.
+    pub(super) fn end(mut self) -> ([Arc<Sandbox>; 3], PrivateCa) {
         self.watcher.terminate();
         for serve in &mut self.serves {
             let status = serve.terminate();
             assert!(status.success(), "{status}: {}", serve.errors());
         }
-        [self.lab, self.office]
+        ([self.lab, self.office, self.peers], self.ca)
     }
 }
 
+/// All hubs, in the order of [`HUBS`].
+pub(super) async fn open_all(stage: &Stage) -> [Hub; 3] {
+    [open(&stage.lab).await, open(&stage.office).await, open(&stage.peers).await]
+}
+
 /// The hub, as one more process has it.
-pub(super) async fn open(sandbox: &Sandbox) -> Hub {
+async fn open(sandbox: &Sandbox) -> Hub {
     Hub::open(HubConfig::new(sandbox.file(""))).await.unwrap()
 }
 
-fn hub(name: &str, nats: &NatsServer, agents: &[&str]) -> Sandbox {
+fn hub(name: &str, nats: Option<&NatsServer>, agents: &[&str], swarm: Option<Value>) -> Sandbox {
     let sandbox = Sandbox::with_agents(BINARY, agents);
-    let settings = json!({
-        "nats": { "url": nats.url(), "hub": name, "presenceSeconds": 4 },
-        // The echo answers everything it gets, which is no storm here.
+    let mut settings = json!({
+        // The worker answers everything it gets, which is no storm here.
         "hub": { "repliesPerMinute": 1_000_000, "unseenSeconds": 0 },
     });
+    if let Some(nats) = nats {
+        settings["nats"] = json!({ "url": nats.url(), "hub": name, "presenceSeconds": 4 });
+    }
+    if let Some(swarm) = swarm {
+        settings["swarm"] = swarm;
+    }
     sandbox.configure_user(&settings.to_string());
     sandbox
 }
 
+fn swarm(ca: &PrivateCa, port: u16) -> Value {
+    let folder = ca.file().parent().unwrap().to_owned();
+    json!({
+        "listen": format!("127.0.0.1:{port}"), "cert": folder.join("cert.pem"), "key": folder.join("key.pem"),
+        "ca": ca.file(), "allow": ["127.0.0.0/8"],
+        // Fifty messages a second are no storm here either.
+        "limits": { "perSender": 0, "perSwarm": 0, "perClient": 0 },
+    })
+}
+
+/// Where a program that answers says which process it is.
+fn prey(lab: &Sandbox, name: &str) -> PathBuf {
+    lab.home().join(format!("soak-{name}"))
+}
+
+/// Kills a program that answers, as soon as there is one; says which.
+fn kill_prey(lab: &Sandbox, name: &'static str) -> Option<&'static str> {
+    let file = prey(lab, name);
+    poll::within(PREY, || {
+        let id: i32 = std::fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+        // Only while it is the one that wrote this.
+        let command = std::fs::read(format!("/proc/{id}/cmdline")).ok()?;
+        let is_it = String::from_utf8_lossy(&command).contains(file.to_str()?);
+        (is_it && kill_process(Pid::from_raw(id)?, Signal::KILL).is_ok()).then_some(())
+    })?;
+    Some(if name == "worker" { "the worker's program" } else { "the watcher's program" })
+}
+
 /// A program that answers whatever it is asked.
 fn watch(lab: &Sandbox) -> Running {
-    let program = ["--", "sh", "-c", "cat > /dev/null; echo answered"];
+    let told = prey(lab, "watcher");
+    let program = ["--", "sh", "-c", WATCHES, told.to_str().unwrap()];
     // It catches up on all that came while it was down.
     let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000"];
     let watch = lab.start(watching.into_iter().chain(program));

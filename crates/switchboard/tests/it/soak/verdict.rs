@@ -9,7 +9,7 @@ use test_support::{Sandbox, files, poll};
 
 use super::cast::{OTHERS, has_session};
 use super::ledger::{Ledger, Said};
-use super::stage::{CHANNEL, SERVES, Stage, open, processes_of};
+use super::stage::{CHANNEL, HUBS, SERVES, Stage, open_all, processes_of};
 
 /// As many messages come in one answer of `wait_for_message`.
 const MOST_IN_AN_ANSWER: usize = 20;
@@ -66,27 +66,38 @@ async fn journal(hub: &Hub) -> Journal {
     }
 }
 
+/// Which of the hubs.
+fn number(hub: &str) -> usize {
+    HUBS.iter().position(|name| *name == hub).unwrap()
+}
+
+/// The journals of all hubs.
+async fn journals(hubs: &[Hub; 3]) -> [Journal; 3] {
+    [journal(&hubs[0]).await, journal(&hubs[1]).await, journal(&hubs[2]).await]
+}
+
+/// Where a message has to be: which hub, and what its sender is called there.
+fn places(said: &Said) -> Vec<(usize, String)> {
+    let mut places = vec![(number(said.at), said.from.clone())];
+    if said.goes_over() {
+        let (hub, from) = said.there();
+        places.push((number(hub), from));
+    }
+    places
+}
+
 /// What was accepted and is not where it belongs yet, with what is known of it.
-pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<String> {
-    let (at_lab, at_office) = (journal(lab).await, journal(office).await);
+pub(super) async fn on_the_way(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<String> {
+    let journals = journals(hubs).await;
     let mut waiting = Vec::new();
     for (text, said) in ledger.all_said() {
-        let (own, own_hub, other, other_hub) = if said.at == "lab" {
-            (&at_lab, lab, &at_office, office)
-        } else {
-            (&at_office, office, &at_lab, lab)
-        };
-        let mut places = vec![(own, own_hub, said.from.clone())];
-        if said.to.contains('@') {
-            places.push((other, other_hub, format!("{}@{}", said.from, said.at)));
-        }
-        for (journal, hub, from) in places {
-            let Some(found) = journal.get(&(from, text.clone())) else {
-                waiting.push(format!("{said} '{text}' is in no journal yet"));
+        for (hub, from) in places(&said) {
+            let Some(found) = journals[hub].get(&(from, text.clone())) else {
+                waiting.push(format!("{said} '{text}' is in no journal of {} yet", HUBS[hub]));
                 continue;
             };
             for stored in found {
-                let (_, receipt) = hub.receipt(stored.message.id).await.unwrap().unwrap();
+                let (_, receipt) = hubs[hub].receipt(stored.message.id).await.unwrap().unwrap();
                 let waits = |delivery: &Delivery| {
                     let is_unseen = delivery.state == DeliveryState::Delivered && reads(&delivery.agent);
                     delivery.state.is_pending() || is_unseen
@@ -97,7 +108,7 @@ pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<
             }
         }
     }
-    let answers = answers(lab, &at_lab).await;
+    let answers = answers(&hubs[0], &journals[0]).await;
     waiting.extend(answers.into_iter().filter(|(times, _)| *times == 0).map(|(_, question)| question));
     waiting
 }
@@ -105,12 +116,12 @@ pub(super) async fn on_the_way(lab: &Hub, office: &Hub, ledger: &Ledger) -> Vec<
 /// Whether an agent looks at its mail, and is told what is shown to it.
 fn reads(agent: &AgentId) -> bool {
     let reads = |start: &&str| agent.name.as_str().starts_with(start);
-    agent.realm.is_none() && ["box-", "mcp-", "far-"].iter().any(reads)
+    agent.realm.is_none() && ["box-", "mcp-", "far-", "peer-"].iter().any(reads)
 }
 
 /// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
-/// was killed. It is still in the mailbox. By agent: who reads by the command line has no such answer, because nobody kills
-/// it, and the others have one for each time that they or their server were killed.
+/// was killed. It is still in the mailbox. By agent: who reads by the command line has one for each time that its command was
+/// killed, and the others have one for each time that they or their server were.
 async fn unheard(
     hub: &Hub,
     journal: &Journal,
@@ -138,39 +149,34 @@ async fn unheard(
 pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result<(), Problems> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut problems = runtime.block_on(async {
-        let (lab, office) = (open(&stage.lab).await, open(&stage.office).await);
-        let (at_lab, at_office) = (journal(&lab).await, journal(&office).await);
-        let files = [mail_files(&stage.lab), mail_files(&stage.office)];
+        let hubs = open_all(stage).await;
+        let journals = journals(&hubs).await;
+        let files = stage.sandboxes().map(|sandbox| mail_files(sandbox));
         let mut problems = Vec::new();
         for (text, said) in ledger.all_said() {
-            let is_at_lab = said.at == "lab";
-            let (own, own_hub) = if is_at_lab { (&at_lab, &lab) } else { (&at_office, &office) };
-            let goes_over = said.to.contains('@');
-            check(own, own_hub, &said, &said.from, &text, &mut problems).await;
-            if goes_over {
-                let (other, hub) = if is_at_lab { (&at_office, &office) } else { (&at_lab, &lab) };
-                check(other, hub, &said, &format!("{}@{}", said.from, said.at), &text, &mut problems).await;
+            for (hub, from) in places(&said) {
+                check(&journals[hub], &hubs[hub], &said, &from, &text, &mut problems).await;
             }
             let name = said.to.split('@').next().unwrap();
             if name != "parrot" {
-                let from = if goes_over { format!("{}@{}", said.from, said.at) } else { said.from.clone() };
-                let there = &files[usize::from(is_at_lab == goes_over)];
+                let (hub, from) = said.there();
                 // What was posted in the channel to one with a mailbox lies in both.
                 let place = if OTHERS.contains(&name) { "channels" } else { "inbox" };
                 let file = (place, from, name.to_owned(), text.clone());
-                let count = there.get(&file).copied().unwrap_or_default();
+                let count = files[number(hub)].get(&file).copied().unwrap_or_default();
                 if count != 1 {
                     problems.push(format!("{said} '{text}' is in {count} files"));
                 }
             }
         }
-        let answers = answers(&lab, &at_lab).await;
+        let answers = answers(&hubs[0], &journals[0]).await;
         problems.extend(answers.into_iter().filter(|(times, _)| *times != 1).map(|(_, question)| question));
-        for ((hub, journal), serve) in [(&lab, &at_lab), (&office, &at_office)].into_iter().zip(SERVES) {
+        for ((hub, journal), serve) in hubs.iter().zip(&journals).zip(SERVES) {
+            problems.extend(twice(journal));
             for (agent, cut_off) in unheard(hub, journal, ledger, stage).await {
                 println!("{agent}: {} were in answers that a kill cut off: {cut_off:#?}", cut_off.len());
-                let kills = if has_session(&agent) { stage.kills_near(&agent, serve) } else { 0 };
-                if cut_off.len() > MOST_IN_AN_ANSWER * kills {
+                let other = if has_session(&agent) { serve } else { agent.as_str() };
+                if cut_off.len() > MOST_IN_AN_ANSWER * stage.kills_near(&agent, other) {
                     let count = cut_off.len();
                     problems.push(format!(
                         "{count} messages are seen and were not shown to {agent}: {cut_off:?}"
@@ -178,14 +184,26 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
                 }
             }
         }
-        lab.shut_down().await;
-        office.shut_down().await;
+        for hub in hubs {
+            hub.shut_down().await;
+        }
         problems
     });
     let twice = ledger.all_shown().into_iter().filter(|(_, times)| *times > 1);
     let twice = twice.map(|((agent, id), times)| format!("{agent} was shown {id} {times} times"));
     problems.splice(..0, twice);
     Problems::none_of(problems, stage)
+}
+
+/// What is in a journal more than once, also where its sender was killed before it knew that it was accepted. The watcher
+/// says the same to everybody, and so does whoever has failed.
+fn twice(journal: &Journal) -> Vec<String> {
+    let is_players =
+        |from: &str| !["qc-1", "parrot", "switchboard"].iter().any(|name| from.starts_with(name));
+    let twice = journal.iter().filter(|((from, _), found)| is_players(from) && found.len() > 1);
+    twice
+        .map(|((from, text), found)| format!("'{text}' of {from} is {} times in a journal", found.len()))
+        .collect()
 }
 
 /// One message is there once, and was delivered to whom it is for.
@@ -266,7 +284,8 @@ fn mail_files(sandbox: &Sandbox) -> BTreeMap<(&'static str, String, String, Stri
 /// After everything was asked to end there is no process, and no file that was for the time of running only. What was
 /// half written when its writer was killed is put away by whoever serves next.
 pub(super) fn nothing_is_left_over(stage: Stage) {
-    for sandbox in stage.end() {
+    let (sandboxes, _ca) = stage.end();
+    for sandbox in sandboxes {
         all_have_ended(&sandbox);
         let mut serve = sandbox.serve();
         poll::until("what was half written to be put away", || {

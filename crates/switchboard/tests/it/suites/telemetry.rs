@@ -65,6 +65,9 @@ fn suites_spans_go_to_the_collector() {
         said.starts_with("POST /v1/traces") && said.contains("switchboard") && said.contains("echo"),
         "{said}"
     );
+    for span in ["suite_call", "child_start", "child_request"] {
+        assert!(said.contains(span), "{span}: {said}");
+    }
 }
 
 /// Whether a request has come in as a whole.

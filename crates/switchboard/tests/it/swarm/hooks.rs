@@ -66,9 +66,13 @@ fn githubs_news_reach_the_swarm_and_mail_wakes_its_owner() {
         json!({ "swarm": section })
     });
     let (url, calls) = address();
+    let folder = tempfile::tempdir().unwrap();
+    let woken = folder.path().join("woken.json");
+    let program = format!("cat > {0}.part && mv {0}.part {0}", woken.display());
     let bob = Owner::configured("bob", "https://127.0.0.1:PORT/swarm", |port| {
         let mut section = files(&ca, &ca.file(), port);
-        section["wake"] = json!({ "url": url, "secret": "a word", "pauseMs": 0 });
+        let command = ["/bin/sh", "-c", &program];
+        section["wake"] = json!({ "command": command, "url": url, "secret": "a word", "pauseMs": 0 });
         json!({ "swarm": section })
     });
     alice.ok(&["swarm", "create", "Research"]);
@@ -100,4 +104,6 @@ fn githubs_news_reach_the_swarm_and_mail_wakes_its_owner() {
     assert!(head.starts_with("post /api/wake ") && head.contains("x-wake-secret: a word"), "{head}");
     assert_eq!((&told["event"], &told["sender_id"]), (&json!("swarm_message"), &json!("alice")));
     assert!(!told.to_string().contains("Faster"), "{told}");
+    let read: Value = serde_json::from_slice(&std::fs::read(&woken).unwrap()).unwrap();
+    assert_eq!(read, told, "the program has read the same, before");
 }

@@ -64,3 +64,61 @@ fn members_go_on_without_their_master() {
     bob.ok(&["swarm", "send", "--to", "dora", "welcome"]);
     dora.gets("dora", "welcome");
 }
+
+/// A peer that is down is tried again, and whoever waits for its answer waits on.
+#[test]
+fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (mut alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    alice.ok(&["swarm", "create", "Research"]);
+    bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+    bob.knows(&["alice", "bob"]);
+    alice.stop();
+    let first = bob.json(&["--from", "bob", "send", "alice@research", "hello?"]).remove(0);
+    poll::until("the first attempt to fail", || {
+        let receipt = bob.json(&["receipt", first["id"].as_str().unwrap()]).remove(0);
+        (receipt["deliveries"][0]["state"] == "failed").then_some(())
+    });
+    let ask = ["--from", "bob", "send", "alice@research", "are you back?", "--wait", "--timeout", "60"];
+    let mut asking = bob.sandbox.start(ask);
+    asking.line();
+    poll::until("that one to fail as well", || {
+        let sent = bob.json(&["search", "back"]).remove(0);
+        let receipt = bob.json(&["receipt", sent["id"].as_str().unwrap()]).remove(0);
+        (receipt["deliveries"][0]["state"] == "failed").then_some(())
+    });
+    alice.serve();
+    let question = alice.gets("alice", "are you back?");
+    let id = question["id"].as_str().unwrap();
+    alice.ok(&["--from", "alice", "send", "bob@research", "I am", "--reply-to", id]);
+    let (status, lines) = asking.wait_for_rest(poll::PATIENCE);
+    assert!(status.success() && lines.join("\n").contains("I am"), "{lines:?} {}", asking.errors());
+}
+
+/// Whoever is asked to lead may be away: the master leads until it has answered, and may leave after that.
+#[test]
+fn a_swarm_goes_on_while_somebody_is_asked_to_lead_it() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let (alice, mut bob, carol) =
+        (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    alice.ok(&["swarm", "create", "Research"]);
+    let link = alice.ok(&["swarm", "invite"]);
+    bob.ok(&["swarm", "join", &link]);
+    bob.stop();
+    alice.ok(&["swarm", "transfer", "bob"]);
+    carol.ok(&["swarm", "join", &link]);
+    let known = alice.json(&["swarm", "list"]).remove(0);
+    assert_eq!((&known["master"], &known["handing_over_to"]), (&"alice".into(), &"bob".into()));
+    bob.serve();
+    for owner in [&alice, &bob, &carol] {
+        poll::until("bob leads", || (owner.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
+        owner.knows(&["alice", "bob", "carol"]);
+    }
+    alice.ok(&["swarm", "leave"]);
+    for owner in [&bob, &carol] {
+        owner.knows(&["bob", "carol"]);
+        assert_eq!(owner.json(&["swarm", "list"])[0]["master"], "bob");
+    }
+}

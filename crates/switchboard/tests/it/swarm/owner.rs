@@ -13,6 +13,8 @@ pub(super) struct Owner {
     pub(super) sandbox: Sandbox,
     pub(super) port: u16,
     pub(super) served: Option<Served>,
+    /// What `serve` is told beside the settings.
+    args: Vec<String>,
 }
 
 impl Owner {
@@ -32,18 +34,31 @@ impl Owner {
 
     /// With settings made for a port, which stands in the endpoint as well.
     pub(super) fn configured(agent: &str, endpoint: &str, settings: impl FnOnce(u16) -> Value) -> Self {
+        Self::started(agent, endpoint, settings, &[])
+    }
+
+    /// The same, with arguments for `serve`, in which the port may stand as well.
+    pub(super) fn started(
+        agent: &str,
+        endpoint: &str,
+        settings: impl FnOnce(u16) -> Value,
+        args: &[&str],
+    ) -> Self {
         let port = free_port();
         let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
         sandbox.configure_user(&settings(port).to_string());
-        let endpoint = endpoint.replace("PORT", &port.to_string());
+        let with_port = |text: &str| text.replace("PORT", &port.to_string());
+        let endpoint = with_port(endpoint);
         sandbox.ok(["swarm", "init", "--agent", agent, "--endpoint", &endpoint]);
-        let mut owner = Self { sandbox, port, served: None };
+        let args = args.iter().map(|arg| with_port(arg)).collect();
+        let mut owner = Self { sandbox, port, served: None, args };
         owner.serve();
         owner
     }
 
     pub(super) fn serve(&mut self) {
         let mut command = self.sandbox.command(["serve", "--port", "0", "--json"]);
+        command.args(&self.args);
         self.served = Some(Served::of(&self.sandbox, Running::start(&mut command)));
     }
 

@@ -1,16 +1,17 @@
 //! Behind a real nginx, with the configuration that the documentation gives.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::ca::{Life, PrivateCa};
 use test_support::http::Request;
 use test_support::nginx::{Nginx, documented};
 use test_support::ports::free_port;
-use test_support::tools;
+use test_support::{Sandbox, tools};
 
 use super::owner::Owner;
+use crate::BINARY;
 
-#[test]
-fn a_hub_behind_nginx_is_reached_through_it_alone() {
+/// Two owners, one of them behind nginx, as `settings` or the arguments of `serve` say.
+fn meets_and_talks(test: &str, settings: impl FnOnce(u16) -> Value, args: &[&str]) {
     let (front, back) = (PrivateCa::new(), PrivateCa::new());
     front.issue_files(&["localhost"], Life::Long);
     back.issue_files(&["127.0.0.1"], Life::Long);
@@ -19,15 +20,21 @@ fn a_hub_behind_nginx_is_reached_through_it_alone() {
     test_support::files::put(&both, pem);
     let public = free_port();
     let endpoint = format!("https://localhost:{public}/swarm");
-    let alice = Owner::configured("alice", &endpoint, |port| {
-        json!({ "swarm": {
-            "listen": format!("127.0.0.1:{port}"), "behindProxy": "x-forwarded-for", "ca": both,
-            "allow": ["127.0.0.0/8", "localhost"], "limits": { "perClient": 20 },
-        }})
-    });
+    let alice = Owner::started(
+        "alice",
+        &endpoint,
+        |port| {
+            let mut section = settings(port);
+            section["ca"] = json!(both);
+            section["allow"] = json!(["127.0.0.0/8", "localhost"]);
+            section["limits"] = json!({ "perClient": 20 });
+            json!({ "swarm": section })
+        },
+        args,
+    );
     let _nginx = match Nginx::start(&documented(public, alice.port, &front), public) {
         Ok(nginx) => nginx,
-        Err(reason) => return tools::skip("a_hub_behind_nginx_is_reached_through_it_alone", &reason),
+        Err(reason) => return tools::skip(test, &reason),
     };
     let bob = Owner::believing(&back, &both, "bob");
     alice.ok(&["swarm", "create", "Research"]);
@@ -49,4 +56,36 @@ fn a_hub_behind_nginx_is_reached_through_it_alone() {
     assert_eq!(flood[20], 429);
     assert_eq!(ask("203.0.113.9, 198.51.100.1"), 200, "another client is served");
     assert_eq!(ask("rubbish"), 400);
+}
+
+#[test]
+fn a_hub_behind_nginx_is_reached_through_it_alone() {
+    let settings = |port| json!({ "listen": format!("127.0.0.1:{port}"), "behindProxy": "x-forwarded-for" });
+    meets_and_talks("a_hub_behind_nginx_is_reached_through_it_alone", settings, &[]);
+}
+
+/// What is typed counts over the settings, which name a certificate that is not there.
+#[test]
+fn a_hub_is_put_behind_nginx_by_flags() {
+    let settings =
+        |_| json!({ "listen": "0.0.0.0:443", "cert": "/nowhere/cert.pem", "key": "/nowhere/key.pem" });
+    let args = ["--behind-proxy", "X-Forwarded-For", "--swarm-listen", "127.0.0.1:PORT"];
+    meets_and_talks("a_hub_is_put_behind_nginx_by_flags", settings, &args);
+}
+
+#[test]
+fn flags_that_cannot_be_used_are_said_by_name() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let fails = |args: &[&str], code: i32, word: &str| {
+        let ran = sandbox.run([&["serve", "--port", "0"], args].concat());
+        assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(word), "{args:?}: {}", ran.stderr);
+    };
+    fails(&["--behind-proxy", "no header"], 2, "--behind-proxy");
+    fails(&["--swarm-listen", "127.0.0.1:8443"], 2, "--behind-proxy");
+    fails(&["--behind-proxy", "x-forwarded-for", "--swarm-listen", "8443"], 2, "--swarm-listen");
+    fails(&["--behind-proxy", "x-forwarded-for", "--swarm-listen", "0.0.0.0:0"], 1, "loopback");
+    fails(&["--behind-proxy", "forwarded", "--swarm-listen", "127.0.0.1:0"], 1, "x-forwarded-for");
+    sandbox.configure_user(r#"{ "swarm": { "enabled": false } }"#);
+    fails(&["--behind-proxy", "x-forwarded-for"], 2, "swarm.enabled");
 }

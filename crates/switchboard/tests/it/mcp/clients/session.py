@@ -47,6 +47,7 @@ class Session:
     def __init__(self):
         self.updated = asyncio.get_running_loop().create_future()
         self.progressed = asyncio.get_running_loop().create_future()
+        self.subscribed = AsyncExitStack()
 
     async def open(self, stack, name):
         self.client = await stack.enter_async_context(
@@ -66,10 +67,11 @@ class Session:
     async def call(self, tool, arguments):
         return await self.client.call_tool(tool, arguments, 70, self.progress)
 
-    async def subscribe(self, stack):
+    async def subscribe(self):
         if not MODERN:
             return await self.client.subscribe_resource(URI)
-        subscription = await stack.enter_async_context(self.client.listen(resource_subscriptions=[URI]))
+        listening = self.client.listen(resource_subscriptions=[URI])
+        subscription = await self.subscribed.enter_async_context(listening)
 
         async def listen():
             async for event in subscription:
@@ -77,7 +79,12 @@ class Session:
                     self.updated.set_result(event.uri)
 
         task = asyncio.create_task(listen())
-        stack.callback(task.cancel)
+        self.subscribed.callback(task.cancel)
+
+    async def unsubscribe(self):
+        if not MODERN:
+            return await self.client.unsubscribe_resource(URI)
+        await self.subscribed.aclose()
 
 
 async def main():
@@ -85,7 +92,7 @@ async def main():
         sender, reader = Session(), Session()
         await sender.open(stack, "sender")
         await reader.open(stack, "reader")
-        await reader.subscribe(stack)
+        await reader.subscribe()
 
         # The message is sent once the reader has heard that its call goes on.
         waiting = asyncio.create_task(reader.call("wait_for_message", {"timeout": 60}))
@@ -100,6 +107,10 @@ async def main():
         acknowledged = await reader.call("ack_message", {"ids": ids, "summary": "looked"})
         receipt = await sender.call("get_receipt", {"id": ids[0]})
         unknown = await sender.call("send_mesage", {})
+        updated = await asyncio.wait_for(reader.updated, 30)
+        # The SDK fails on what still comes while it closes, such as word of what was acknowledged just now. What is on its
+        # way comes before the answers that follow.
+        await reader.unsubscribe()
 
         def payloads(found):
             return [message["payload"] for message in found["messages"]]
@@ -111,7 +122,7 @@ async def main():
             "resources": [str(found.uri) for found in (await reader.client.list_resources()).resources],
             "registered": reader.registered.content[0].text,
             "progress": reader.progressed.result() if reader.progressed.done() else None,
-            "updated": await asyncio.wait_for(reader.updated, 30),
+            "updated": updated,
             "waited": payloads(waited.structured_content),
             "isWhatWasSent": waited.structured_content["messages"][0]["id"] == ids[0],
             "inbox": payloads(inbox.structured_content),
@@ -120,9 +131,6 @@ async def main():
             "receipt": [delivery["state"] for delivery in receipt.structured_content["deliveries"]],
             "unknown": {"failed": unknown.is_error, "text": unknown.content[0].text},
         }
-        if not MODERN:
-            # The SDK fails on what still comes while it closes, such as word of what was acknowledged just now.
-            await reader.client.unsubscribe_resource(URI)
     print(json.dumps(result))
 
 

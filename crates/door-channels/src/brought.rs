@@ -1,0 +1,90 @@
+//! Posts of other hubs that are for somebody, and not for all of the channel they were posted in.
+//!
+//! What is written to a channel is delivered into it. A post to one agent is delivered to that one, wherever it reads; that it
+//! stands in the channel for everyone, as it does on the hub where it was posted, is seen to here.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use switchboard_core::{Door, Name};
+use switchboard_hub::Stored;
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+
+/// How many numbers of the journal are looked at in one go.
+const PAGE: usize = 1000;
+
+/// Under this topic the hub remembers how far the journal has been looked at.
+const TOPIC: &str = "brought";
+const CURSOR: &str = "cursor";
+
+/// How long to wait for a file that another hub is about to write, and after trouble with files.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Puts what links bring into the channels, until the hub closes.
+pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError> {
+    let hub = channels.hub();
+    let mut changes = hub.changes();
+    let mut after = cursor(channels).await?;
+    let mut noted = after;
+    loop {
+        let page = hub.brought_posts(after, PAGE).await?;
+        for post in &page.posts {
+            put_when_possible(channels, post).await?;
+        }
+        after = page.until;
+        // What is looked at again after a restart is found in its place, so that it need not be written down each time.
+        if !page.posts.is_empty() || usize::try_from(after - noted).is_ok_and(|since| since >= PAGE) {
+            hub.note(Door::Channels, TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
+            noted = after;
+        }
+        if !page.more {
+            changes.next().await;
+        }
+    }
+}
+
+async fn cursor(channels: &Channels) -> Result<i64, ChannelError> {
+    let notes = channels.hub().notes(Door::Channels, TOPIC).await?;
+    let noted = notes.iter().find(|(key, _)| key == CURSOR);
+    Ok(noted.and_then(|(_, cursor)| cursor.parse().ok()).unwrap_or(0))
+}
+
+/// Puts a post into its channel. A folder that cannot be written to now is tried again: what comes behind has to go there too.
+async fn put_when_possible(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
+    let mut is_told = false;
+    loop {
+        match put(channels, post).await {
+            Err(ChannelError::Awaited { .. }) => {}
+            Err(ChannelError::File(error)) => {
+                if !is_told {
+                    let (id, error) = (post.message.id, describe(&error));
+                    tracing::warn!(message = %id, error, "a post of another hub could not be put into its channel");
+                }
+                is_told = true;
+            }
+            done => return done,
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn put(channels: &Channels, post: &Stored) -> Result<(), ChannelError> {
+    match post.message.posted_in() {
+        Some(channel) if is_read_here(channels, &channel).await? => {
+            channels.put(&post.message, post.seq, &channel).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether somebody of this hub reads a channel. It is brought to those alone.
+async fn is_read_here(channels: &Channels, channel: &Name) -> Result<bool, ChannelError> {
+    let directory = channels.hub().directory().await?;
+    Ok(directory.channel(channel).any(|reader| reader.id.realm.is_none()))
+}
+
+#[cfg(test)]
+#[path = "brought_tests.rs"]
+mod tests;

@@ -1,0 +1,74 @@
+use serde_json::json;
+use switchboard_core::POSTED_IN;
+use switchboard_hub::{Draft, Passed};
+use tokio_util::sync::CancellationToken;
+
+use crate::channels::{Channels, Post};
+use crate::reading::Reading;
+use crate::run::run_channels;
+use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
+
+/// What a link brings of a post at `lab` to somebody who is not of this hub.
+async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) -> Passed {
+    let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), text) };
+    let id = there.post(post).await.unwrap().accepted.id;
+    let Passed { draft, thread, via } = as_from_lab(there.hub().message(id).await.unwrap().unwrap().message);
+    let mut metadata = draft.metadata;
+    metadata.insert(POSTED_IN.to_owned(), json!("general"));
+    assert_ne!(test.channels.hub().folder().path(), there.hub().folder().path());
+    Passed { draft: Draft { metadata, restored: Some(Vec::new()), ..draft }, thread, via }
+}
+
+/// Two hubs, each with a folder of its own.
+async fn apart() -> (TestChannels, TestChannels) {
+    (TestChannels::new(&[]).await, TestChannels::new(&[]).await)
+}
+
+#[tokio::test]
+async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_is_read() {
+    let (test, lab) = apart().await;
+    let here = test.another(|config| config.linked = true).await;
+    here.join(&agent("bob"), &name("general")).await.unwrap();
+    let (stop, outbound) = (CancellationToken::new(), test.outbound().await);
+    let work = tokio::spawn(run_channels(here.clone(), outbound, stop.clone()));
+    let mut follower = here.follow(&name("general"), &Reading::default()).await.unwrap();
+    for number in 0..2 {
+        let passed = brought(&test, &lab.channels, "qc-1", &format!("look {number}")).await;
+        for _ in 0..2 {
+            here.hub().submit_passed(vec![passed.clone()]).await.remove(0).unwrap();
+        }
+        let read = soon(follower.next()).await.unwrap().messages;
+        let shown: Vec<_> = read.iter().map(|m| (m.from.as_str(), m.to.as_str(), &*m.content.text)).collect();
+        assert_eq!(shown, [("codex@lab", "qc-1", &*format!("look {number}"))]);
+        assert_eq!(read[0].metadata.as_ref().unwrap().get(POSTED_IN), None);
+    }
+    stop.cancel();
+    soon(work).await.unwrap().unwrap();
+    assert_eq!(test.texts().await, ["look 0", "look 1"]);
+    assert_eq!(here.sweep().await.unwrap().taken, 0);
+    assert_eq!(here.altered().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_channel_that_nobody_reads_here_is_not_made() {
+    let (test, lab) = apart().await;
+    let passed = brought(&test, &lab.channels, "qc-1", "look").await;
+    let id = test.channels.hub().submit_passed(vec![passed]).await.remove(0).unwrap().id;
+    let post = test.channels.hub().message(id).await.unwrap().unwrap();
+    super::put(&test.channels, &post).await.unwrap();
+    assert!(!test.path("channels/general").exists());
+}
+
+#[tokio::test]
+async fn where_a_process_ended_before_the_file_was_there_the_next_one_puts_it() {
+    let (test, lab) = apart().await;
+    test.channels.join(&agent("bob"), &name("general")).await.unwrap();
+    let passed = brought(&test, &lab.channels, "qc-1", "look").await;
+    test.channels.hub().submit_passed(vec![passed]).await.remove(0).unwrap();
+    let here = test.another(|config| config.linked = true).await;
+    let mut follower = here.follow(&name("general"), &Reading::default()).await.unwrap();
+    tokio::select! {
+        ended = super::run(&here) => panic!("{ended:?}"),
+        read = soon(follower.next()) => assert_eq!(read.unwrap().messages.len(), 1),
+    }
+}

@@ -1,0 +1,100 @@
+//! Finding a tool wherever it is: by words, and by a name that is not listed.
+
+use futures_util::stream::{self, StreamExt};
+use serde_json::value::RawValue;
+use switchboard_core::nearest;
+
+use crate::answer;
+use crate::arguments::{self, shape};
+use crate::host::Caller;
+use crate::introspect::line;
+use crate::raw::Object;
+use crate::search::ranked;
+use crate::suites::{Suites, WARM_AT_ONCE};
+use crate::top::describe;
+
+/// How many tools a search shows unless it says otherwise, and at most.
+const FOUND: usize = 8;
+const MAX_FOUND: usize = 50;
+
+impl Suites {
+    /// Finds tools in all suites; without a query, the suites themselves.
+    pub(crate) async fn search(&self, arguments: Option<&RawValue>, caller: &Caller) -> Box<RawValue> {
+        let table = self.table();
+        let question =
+            arguments.and_then(Object::parse).map(|object| arguments::question(&object)).unwrap_or_default();
+        let suites: Vec<_> = table.suites.iter().filter(|suite| !suite.is_flat()).cloned().collect();
+        let Some(query) = &question.query else {
+            let lines: Vec<String> = suites
+                .iter()
+                .map(|suite| {
+                    format!(
+                        "{} — {}",
+                        suite.rules.tool_name,
+                        describe(suite, &table.config, &table.descriptions)
+                    )
+                })
+                .collect();
+            return answer::text(&lines.join("\n"));
+        };
+        let known: Vec<_> = stream::iter(suites.clone())
+            .map(|suite| async move { suite.for_search(caller).await })
+            .buffered(WARM_AT_ONCE)
+            .collect()
+            .await;
+        let tools: Vec<_> = suites
+            .iter()
+            .zip(&known)
+            .filter_map(|(suite, known)| Some((suite, known.as_ref().ok()?)))
+            .flat_map(|(suite, catalogue)| {
+                suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
+            })
+            .collect();
+        let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
+        let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
+        let mut lines: Vec<String> = places
+            .iter()
+            .take(limit)
+            .map(|&place| {
+                let (suite, offered) = &tools[place];
+                format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
+            })
+            .collect();
+        if lines.is_empty() {
+            lines.push(format!("No tool fits \"{query}\"."));
+        }
+        let missing =
+            suites.iter().zip(&known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
+        lines.extend(
+            missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)),
+        );
+        let result = answer::text(&lines.join("\n"));
+        self.inner.ledger.introspected(result.get().len());
+        result
+    }
+
+    /// What a model is told that called a tool which is not listed, where a suite is what it meant: it wrote the
+    /// name of a suite wrongly, or took a tool of a server for one of its own. `None`: it meant something else.
+    pub fn meant(&self, tool: &str) -> Option<String> {
+        let top = self.top();
+        let missing = format!("There is no tool '{}'", tool.escape_debug());
+        // Other proxies list `server__tool`.
+        let subtool = tool.rsplit_once("__").map_or(tool, |(_, subtool)| subtool);
+        for suite in
+            self.table().suites.iter().filter(|suite| top.by_name.contains_key(&suite.rules.tool_name))
+        {
+            let Some(catalogue) = suite.cached() else { continue };
+            if suite.offered(&catalogue).iter().any(|offered| offered.tool.name == subtool) {
+                let name = &suite.rules.tool_name;
+                return Some(format!(
+                    "{missing}. It is one of {name}'s: call {name} with {}.",
+                    shape(subtool)
+                ));
+            }
+        }
+        let reserved = self.inner.reserved.lock();
+        let known = reserved.iter().chain(top.by_name.keys()).map(String::as_str);
+        let near = nearest(tool, known).into_iter().next()?;
+        top.by_name.contains_key(&near).then(|| format!("{missing}. Did you mean '{near}'?"))
+    }
+}

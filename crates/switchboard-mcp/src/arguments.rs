@@ -1,0 +1,229 @@
+//! Whether the arguments of a call fit the schema of its tool, said in the words of JSON.
+//!
+//! What reads arguments into the types of a program speaks of `usize` and of sequences when they do not fit. A model
+//! knows texts, numbers and lists. Only the few words of JSON Schema are known here that schemas of our own tools are made of;
+//! what they do not say is left to whoever reads the arguments.
+
+use rmcp::model::JsonObject;
+use serde_json::{Map, Number, Value, json};
+use switchboard_core::nearest;
+
+/// The longest piece of a wrong value that is shown.
+const SHOWN: usize = 60;
+
+/// Why arguments do not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// Which argument, and what is wrong with it.
+    pub problem: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+/// Checks arguments against the schema of a tool. Whole numbers that are written as `20.0` are made whole: by JSON
+/// Schema they are.
+pub fn fit(schema: &JsonObject, given: &mut JsonObject) -> Result<(), Misfit> {
+    members(schema, given, "")
+}
+
+/// What is wrong with a number that is of the right kind and still was not taken.
+pub fn out_of_range(schema: &JsonObject, name: &str, value: &Value) -> Misfit {
+    let property = schema.get("properties").and_then(|properties| properties.get(name));
+    let expected = if value.as_f64() < Some(0.0) { "a number from 0" } else { "a smaller number" };
+    misfit(property.unwrap_or(&Value::Null), value, name, expected)
+}
+
+/// Checks the members of an object: none that is not known, none missing, and each as it should be.
+fn members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<(), Misfit> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    if schema.get("additionalProperties") == Some(&Value::Bool(false))
+        && let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str()))
+    {
+        return Err(Misfit {
+            problem: format!("There is no argument '{}'", below(path, unknown).escape_debug()),
+            next: match nearest(unknown, known.iter().copied()).first() {
+                Some(near) => format!("Did you mean '{near}'?"),
+                None if known.is_empty() => "This tool takes none.".to_owned(),
+                None => format!("The arguments are {}.", known.join(", ")),
+            },
+        });
+    }
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let is_missing = |key: &&str| given.get(*key).is_none_or(Value::is_null);
+    if let Some(missing) = required.filter_map(Value::as_str).find(is_missing) {
+        let property = properties.get(missing).unwrap_or(&Value::Null);
+        let meaning = match choices(property).as_slice() {
+            [] => described(property, missing),
+            choices => format!("{missing} is one of {}.", choices.join(", ")),
+        };
+        let problem = format!("The argument '{}' is missing", below(path, missing));
+        return Err(Misfit { problem, next: meaning });
+    }
+    for (key, value) in given {
+        // Nothing at all is as good as left out.
+        if let Some(property) = properties.get(key).filter(|_| !value.is_null()) {
+            check(property, value, &below(path, key))?;
+        }
+    }
+    Ok(())
+}
+
+fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), Misfit> {
+    make_whole(schema, value);
+    let choices = choices(schema);
+    if !choices.is_empty() && !value.as_str().is_some_and(|text| choices.contains(&text)) {
+        return Err(misfit(schema, value, path, &format!("one of {}", choices.join(", "))));
+    }
+    let fits = match kind(schema) {
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => true,
+    };
+    if !fits {
+        return Err(misfit(schema, value, path, word(schema)));
+    }
+    match (schema, value) {
+        (Value::Object(schema), Value::Object(given)) => members(schema, given, path),
+        (Value::Object(schema), Value::Array(given)) => match schema.get("items") {
+            Some(items) => {
+                let mut each = given.iter_mut().enumerate();
+                each.try_for_each(|(at, item)| check(items, item, &format!("{path}[{at}]")))
+            }
+            None => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// Writes a number without a fraction as one, where that is what is asked for.
+fn make_whole(schema: &Value, value: &mut Value) {
+    let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
+    // Written out without its fraction it is exactly the number that was meant, or none that fits.
+    if let Some(number) = whole.filter(|_| kind(schema) == Some("integer"))
+        && let Ok(number) = format!("{number:.0}").parse::<i64>()
+    {
+        *value = Value::Number(Number::from(number));
+    }
+}
+
+fn misfit(schema: &Value, value: &Value, path: &str, expected: &str) -> Misfit {
+    let near = value.as_str().and_then(|text| nearest(text, choices(schema)).into_iter().next());
+    let advice = match near {
+        Some(near) => format!("Did you mean {}?", json!(near)),
+        None => format!("Give e.g. {}.", clipped(&example(schema, value).to_string())),
+    };
+    Misfit {
+        problem: format!("{path}: expected {expected}, got {}", shown(value)),
+        next: match schema.get("description") {
+            Some(_) => format!("{advice} {}", described(schema, path)),
+            None => advice,
+        },
+    }
+}
+
+/// What an argument is for, from its schema.
+fn described(schema: &Value, name: &str) -> String {
+    match schema.get("description").and_then(Value::as_str) {
+        Some(description) => format!("{name}: {description}"),
+        None => format!("See the schema of '{name}'."),
+    }
+}
+
+/// The one type that a schema asks for. `null` beside it says that it may be left out.
+fn kind(schema: &Value) -> Option<&str> {
+    match schema.get("type")? {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
+        kind => kind.as_str(),
+    }
+}
+
+fn choices(schema: &Value) -> Vec<&str> {
+    let choices = schema.get("enum").and_then(Value::as_array);
+    choices.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// What a schema asks for.
+fn word(schema: &Value) -> &'static str {
+    match kind(schema) {
+        Some("string") => "a text",
+        Some("boolean") => "true or false",
+        Some("integer") => "a whole number",
+        Some("number") => "a number",
+        Some("array") => match schema.get("items").and_then(kind) {
+            Some("string") => "a list of texts",
+            Some("object") => "a list of objects",
+            _ => "a list",
+        },
+        Some("object") => "an object",
+        _ => "something else",
+    }
+}
+
+/// What was given instead.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(_) => format!("the text {}", clipped(&value.to_string())),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// A value that fits, made of the one that does not where that is possible.
+fn example(schema: &Value, given: &Value) -> Value {
+    if let Some(first) = choices(schema).first() {
+        return json!(first);
+    }
+    // Models write values as texts, and texts as values.
+    let read = given.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let as_read = |is_it: fn(&Value) -> bool| read.clone().filter(is_it);
+    match kind(schema) {
+        Some("boolean") => as_read(Value::is_boolean).unwrap_or(json!(true)),
+        Some("integer") => as_read(Value::is_u64).unwrap_or(json!(20)),
+        Some("number") => as_read(|value| value.as_f64() >= Some(0.0)).unwrap_or(json!(20)),
+        Some("array") => {
+            let items = schema.get("items").unwrap_or(&Value::Null);
+            let fits = check(items, &mut given.clone(), "").is_ok();
+            let one = if fits && !given.is_array() { given.clone() } else { example(items, given) };
+            as_read(Value::is_array).unwrap_or_else(|| json!([one]))
+        }
+        Some("object") => as_read(Value::is_object).unwrap_or_else(|| example_object(schema)),
+        _ if given.is_number() || given.is_boolean() => json!(given.to_string()),
+        _ => json!("text"),
+    }
+}
+
+fn example_object(schema: &Value) -> Value {
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let properties = schema.get("properties");
+    let members: Map<String, Value> = required
+        .filter_map(Value::as_str)
+        .map(|name| {
+            let property = properties.and_then(|properties| properties.get(name));
+            (name.to_owned(), example(property.unwrap_or(&Value::Null), &Value::Null))
+        })
+        .collect();
+    if members.is_empty() { json!({ "key": "value" }) } else { Value::Object(members) }
+}
+
+fn below(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn clipped(text: &str) -> String {
+    if text.chars().count() <= SHOWN {
+        text.to_owned()
+    } else {
+        text.chars().take(SHOWN - 1).chain(['…']).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "arguments_tests.rs"]
+mod tests;

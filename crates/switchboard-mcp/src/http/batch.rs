@@ -1,0 +1,94 @@
+//! The response to a batch, which clients of 2025-03-26 may send over `/mcp`.
+//!
+//! `rmcp` knows no batches: each message of one is handed to it as a request of its own. What it answers comes back as one
+//! array where every answer is there soon and nothing else is said on the way; otherwise as one stream of events, so
+//! that a call which waits keeps no other waiting and can tell how far it is.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::{IntoResponse, Response};
+use futures_util::future::ready;
+use futures_util::stream::{BoxStream, iter, select_all};
+use futures_util::{Stream, StreamExt};
+use http::StatusCode;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::late::events;
+use super::problem::json_response;
+use super::sse::stream_headers;
+
+/// What is said in answer to one message.
+type Said = BoxStream<'static, Result<Bytes, axum::Error>>;
+
+/// The response that says what all of `responses` say. They begin in order, and go on side by side.
+pub(super) async fn response(responses: Vec<Response>, prompt: Duration) -> Response {
+    let answers = responses.into_iter().filter(|response| response.status() != StatusCode::ACCEPTED);
+    let answers: Vec<Said> =
+        answers.map(|answer| events(answer).filter_map(|event| ready(without_id(event))).boxed()).collect();
+    if answers.is_empty() {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    let mut said = select_all(answers);
+    let mut first = Vec::new();
+    let is_whole = tokio::time::timeout(prompt, only_answers(&mut said, &mut first)).await == Ok(true);
+    if is_whole {
+        return json_response(StatusCode::OK, array(&first));
+    }
+    let all = iter(first.into_iter().map(Ok)).chain(said);
+    (stream_headers(), Body::from_stream(all)).into_response()
+}
+
+/// Collects events until all has been said, or one comes that is no answer; says whether the former is the case.
+async fn only_answers(
+    said: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
+    first: &mut Vec<Bytes>,
+) -> bool {
+    while let Some(event) = said.next().await {
+        let Ok(event) = event else { return false };
+        let is_answer = data(&event).is_none_or(is_answer);
+        first.push(event);
+        if !is_answer {
+            return false;
+        }
+    }
+    true
+}
+
+/// An event without its id, by which a client could come back for the rest of one answer and would miss the others. One
+/// that says nothing but its id says nothing then.
+fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::Error>> {
+    let event = match event {
+        Ok(event) => event,
+        Err(error) => return Some(Err(error)),
+    };
+    if data(&event).is_none() && !event.starts_with(b":") {
+        return None;
+    }
+    let lines = event.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"id:"));
+    Some(Ok(lines.collect::<Vec<&[u8]>>().join(&b'\n').into()))
+}
+
+/// The message in an event; comments and signs of life have none.
+fn data(event: &[u8]) -> Option<&[u8]> {
+    let mut lines = event.split(|byte| *byte == b'\n');
+    let data = lines.find_map(|line| line.strip_prefix(b"data:"))?.trim_ascii();
+    (!data.is_empty()).then_some(data)
+}
+
+fn is_answer(json: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Envelope {
+        method: Option<IgnoredAny>,
+    }
+    serde_json::from_slice::<Envelope>(json).is_ok_and(|message| message.method.is_none())
+}
+
+fn array(answers: &[Bytes]) -> Vec<u8> {
+    let read =
+        |event: &Bytes| data(event).and_then(|json| serde_json::from_slice::<Box<RawValue>>(json).ok());
+    let answers: Vec<Box<RawValue>> = answers.iter().filter_map(read).collect();
+    serde_json::to_vec(&answers).unwrap_or_default()
+}

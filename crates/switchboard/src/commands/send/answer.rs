@@ -1,0 +1,118 @@
+//! Waiting for the answer to what was sent.
+
+use std::collections::BTreeSet;
+
+use door_workspace::Workspace;
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId};
+use switchboard_hub::{Hub, Showing, Stored, is_notice};
+
+use super::{nobody_gets, seconds_from};
+use crate::commands::wait::Alive;
+use crate::context::{Context, Open};
+use crate::failure::{Exit, Failure};
+use crate::show;
+
+/// As many replies to one message are looked at.
+const MOST: usize = 100;
+
+/// Whoever waits for an answer must be somebody who can be written to.
+pub(super) async fn can_be_given(workspace: &Workspace, from: &AgentId) -> Result<(), Failure> {
+    if from.is_human() || workspace.hub().directory().await?.agent(from).is_some() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "unknown_sender",
+        Exit::NotFound,
+        format!("'{from}' is not registered, so nobody can answer it"),
+    )
+    .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
+}
+
+/// Waits for the answer and prints it. What the hub has to say meanwhile, such as that nobody has looked at the message
+/// yet, is told and is no answer; that nobody will ever get it ends the waiting.
+pub(super) async fn wait(
+    context: &Context,
+    open: &Open,
+    from: &AgentId,
+    id: MessageId,
+    timeout: Option<f64>,
+) -> Result<(), Failure> {
+    let hub = open.workspace.hub();
+    let mut changes = hub.changes();
+    let me = hub.directory().await?.canonical(from);
+    let mut alive = Alive::new(&open.workspace, Some(&me));
+    let mut told = BTreeSet::new();
+    let answer = async {
+        loop {
+            alive.note().await;
+            for stored in arrived(hub, &me, id).await? {
+                if !is_notice(&stored.message) {
+                    return Ok::<_, Failure>(stored);
+                }
+                if told.insert(stored.message.id) {
+                    tell(context, open, &me, &stored).await?;
+                }
+            }
+            let receipt = hub.receipt(id).await?;
+            if let Some(failure) = receipt.and_then(|(_, receipt)| nobody_gets(&receipt)) {
+                return Err(failure);
+            }
+            changes.next().await;
+        }
+    };
+    let stored = match timeout {
+        None => answer.await?,
+        Some(seconds) => tokio::time::timeout(seconds_from(seconds)?, answer).await.map_err(|_| {
+            Failure::temporary("timeout", format!("no answer within {seconds} s"))
+                .hint(format!("it may still come: `switchboard thread {}`", door_workspace::to_native(id)))
+        })??,
+    };
+    let shown = vec![stored.message.id];
+    let hold = hub.hold(me.clone(), shown.clone(), Showing::Asked).await?;
+    if context.printer.is_json() {
+        context.printer.object(&show::MessageLine::new(&stored, "seen"));
+    } else {
+        context.printer.line(show::message_text(&stored, "seen", hub.now(), false, context.reader()?));
+    }
+    open.workspace.finish_showing(hold, shown, Vec::new()).await?;
+    Ok(())
+}
+
+/// The replies to a message that are for an agent, or for a group, and no longer on their way to it.
+async fn arrived(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
+    let mut arrived = Vec::new();
+    for stored in hub.replies(id, MOST).await?.items {
+        let to = stored.message.to.as_agent();
+        if to.is_none_or(|to| to == me) && has_arrived(hub, me, stored.message.id).await? {
+            arrived.push(stored);
+        }
+    }
+    Ok(arrived)
+}
+
+/// Tells what the hub says of the message; it has been seen then. A script that asked for JSON finds it in the mailbox.
+async fn tell(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> Result<(), Failure> {
+    if context.printer.is_json() {
+        return Ok(());
+    }
+    let shown = vec![notice.message.id];
+    let hold = open.workspace.hub().hold(me.clone(), shown.clone(), Showing::Asked).await?;
+    if hold.is_empty() {
+        return Ok(());
+    }
+    context.printer.note(format_args!("note: {}", show::plain(&notice.message.body)));
+    open.workspace.finish_showing(hold, shown, Vec::new()).await?;
+    Ok(())
+}
+
+/// Whether a message is no longer on its way to an agent's mailbox: before that it cannot be noted as seen, and the agent
+/// would be shown it again. A worker that waits here gets nothing by its own door meanwhile.
+async fn has_arrived(hub: &Hub, agent: &AgentId, id: MessageId) -> Result<bool, Failure> {
+    let Some((_, receipt)) = hub.receipt(id).await? else { return Ok(false) };
+    let is_coming = |delivery: &Delivery| {
+        delivery.agent == *agent
+            && delivery.route.door() == Door::Workspace
+            && matches!(delivery.state, DeliveryState::Queued | DeliveryState::InFlight)
+    };
+    Ok(!receipt.deliveries.iter().any(is_coming))
+}

@@ -1,0 +1,71 @@
+//! What the router rejects, in the words of the command line.
+
+use crate::failure::{Exit, Failure};
+
+const JOBS: &str = "`switchboard worker list` shows the jobs and how they are";
+
+/// The fields of commands, as they are called here.
+const WORDS: [(&str, &str); 17] = [
+    ("payload.agent", "--agent"),
+    ("payload.nodes", "--nodes"),
+    ("payload.prompt", "--prompt"),
+    ("payload.instructions", "--instructions"),
+    ("payload.name", "--name"),
+    ("payload.cwd", "--cd"),
+    ("payload.folders", "--folders"),
+    ("payload.model", "--model"),
+    ("payload.sandbox", "--sandbox"),
+    ("payload.approval_policy", "--ask"),
+    ("payload.input", "--input"),
+    ("payload.env", "--env"),
+    ("payload.limits.turn_seconds", "--timeout"),
+    ("payload.limits.total_tokens", "--budget"),
+    ("payload.program", "PROGRAM"),
+    ("payload.content", "TEXT"),
+    ("payload.from_seq", "--since"),
+];
+
+/// The failure that follows from a `command_rejected`.
+pub(crate) fn refusal(code: &str, field: Option<&str>, reason: &str) -> Failure {
+    let is_program = field == Some("payload.program");
+    let (code, exit, hint) = match code {
+        "unknown_job" => ("unknown_job", Exit::NotFound, JOBS),
+        "unknown_node" => ("unknown_node", Exit::NotFound, JOBS),
+        "unknown_approval" => (
+            "unknown_approval",
+            Exit::NotFound,
+            "`switchboard worker approve` lists what waits for an answer",
+        ),
+        "not_allowed" => ("not_allowed", Exit::NotAllowed, JOBS),
+        "queue_full" => ("queue_full", Exit::Temporary, "`switchboard worker queue` shows what waits"),
+        "not_accepted" => ("not_accepted", Exit::Temporary, "`switchboard doctor` looks at the journal"),
+        "not_now" => ("not_now", Exit::Temporary, JOBS),
+        "job_over" => ("job_over", Exit::Failed, "`switchboard worker launch` starts another"),
+        "over_budget" => {
+            ("over_budget", Exit::Failed, "`switchboard worker launch --budget N` starts another with more")
+        }
+        "cursor_expired" => ("cursor_expired", Exit::Failed, "`--since 0` shows what is kept"),
+        "cannot_start" if is_program => ("cannot_start", Exit::Failed, "name the program after `--`"),
+        "cannot_start" => ("cannot_start", Exit::Failed, JOBS),
+        "bad_field" => {
+            ("bad_field", Exit::Usage, "correct it; `switchboard worker --help` lists what can be said")
+        }
+        _ => ("rejected", Exit::Failed, JOBS),
+    };
+    Failure::new(code, exit, in_words(field, reason)).hint(hint)
+}
+
+/// A reason that calls a field as the protocol does, as a person would.
+fn in_words(field: Option<&str>, reason: &str) -> String {
+    let named = field.and_then(|field| Some((field, reason.strip_prefix(field)?.strip_prefix(": ")?)));
+    let Some((field, problem)) = named else { return reason.to_owned() };
+    match WORDS.iter().find(|(known, _)| *known == field) {
+        Some((_, word)) => format!("{word}: {problem}"),
+        // Which job, node or question is meant stands in the problem itself.
+        None => problem.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "refusal_tests.rs"]
+mod tests;

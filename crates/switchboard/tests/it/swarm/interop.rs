@@ -1,0 +1,156 @@
+//! With agents of another program: joins without a signature, rosters in the flat form, HTTP/1.1 alone, and little checked.
+
+use serde_json::{Value, json};
+use test_support::ca::{Life, PrivateCa};
+use test_support::{poll, tools};
+
+use super::owner::{Owner, id};
+use super::plain::{Plain, answered};
+
+fn authority() -> PrivateCa {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    ca
+}
+
+/// What a system message says.
+fn told(message: &Value) -> Value {
+    serde_json::from_str(message["content"].as_str().unwrap()).unwrap_or_default()
+}
+
+#[test]
+fn a_swarm_that_another_program_leads() {
+    let ca = authority();
+    let mut pat = match Plain::start(&ca, "pat", "/swarm") {
+        Ok(pat) => pat,
+        Err(reason) => return tools::skip("a_swarm_that_another_program_leads", &reason),
+    };
+    let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    let joined = bob.json(&["swarm", "join", &link]).remove(0);
+    assert_eq!((&joined["name"], &joined["address"]), (&json!("Snakes"), &json!("all@snakes")));
+    // Whoever is announced has no key in the announcement: its endpoint tells it.
+    carol.ok(&["swarm", "join", &link]);
+    for owner in [&bob, &carol] {
+        owner.knows(&["bob", "carol", "pat"]);
+    }
+    pat.knows(&swarm, &["bob", "carol", "pat"]);
+
+    // Both ways, to all of them and to one.
+    bob.ok(&["send", "all@snakes", "Grüße an alle", "--from", "codex"]);
+    pat.gets("a broadcast", |message| message["content"] == "Grüße an alle");
+    assert_eq!(carol.gets("carol", "Grüße an alle")["from"], "bob@snakes");
+    assert_eq!(pat.send(&swarm, "broadcast", "hello back"), json!([200, 200]));
+    let got = bob.gets("bob", "hello back");
+    assert_eq!((&got["from"], &got["verified"]), (&json!("pat@snakes"), &json!(true)));
+    carol.gets("carol", "hello back");
+    bob.ok(&["send", "pat@snakes", "to you alone", "--reply-to", id(&got), "--from", "bob"]);
+    let reply = pat.gets("a reply", |message| message["content"] == "to you alone");
+    assert_eq!((&reply["recipient"], &reply["protocol_version"]), (&json!("pat"), &json!("0.1.0")));
+    assert!(reply["in_reply_to"].is_string(), "{reply}");
+
+    // It says at what time to come back, and not after how long. What it cannot read ends the delivery.
+    pat.ask("answer_instead", json!({ "statuses": [429] }));
+    bob.ok(&["swarm", "send", "--to", "pat", "take your time"]);
+    pat.gets("what it put off", |message| message["content"] == "take your time");
+    pat.ask("answer_instead", json!({ "statuses": [422] }));
+    let sent = bob.json(&["swarm", "send", "--to", "pat", "unreadable"]).remove(0);
+    let delivery = poll::until("it is refused", || {
+        let delivery = bob.json(&["receipt", id(&sent)]).remove(0)["deliveries"][0].clone();
+        (delivery["state"] == "refused").then_some(delivery)
+    });
+    assert!(delivery.to_string().contains("422"), "{delivery}");
+    let asked = pat.ask("requests", json!({}));
+    assert!(asked.as_array().unwrap().iter().all(|request| request[3] == "1.1"), "{asked}");
+
+    // A reason with quotes makes its JSON unreadable, though it is signed: it is news, and changes nothing.
+    let broken = r#"{"action":"member_kicked","agent_id":"carol","reason":"too "loud""}"#;
+    let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": broken, "kind": "system" });
+    assert_eq!(pat.ask("send", said)["statuses"], json!([200, 200]));
+    poll::until("bob has heard it", || {
+        let heard = bob.json(&["swarm", "messages"]);
+        heard.iter().any(|message| message["content"] == broken).then_some(())
+    });
+    bob.knows(&["bob", "carol", "pat"]);
+    let kicked = pat.ask("kick", json!({ "swarm_id": swarm, "agent": "carol", "reason": "inactive" }));
+    assert_eq!(kicked["statuses"], json!([200, 200]));
+    bob.knows(&["bob", "pat"]);
+    assert_eq!(carol.json(&["swarm", "list", "--all"])[0]["standing"], "kicked");
+    // It cannot lead or be led by words that it does not know, and nobody is left without a master for it.
+    assert_eq!(bob.sandbox.run(["swarm", "kick", "pat"]).code, Some(4));
+    bob.ok(&["swarm", "leave"]);
+    pat.knows(&swarm, &["pat"]);
+}
+
+#[test]
+fn another_program_in_a_swarm_of_ours() {
+    let ca = authority();
+    // Its address lacks the `/swarm` that its routes have.
+    let mut pat = match Plain::start(&ca, "pat", "") {
+        Ok(pat) => pat,
+        Err(reason) => return tools::skip("another_program_in_a_swarm_of_ours", &reason),
+    };
+    let (alice, bob) = (Owner::new(&ca, "alice"), Owner::new(&ca, "bob"));
+    let swarm =
+        alice.json(&["swarm", "create", "Research"]).remove(0)["swarm_id"].as_str().unwrap().to_owned();
+    let link = alice.ok(&["swarm", "invite"]);
+    let joined = pat.ask("join", json!({ "link": link }));
+    assert_eq!(joined["status"], 200, "{joined}");
+    bob.ok(&["swarm", "join", &link]);
+    alice.knows(&["alice", "bob", "pat"]);
+    bob.knows(&["alice", "bob", "pat"]);
+    pat.knows(&swarm, &["alice", "bob", "pat"]);
+    let announced = pat.gets("the news of bob", |message| told(message)["action"] == "member_joined");
+    let (told_of, flat) = (told(&announced), |field: &str| told(&announced)[field].clone());
+    assert_eq!((flat("agent_id"), flat("swarm_id")), (json!("bob"), json!(swarm)));
+    assert_eq!(told_of["member"]["agent_id"], "bob", "nested as well");
+
+    alice.ok(&["send", "all@research", "who is there?", "--from", "codex"]);
+    let got = pat.gets("a broadcast", |message| message["content"] == "who is there?");
+    assert_eq!((&got["recipient"], &got["sender"]["agent_id"]), (&json!("broadcast"), &json!("alice")));
+    let asked = pat.ask("requests", json!({}));
+    let paths: Vec<&Value> = asked.as_array().unwrap().iter().map(|request| &request[1]).collect();
+    assert!(paths.contains(&&json!("/message")) && paths.contains(&&json!("/swarm/message")), "{asked}");
+    assert_eq!(pat.send(&swarm, "broadcast", "I am"), json!([200, 200]));
+    assert_eq!(alice.gets("alice", "I am")["from"], "pat@research");
+    bob.gets("bob", "I am");
+
+    // It takes the question to lead for any message, and is not made the master for that.
+    alice.ok(&["swarm", "transfer", "pat"]);
+    poll::until("it is told that pat will not", || {
+        let inbox = alice.json(&["inbox", "alice"]);
+        inbox.iter().any(|m| m["body"].as_str().unwrap_or_default().contains("transfer_ended")).then_some(())
+    });
+    for owner in [&alice, &bob] {
+        assert_eq!(owner.json(&["swarm", "list"])[0]["master"], "alice");
+    }
+
+    // Out, and in again by a new invite; the old one says why it is none, in the words that its client reads.
+    alice.ok(&["swarm", "kick", "pat", "--reason", "too \"loud\""]);
+    let kicked = pat.gets("that it was removed", |message| told(message)["action"] == "kicked");
+    assert_eq!(
+        (&told(&kicked)["agent_id"], &told(&kicked)["reason"]),
+        (&json!("pat"), &json!("too \"loud\""))
+    );
+    bob.knows(&["alice", "bob"]);
+    assert_eq!(pat.send(&swarm, "alice", "still here?"), json!([403]));
+    let refused = pat.ask("join", json!({ "link": link }));
+    assert_eq!(answered(&refused), (403, "NOT_AUTHORIZED".to_owned()));
+    assert!(refused["answer"]["error"]["message"].as_str().unwrap().contains("new invite"), "{refused}");
+    let link = alice.ok(&["swarm", "invite"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    bob.knows(&["alice", "bob", "pat"]);
+    let left = pat.ask("leave", json!({ "swarm_id": swarm }));
+    // Bob may have heard it from alice before, and then takes no more from a stranger.
+    assert!([json!([200, 200]), json!([200, 403])].contains(&left["statuses"]), "{left}");
+    alice.knows(&["alice", "bob"]);
+    bob.knows(&["alice", "bob"]);
+
+    // Whoever has to wait for approval is told so.
+    alice.ok(&["swarm", "create", "Closed", "--approval"]);
+    let link = alice.ok(&["swarm", "invite", "closed"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    alice.ok(&["swarm", "approve", "pat", "--swarm", "closed"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+}
