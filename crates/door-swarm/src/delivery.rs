@@ -89,10 +89,15 @@ impl Postman {
             let reason = "many messages wait for this peer".to_owned();
             report(handoff, Outcome::Behind { reason }).await;
             // Those before it may have got there by now, and then nobody else hurries it.
-            if !self.queues.lock().contains_key(&peer) {
+            if self.is_idle(&peer) {
                 self.hurry(peer).await;
             }
         }
+    }
+
+    /// Whether nothing waits in the queue of a peer.
+    fn is_idle(&self, peer: &AgentId) -> bool {
+        self.queues.lock().get(peer).is_none_or(|queue| queue.capacity() == queue.max_capacity())
     }
 
     /// Puts a delivery into a queue, which is started where there is none; gives it back where the queue is full.
@@ -111,8 +116,14 @@ impl Postman {
         let (sender, mut queue) = mpsc::channel(QUEUE);
         let postman = self.clone();
         self.tasks.spawn(async move {
+            let mut is_reached = false;
             while let Some(handoff) = queue.recv().await {
-                postman.deliver(&peer, handoff, &mut queue).await;
+                is_reached = postman.deliver(&peer, handoff, &mut queue).await.unwrap_or(is_reached);
+                // Not before all that was taken has gone: what finds no place in the queue would only go back, again
+                // after each message.
+                if is_reached && queue.is_empty() {
+                    postman.hurry(peer.clone()).await;
+                }
                 // An idle peer needs no task. Nothing can be put into the queue while the list is held.
                 let mut queues = postman.queues.lock();
                 if queue.is_empty() {
@@ -124,11 +135,18 @@ impl Postman {
         sender
     }
 
-    async fn deliver(&self, peer: &AgentId, handoff: Handoff, queue: &mut mpsc::Receiver<Handoff>) {
+    /// Delivers one message, unless earlier ones wait; says whether the peer was reached, where it was called.
+    async fn deliver(
+        &self,
+        peer: &AgentId,
+        handoff: Handoff,
+        queue: &mut mpsc::Receiver<Handoff>,
+    ) -> Option<bool> {
         let hub = self.swarms.hub();
         match hub.first_unsent(peer.clone()).await {
             Ok(Some(first)) if first < handoff.seq => {
-                return report(handoff, Outcome::Behind { reason: self.behind(peer) }).await;
+                report(handoff, Outcome::Behind { reason: self.behind(peer) }).await;
+                return None;
             }
             Ok(_) => {}
             Err(error) => tracing::warn!(error = %error, "the outbox could not be read"),
@@ -146,9 +164,8 @@ impl Postman {
             while let Ok(behind) = queue.try_recv() {
                 report(behind, Outcome::Behind { reason: self.behind(peer) }).await;
             }
-        } else {
-            self.hurry(peer.clone()).await;
         }
+        Some(!is_unreachable)
     }
 
     /// Has what waits for a peer come, which can be reached.

@@ -2,7 +2,9 @@
 
 use http::StatusCode;
 use switchboard_core::{Delivery, DeliveryState};
+use switchboard_hub::HubEvent;
 use switchboard_hub::clock::Clock;
+use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::keys::SecretKey;
 use crate::ledger::Standing;
@@ -84,6 +86,47 @@ async fn a_peer_that_writes_gets_what_waits_for_it() {
     bob.send("bob", "alice@research", "here I am", None).await;
     bob.gets("are you there?").await;
     assert_eq!(alice.settled(id).await[0].state, DeliveryState::Delivered);
+}
+
+/// However much waits for a peer, once it is back each message is taken up about once, and not again for each one before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_backlog_is_worked_off_with_few_attempts() {
+    const BACKLOG: usize = 300;
+    let world = World::new();
+    // A clock that stands still: nothing is ever due by itself.
+    let clock = Clock::by_hand(Clock::system().now());
+    let no_limits = |config: &mut crate::Config| {
+        (config.limits.per_sender, config.limits.per_swarm, config.limits.per_client) = (0, 0, 0);
+    };
+    let (alice, mut bob) =
+        (world.peer_at("alice", clock, |_| ()).await, world.peer_with("bob", no_limits).await);
+    alice.create("Research").await;
+    bob.join(&alice.invite().await).await;
+    bob.stop().await;
+    let mut last = alice.send("alice", "bob@research", "news 0", None).await;
+    for n in 1..BACKLOG {
+        last = alice.send("alice", "bob@research", &format!("news {n}"), None).await;
+    }
+    let is_waiting = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Failed { .. });
+    alice.delivery(last, "put off", is_waiting).await;
+    bob.serve().await;
+    let mut events = alice.hub().subscribe().await.unwrap();
+    alice.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
+    assert_eq!(alice.settled(last).await[0].state, DeliveryState::Delivered);
+    let mut put_off = 0;
+    loop {
+        match events.try_recv() {
+            Ok(HubEvent::Delivery(delivery)) => put_off += usize::from(is_waiting(&delivery)),
+            Ok(_) => {}
+            // Thousands of events for these few messages.
+            Err(TryRecvError::Lagged(missed)) => put_off += usize::try_from(missed).unwrap(),
+            Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+        }
+    }
+    assert!(put_off < BACKLOG, "{put_off} times a message was taken up and put back");
+    let heard = bob.journal().await.into_iter().map(|stored| stored.message.body);
+    let expected: Vec<String> = (0..BACKLOG).map(|n| format!("news {n}")).collect();
+    assert_eq!(heard.filter(|body| body.starts_with("news")).collect::<Vec<_>>(), expected);
 }
 
 /// What was written before a new key is signed with the old one, and nobody is alarmed.
