@@ -264,7 +264,7 @@ pub(crate) fn give_up(
 ) -> Result<Vec<Delivery>, HubError> {
     let sql = format!(
         "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
-         WHERE d.door = 'nats' AND d.state IN (0, 1, 6) AND d.queued_at < ?1 LIMIT ?2"
+         WHERE d.door = 'nats' AND (d.state < 2 OR d.state = 6) AND d.queued_at < ?1 LIMIT ?2"
     );
     let mut overdue = Vec::new();
     {

@@ -235,7 +235,7 @@ pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
     let mut pending = Vec::new();
     for door in Door::ALL {
         let count: u64 = db.query_row(
-            "SELECT count(*) FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6)",
+            "SELECT count(*) FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6)",
             [door.as_str()],
             |row| row.get(0),
         )?;

@@ -262,7 +262,7 @@ pub(crate) fn count(
 pub(crate) fn first_unsent(db: &Connection, agent: &AgentId) -> Result<Option<i64>, HubError> {
     let first: Option<i64> = db
         .prepare_cached(
-            "SELECT min(id) FROM deliveries WHERE agent = ?1 AND door = 'swarm' AND state IN (0, 1, 6)",
+            "SELECT min(id) FROM deliveries WHERE agent = ?1 AND door = 'swarm' AND (state < 2 OR state = 6)",
         )?
         .query_row([agent.to_string()], |row| row.get(0))?;
     Ok(first.map(|id| id / SPREAD))
@@ -273,7 +273,7 @@ pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> R
     Ok(db
         .prepare_cached(
             "SELECT state = 6 AND due_at > ?2 FROM deliveries WHERE agent = ?1 AND door = 'swarm' \
-             AND state IN (0, 1, 6) ORDER BY id LIMIT 1",
+             AND (state < 2 OR state = 6) ORDER BY id LIMIT 1",
         )?
         .query_row(params![agent.to_string(), now.as_microsecond()], |row| row.get(0))
         .optional()?
@@ -315,7 +315,7 @@ pub(crate) fn on_the_way(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting
     let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_due \
          JOIN messages m ON m.seq = d.id / {SPREAD} \
-         WHERE d.door = 'workspace' AND d.state IN (0, 1, 6) AND d.agent = ?1"
+         WHERE d.door = 'workspace' AND (d.state < 2 OR d.state = 6) AND d.agent = ?1"
     );
     waiting_rows(db, &sql, agent)
 }

@@ -133,7 +133,7 @@ pub(crate) fn claim_due(tx: &mut Work<'_>) -> rusqlite::Result<()> {
 /// When something has to happen next at a door; nothing where nothing waits for it.
 fn earliest(db: &rusqlite::Connection, door: Door) -> rusqlite::Result<Option<Timestamp>> {
     db.prepare_cached(
-        "SELECT due_at FROM deliveries WHERE door = ?1 AND state IN (0, 1, 6) ORDER BY due_at LIMIT 1",
+        "SELECT due_at FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6) ORDER BY due_at LIMIT 1",
     )?
     .query_row([door.as_str()], |row| row.get(0).map(from_micros))
     .optional()
@@ -144,7 +144,7 @@ pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) 
     // One look for all of them. Their names are words of ours.
     let names: Vec<String> = doors.iter().map(|door| format!("'{}'", door.as_str())).collect();
     let sql = format!(
-        "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door IN ({}) AND state IN (0, 1, 6) AND due_at <= ?1)",
+        "SELECT EXISTS (SELECT 1 FROM deliveries WHERE door IN ({}) AND (state < 2 OR state = 6) AND due_at <= ?1)",
         names.join(", ")
     );
     Ok(db.prepare_cached(&sql)?.query_row([now.as_microsecond()], |row| row.get(0))?)
@@ -187,7 +187,7 @@ type Due = (i64, i64, Result<(Stored, Delivery), HubError>);
 fn next_due(tx: &Work<'_>, door: Door) -> rusqlite::Result<Option<Due>> {
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, {DELIVERY_COLUMNS}, d.fence FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
-         WHERE d.door = ?1 AND d.state IN (0, 1, 6) AND d.due_at <= ?2 \
+         WHERE d.door = ?1 AND (d.state < 2 OR d.state = 6) AND d.due_at <= ?2 \
          AND (d.expires_at IS NULL OR d.expires_at > ?2) ORDER BY d.due_at, d.id LIMIT 1"
     );
     let mut statement = tx.db.prepare_cached(&sql)?;

@@ -195,7 +195,7 @@ pub(crate) fn hurry(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> 
     tx.db
         .prepare_cached(
             "UPDATE deliveries SET due_at = ?2 WHERE id IN (SELECT id FROM deliveries WHERE agent = ?1 \
-             AND door = 'swarm' AND state IN (0, 1, 6) AND state = 6 ORDER BY id LIMIT ?3) AND due_at > ?2",
+             AND door = 'swarm' AND (state < 2 OR state = 6) AND state = 6 ORDER BY id LIMIT ?3) AND due_at > ?2",
         )?
         .execute(params![agent.to_string(), tx.now.as_microsecond(), HURRIED])?;
     Ok(())
@@ -206,7 +206,7 @@ pub(crate) fn hurry_firsts(tx: &mut Work<'_>) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
             "UPDATE deliveries SET due_at = ?1 WHERE id IN (SELECT min(id) FROM deliveries \
-             WHERE door = 'swarm' AND state IN (0, 1, 6) GROUP BY agent) AND state = 6 AND due_at > ?1",
+             WHERE door = 'swarm' AND (state < 2 OR state = 6) GROUP BY agent) AND state = 6 AND due_at > ?1",
         )?
         .execute([tx.now.as_microsecond()])?;
     Ok(())
@@ -223,7 +223,7 @@ pub(crate) fn bound_times(tx: &mut Work<'_>) -> Result<(), HubError> {
     for (state, latest) in bounds {
         tx.db
             .prepare_cached(
-                "UPDATE deliveries SET due_at = ?2 WHERE state IN (0, 1, 6) AND state = ?1 AND due_at > ?2",
+                "UPDATE deliveries SET due_at = ?2 WHERE (state < 2 OR state = 6) AND state = ?1 AND due_at > ?2",
             )?
             .execute([state_number(state), latest])?;
     }
@@ -234,7 +234,7 @@ pub(crate) fn bound_times(tx: &mut Work<'_>) -> Result<(), HubError> {
 pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>, HubError> {
     let sql = format!(
         "SELECT m.id, {DELIVERY_COLUMNS} FROM deliveries d JOIN messages m ON m.seq = d.id / {SPREAD} \
-         WHERE d.expires_at IS NOT NULL AND d.expires_at <= ?1 AND d.state IN (0, 1, 2, 3, 6) LIMIT ?2"
+         WHERE d.expires_at IS NOT NULL AND d.expires_at <= ?1 AND (d.state < 4 OR d.state = 6) LIMIT ?2"
     );
     let (mut expired, mut damaged) = (Vec::new(), Vec::new());
     {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::error::HubError;
 
 /// The schema this program writes.
-const SCHEMA: i64 = 2;
+const SCHEMA: i64 = 3;
 
 /// How far ahead of ours a schema can be and still be one. What is beyond is damage.
 const FORESEEABLE: i64 = 1000;

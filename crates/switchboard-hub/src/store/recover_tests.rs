@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use switchboard_core::{DeliveryState, MessageId};
+use jiff::SignedDuration;
+use switchboard_core::{DeliveryState, MessageId, TaskName};
 use tempfile::TempDir;
 
 use super::*;
 use crate::clock::Clock;
-use crate::store::open::sign;
+use crate::store::open::{has_our_tables, sign};
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
 use crate::{Draft, Hub, Part};
 
@@ -89,9 +90,7 @@ async fn open_until_readable(
 fn aside(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).expect("listed");
     let names = names.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
-    names
-        .filter(|name| [".damaged.", ".orphan.", ".schema1."].iter().any(|mark| name.contains(mark)))
-        .collect()
+    names.filter(|name| [".damaged.", ".orphan.", ".schema"].iter().any(|mark| name.contains(mark))).collect()
 }
 
 #[tokio::test]
@@ -483,7 +482,7 @@ async fn d1_a_database_of_a_newer_schema_is_refused_and_left_as_it_is() {
     Connection::open(&path).expect("opens").pragma_update(None, "user_version", 7).expect("set");
     let before = fs::read(&path).expect("read");
     let error = Hub::open(config(folder.path(), &clock)).await.err().expect("refused");
-    assert!(matches!(error, HubError::NewerSchema { found: 7, known: 2, .. }), "{error:?}");
+    assert!(matches!(error, HubError::NewerSchema { found: 7, known: 3, .. }), "{error:?}");
     assert_eq!(fs::read(&path).expect("read"), before);
     assert_eq!(aside(folder.path()), Vec::<String>::new());
 }
@@ -553,6 +552,44 @@ async fn d1_a_database_of_the_older_schema_is_upgraded_whole_and_the_old_one_kep
     hub.shut_down().await;
     let again = open(folder.path(), &clock).await;
     assert_eq!((journal(&again).await.len(), aside(folder.path()).len()), (11, kept.len()));
+}
+
+/// Turns a closed hub's database into one of schema 2, which differed in how its indexes tell what is pending.
+fn make_schema_2(folder: &Path) {
+    let db = Connection::open(folder.join("hub.db")).expect("opens");
+    db.execute_batch(
+        "DROP INDEX deliveries_due; DROP INDEX deliveries_expiring; DROP INDEX deliveries_to_peers; \
+         CREATE INDEX deliveries_due ON deliveries (door, due_at) WHERE state IN (0, 1, 6); \
+         CREATE INDEX deliveries_expiring ON deliveries (expires_at) \
+           WHERE expires_at IS NOT NULL AND state IN (0, 1, 2, 3, 6); \
+         CREATE INDEX deliveries_to_peers ON deliveries (agent, id) WHERE door = 'swarm' AND state IN (0, 1, 6)",
+    )
+    .expect("made");
+    db.pragma_update(None, "user_version", 2).expect("set");
+    sign(&db).expect("signed");
+}
+
+#[tokio::test]
+async fn d1_a_database_of_the_schema_before_this_one_keeps_its_chain_and_its_claims() {
+    let (folder, clock, written) = closed_with(10).await;
+    let hub = open(folder.path(), &clock).await;
+    let task = TaskName::parse("build").expect("a task");
+    let claim =
+        hub.claim_task(task, agent_id("a"), SignedDuration::from_hours(1), None).await.expect("claimed");
+    hub.shut_down().await;
+    drop(hub);
+    make_schema_2(folder.path());
+    let hub = open(folder.path(), &clock).await;
+    assert_eq!(hub.moved_aside(), None);
+    assert_eq!(read_all(&hub, &written).await.expect("read").len(), 10);
+    let kept = aside(folder.path());
+    assert!(!kept.is_empty() && kept.iter().all(|name| name.starts_with("hub.db.schema2.")), "{kept:?}");
+    let audit = hub.audit(None).await.expect("read");
+    assert_eq!((audit.entries, audit.bad, audit.breaks.len()), (10, 0, 0));
+    assert_eq!(hub.claims().await.expect("read"), [claim]);
+    hub.shut_down().await;
+    let db = Connection::open(folder.path().join("hub.db")).expect("opens");
+    assert!(has_our_tables(&db).expect("read"));
 }
 
 #[tokio::test]
