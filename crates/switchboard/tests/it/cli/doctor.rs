@@ -349,3 +349,22 @@ fn a_lock_that_nobody_holds_is_named_and_taken_away() {
     ");
     assert!(!lock.exists());
 }
+
+#[test]
+fn deliveries_that_are_gone_from_the_database_are_put_back_from_the_files_or_made_again() {
+    let sandbox = workspace();
+    let [waits, done, lost] =
+        ["waits", "is done", "is lost"].map(|text| sandbox.send("claude", "codex", text));
+    sandbox.run_as("codex", ["ack", &done]).ok();
+    std::fs::remove_file(sandbox.file(&format!("inbox/codex/{lost}.json"))).unwrap();
+    rusqlite::Connection::open(sandbox.file("hub.db"))
+        .unwrap()
+        .execute("DELETE FROM deliveries", [])
+        .unwrap();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"");
+    assert_snapshot!(fix(&sandbox), @"");
+    let state = |id: &String| sandbox.json(["receipt", id])[0]["deliveries"][0]["state"].clone();
+    assert_eq!([&waits, &done, &lost].map(state), ["delivered", "acknowledged", "delivered"]);
+    assert!(sandbox.file(&format!("inbox/codex/{lost}.json")).exists());
+    assert_eq!(look(&sandbox).code, Some(0));
+}
