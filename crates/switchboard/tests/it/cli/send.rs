@@ -384,7 +384,7 @@ fn metadata_must_be_a_json_object() {
     assert_snapshot!(sandbox.show(["send", "codex", "x", "--metadata", "[1, 2]"]), @r#"
     exit 2
     --- stderr
-    error: --metadata is not a JSON object: invalid type: sequence, expected a map at line 1 column 0
+    error: --metadata is not a JSON object: invalid type: a list, expected an object at line 1 column 0
     hint: for example --metadata '{"ticket": 7}'
     "#);
     let id = sandbox.ok(["send", "codex", "x", "--metadata", r#"{"ticket": 7}"#]);
