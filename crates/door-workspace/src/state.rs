@@ -384,11 +384,13 @@ pub(crate) fn objects<'s>(
 }
 
 fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
-    let (status, message) = if is_over(record) {
+    let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
+    let (status, message) = match own {
         // Who was killed has said no goodbye.
-        (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
-    } else {
-        (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"))
+        (status, _) if status.as_deref() != Some(OFFLINE) && is_over(record) => {
+            (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
+        }
+        own => own,
     };
     AgentState {
         name,
