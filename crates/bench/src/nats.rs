@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use async_nats::jetstream::{self, context::PublishAckFuture, message::PublishMessage, stream};
 use door_nats::{Config, LinkState, Status};
-use serde_json::Map;
 use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
 use switchboard_hub::process::{Child, Spawn};
 use switchboard_hub::{Draft, Hub, HubConfig};
@@ -172,24 +171,9 @@ where
 
 /// A post that lies in its channel already, so that nothing but the link is at work.
 fn draft(hub: &Hub, channel: &Name, body: &str) -> Draft {
-    let id = hub.next_id();
-    Draft {
-        id,
-        from: AgentId::human(),
-        to: switchboard_core::Address::Group(switchboard_core::GroupId::Channel(channel.clone())),
-        kind: Kind::status_update(),
-        body: body.to_owned(),
-        in_reply_to: None,
-        sent_at: hub.now(),
-        expires_at: None,
-        metadata: Map::new(),
-        native: NativeId { door: Door::Channels, scope: channel.to_string(), id: id.to_string() },
-        key: None,
-        native_is_id: false,
-        verified: true,
-        route: Some(Route::Channel { channel: channel.clone() }),
-        signed: None,
-        allow_unregistered: false,
-        restored: None,
-    }
+    let to = switchboard_core::Address::Group(switchboard_core::GroupId::Channel(channel.clone()));
+    let draft = hub.draft(Door::Channels, AgentId::human(), to, Kind::status_update(), body);
+    let native = NativeId { scope: channel.to_string(), ..draft.native };
+    let route = Some(Route::Channel { channel: channel.clone() });
+    Draft { native, native_is_id: false, verified: true, route, ..draft }
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use door_workers::Client;
-use serde_json::{Map, Value, json};
-use switchboard_core::{Door, Kind, Name, NativeId};
+use serde_json::{Value, json};
+use switchboard_core::{Door, Kind, Name};
 use switchboard_hub::process::{Child, Spawn};
 use switchboard_hub::{Draft, Hub, HubConfig, Registration};
 use tokio::time::timeout;
@@ -139,26 +139,8 @@ async fn latencies(place: &Place, client: &mut Client, count: usize) -> anyhow::
 }
 
 fn draft(hub: &Hub, text: &str) -> anyhow::Result<Draft> {
-    let id = hub.next_id();
-    Ok(Draft {
-        id,
-        from: "orchestrator".parse()?,
-        to: READER.parse()?,
-        kind: Kind::delegate_task(),
-        body: text.to_owned(),
-        in_reply_to: None,
-        sent_at: hub.now(),
-        expires_at: None,
-        metadata: Map::new(),
-        native: NativeId { door: Door::Workers, scope: String::new(), id: id.to_string() },
-        key: None,
-        native_is_id: true,
-        verified: false,
-        route: None,
-        signed: None,
-        allow_unregistered: false,
-        restored: None,
-    })
+    let (from, to) = ("orchestrator".parse()?, READER.parse()?);
+    Ok(hub.draft(Door::Workers, from, to, Kind::delegate_task(), text))
 }
 
 /// Two clients read one long answer; a pipe copies its lines.

@@ -109,7 +109,7 @@ async fn a_list_without_an_end_ends() {
 
 #[tokio::test]
 async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
-    let child = child_with("liar.py", &[], |spec, _| spec.limits.rpc = Duration::from_millis(300));
+    let child = child_with("liar.py", &[], |spec, _| spec.limits.rpc = Duration::from_secs(3));
     let late = call(&child, "wait", json!({}), &Caller::default()).await;
     assert!(matches!(&late, Err(ChildError::Timeout { method, .. }) if method == "tools/call"), "{late:?}");
     assert_eq!(text(&child, "now").await.expect("an answer"), "right");
@@ -121,7 +121,7 @@ async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
 
 #[tokio::test]
 async fn a_call_that_is_off_returns_at_once_and_the_child_is_told() {
-    let child = child_with("mute.py", &["calls"], |spec, _| spec.limits.rpc = Duration::from_millis(200));
+    let child = child_with("mute.py", &["calls"], |spec, _| spec.limits.rpc = Duration::from_secs(3));
     let caller = Caller::default();
     let (cancelled, ()) = tokio::join!(call(&child, "first", json!({}), &caller), async {
         until(|| child.status().counts.calls == 2).await;

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use switchboard_core::in_json_words;
 
 pub use self::expose::{ExposeMode, ExposeSettings};
 pub use self::keys::{UnknownKey, unknown_keys};
-use crate::error::{SuiteError, in_words};
+use crate::error::SuiteError;
 use crate::wrapper::WrapperSettings;
 
 /// Most bytes in a tool's name: what hosts and models accept.
@@ -150,7 +151,7 @@ impl Config {
     pub fn from_file(file: &Value) -> Result<Self, SuiteError> {
         let config: Self = serde_path_to_error::deserialize(file).map_err(|error| {
             let key = error.path().to_string();
-            bad(key, &format!("does not do: {}", in_words(&error.into_inner())))
+            bad(key, &format!("does not do: {}", in_json_words(&error.into_inner().to_string())))
         })?;
         config.check()?;
         Ok(config)

@@ -212,6 +212,6 @@ fn twenty_children_are_found_quickly() {
         start.elapsed()
     };
     let quickest = (0..20).map(|_| once()).min().unwrap();
-    let bound = if cfg!(debug_assertions) { 20 } else { 2 };
+    let bound = if cfg!(debug_assertions) { 200 } else { 2 };
     assert!(quickest < std::time::Duration::from_millis(bound), "{quickest:?}");
 }

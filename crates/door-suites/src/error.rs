@@ -132,18 +132,3 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
-
-/// What is wrong with a value, for people who write JSON and not Rust.
-pub fn in_words(error: &serde_json::Error) -> String {
-    const NUMBER: &str = "a whole number, 0 or more";
-    let words = [
-        ("u64", NUMBER),
-        ("u32", NUMBER),
-        ("usize", NUMBER),
-        ("a sequence", "a list"),
-        ("a map", "an object"),
-    ];
-    words.into_iter().fold(error.to_string(), |text, (theirs, ours)| {
-        text.replace(&format!("expected {theirs}"), &format!("expected {ours}"))
-    })
-}

@@ -63,7 +63,7 @@ pub use config::{
 pub use descriptions::{DESCRIPTIONS_NAME, Description, Descriptions, suite_description};
 pub use discovery::{Discovered, Problem, discover, discover_with, is_reserved};
 pub use edit::{Put, put_child, remove_child};
-pub use error::{SuiteError, in_words};
+pub use error::SuiteError;
 pub use expand::{ExpandError, Lookup, expand};
 pub use host::{Caller, ClientRef, Host, RpcError};
 pub use import::{Candidate, Client, Imported, Reverted, RootFile, Servers, import, read_client, revert};

@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use switchboard_core::nearest;
+use switchboard_core::{in_json_words, nearest};
 
 pub use self::command::CommandLine;
 pub(crate) use self::resolve::{Surroundings, check_written, spec_of};
-use crate::error::{SuiteError, in_words};
+use crate::error::SuiteError;
 use crate::spec::{Framing, Written};
 
 /// One MCP server. Everything is optional but how it is reached: `command` or `url`.
@@ -148,7 +148,7 @@ impl McpFile {
         }
         let file = serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();
-            format!("the field '{path}': {}", in_words(&error.into_inner()))
+            format!("the field '{path}': {}", in_json_words(&error.into_inner().to_string()))
         })?;
         Ok((file, warnings))
     }

@@ -1,5 +1,7 @@
 //! All suites of a workspace: what a host sees of them, and where its calls go.
 
+mod table;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,13 +18,14 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+pub(crate) use self::table::Table;
 use crate::answer;
 use crate::arguments::{self, Asked};
 use crate::catalogue::Shelf;
-use crate::child::{Child, ChildOptions, Listed};
+use crate::child::Listed;
 use crate::config::Config;
 use crate::descriptions::Descriptions;
-use crate::discovery::{Problem, discover};
+use crate::discovery::Problem;
 use crate::done::Done;
 use crate::error::SuiteError;
 use crate::host::{Caller, ClientRef, Host, RpcError};
@@ -30,10 +33,7 @@ use crate::metrics::{self, Outcome};
 use crate::names::child_name;
 use crate::passthrough::{self, Passthrough};
 use crate::places::Places;
-use crate::redact::{Secrets, redact};
-use crate::rules::Rules;
 use crate::savings::Ledger;
-use crate::spec::ChildSpec;
 use crate::suite::{Given, Shared, Suite};
 use crate::top::{Target, Top};
 use crate::unseen::Unseen;
@@ -66,15 +66,6 @@ pub(crate) struct Inner {
     pub(crate) passthrough: Passthrough,
     pub(crate) unseen: Unseen,
     pub(crate) ledger: Arc<Ledger>,
-}
-
-/// The children as they were found last.
-pub(crate) struct Table {
-    pub(crate) config: Config,
-    /// By the names of the children.
-    pub(crate) suites: Vec<Arc<Suite>>,
-    problems: Vec<Problem>,
-    pub(crate) descriptions: Descriptions,
 }
 
 /// What a host may want to know.
@@ -336,24 +327,6 @@ impl Suites {
             .await
     }
 
-    /// Takes new settings and finds the children anew. A child that is described as before goes on running.
-    pub async fn reload(&self, config: Config) {
-        let before = self.tools();
-        let (table, gone) = self.find(config);
-        for suite in &table.suites {
-            suite.forget_trust();
-            if suite.child.opened().is_some() && suite.check_trust().is_err() {
-                suite.child.stop().await;
-            }
-        }
-        *self.inner.table.write() = Arc::new(table);
-        self.relist();
-        join_all(gone.iter().map(|suite| suite.child.close())).await;
-        if differs(&before, &self.tools()) {
-            let _ = self.inner.shared.events.send(SuitesEvent::ToolsChanged);
-        }
-    }
-
     /// Ends all children and writes down what was counted.
     pub async fn close(&self) {
         let table = self.table();
@@ -377,65 +350,6 @@ impl Suites {
     pub(crate) async fn flush(&self) {
         let (ledger, now) = (self.inner.ledger.clone(), self.inner.shared.clock.now());
         let _ = tokio::task::spawn_blocking(move || ledger.flush(now)).await;
-    }
-
-    /// Finds the children. Of those that run already, what can be kept is kept; the others are returned.
-    fn find(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
-        let old = self.table();
-        let found = discover(&config, &self.inner.shared.places);
-        let mut problems = found.problems;
-        let descriptions = Descriptions::load(&self.inner.shared.places).unwrap_or_else(|problem| {
-            problems.push(problem);
-            Descriptions::default()
-        });
-        let mut suites = Vec::new();
-        for spec in found.children {
-            let rules = Rules::of(&config, &spec);
-            let before = old.suites.iter().find(|suite| *suite.spec == spec);
-            let (suite, broken) = match before {
-                Some(suite) if suite.rules == rules => (suite.clone(), Vec::new()),
-                Some(before) => {
-                    let (suite, broken) = Suite::new(
-                        before.spec.clone(),
-                        before.child.clone(),
-                        rules,
-                        self.inner.shared.clone(),
-                    );
-                    suite.inherit(before);
-                    (suite, broken)
-                }
-                None => {
-                    let spec = Arc::new(spec);
-                    let child = Child::with(Arc::new(self.inner.via.tell(&spec)), self.child_options(&spec));
-                    Suite::new(spec, child, rules, self.inner.shared.clone())
-                }
-            };
-            let file = suite.spec.file.clone();
-            problems.extend(broken.into_iter().map(|message| Problem {
-                file: file.clone(),
-                message,
-                child: Some(suite.spec.name.clone()),
-            }));
-            suites.push(suite);
-        }
-        let gone = old
-            .suites
-            .iter()
-            .filter(|old| !suites.iter().any(|suite| suite.spec == old.spec))
-            .cloned()
-            .collect();
-        (Table { config, suites, problems, descriptions }, gone)
-    }
-
-    fn child_options(&self, spec: &ChildSpec) -> ChildOptions {
-        let secrets = Secrets::of(spec);
-        ChildOptions {
-            log: self.inner.logs.clone(),
-            cache: self.inner.shared.shelf.folder().cloned(),
-            guard: self.inner.guard.clone(),
-            redact: Some(Arc::new(move |text: &str| redact(text, &secrets))),
-            ..ChildOptions::default()
-        }
     }
 
     pub(crate) fn table(&self) -> Arc<Table> {

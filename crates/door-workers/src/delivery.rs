@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeId, NodeId, Outcome, Route};
 use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
 use tokio_util::sync::CancellationToken;
@@ -208,28 +208,17 @@ pub(crate) async fn reply(router: &Router, node: &NodeShared, ended: Ended) {
         }
     };
     let limit = router.hub().config().body_limit;
+    let (from, to) = (AgentId::local(node.name.clone()), message.from.clone().into());
+    let kind = Kind::parse(kind).unwrap_or_else(|_| Kind::status_update());
+    let draft = router.hub().draft(Door::Workers, from, to, kind, shortened(body, limit));
     let draft = Draft {
-        id: router.hub().next_id(),
-        from: AgentId::local(node.name.clone()),
-        to: message.from.clone().into(),
-        kind: Kind::parse(kind).unwrap_or_else(|_| Kind::status_update()),
-        body: shortened(body, limit),
         in_reply_to: Some(message.id),
-        sent_at: router.hub().now(),
-        expires_at: None,
-        metadata: Map::new(),
-        native: NativeId {
-            door: Door::Workers,
-            scope: ANSWER.to_owned(),
-            id: ended.injection.at.injection_id,
-        },
-        key: None,
+        native: NativeId { scope: ANSWER.to_owned(), id: ended.injection.at.injection_id, ..draft.native },
         native_is_id: false,
         verified: true,
         route: Some(Route::Worker(node.id.clone())),
-        signed: None,
         allow_unregistered: true,
-        restored: None,
+        ..draft
     };
     if let Err(error) = router.hub().submit(draft).await {
         tracing::warn!(%error, to = %message.from, "an answer cannot be sent");

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use switchboard_core::in_json_words;
 
 use crate::dialect::{self, reworded};
 use crate::wire::PROTOCOL;
@@ -146,7 +147,7 @@ pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<
             field = format!("{field}.{missing}");
             problem = String::from("it is missing");
         }
-        bad_field(field, &in_words(&problem))
+        bad_field(field, &in_json_words(&problem))
     })
 }
 
@@ -154,24 +155,6 @@ pub(crate) fn typed<T: DeserializeOwned>(payload: Map<String, Value>) -> Result<
 pub(crate) fn bad_field(field: String, problem: &str) -> CommandRejected {
     let reason = format!("{field}: {problem}");
     CommandRejected { request_id: None, reason, code: RejectCode::BadField, field: Some(field) }
-}
-
-/// What was expected in the words of JSON, where it would be in those of Rust.
-fn in_words(problem: &str) -> String {
-    let Some((found, expected)) = problem.split_once(", expected ") else { return problem.to_owned() };
-    let found = match found {
-        "invalid type: map" => "invalid type: an object",
-        "invalid type: sequence" => "invalid type: a list",
-        found => found,
-    };
-    let expected = match expected {
-        "u32" | "u64" | "usize" => "an integer from 0",
-        "a sequence" => "a list",
-        "a map" => "an object",
-        expected if expected.starts_with("struct ") => "an object",
-        expected => expected,
-    };
-    format!("{found}, expected {expected}")
 }
 
 fn is_utc(text: &str) -> bool {

@@ -82,7 +82,7 @@ fn r1_every_missing_field_is_named() {
 #[test]
 fn what_was_expected_is_said_in_the_words_of_json() {
     for (field, value, expected) in [
-        ("nodes", json!("three"), "expected an integer from 0"),
+        ("nodes", json!("three"), "expected a whole number, 0 or more"),
         ("limits", json!(5), "expected an object"),
         ("limits", json!([1, 2]), "a list, expected an object"),
         ("echo", json!([]), "a list, expected an object"),

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Door, JobId, Kind, MessageId, NativeId, NodeId, Outcome, Route};
+use switchboard_core::{AgentId, Door, JobId, Kind, NodeId, Outcome, Route};
 use switchboard_hub::files::Dir;
 use switchboard_hub::guard::Guard;
 use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget};
+pub(crate) use self::commands::{Asked, Asker, not_accepted, over_budget, was_stopped};
 pub(crate) use self::place::Place;
 pub(crate) use self::recover::{Acked, History};
 use self::steer::Steered;
@@ -243,10 +243,9 @@ impl Router {
         self.inner.submitted.lock().extend(ids.iter().cloned().zip(places));
         let mut submitting = Submitting { router: self, ids };
         let answers = self.hub().submit_all(drafts).await;
-        let is_new =
-            |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate);
+        let comes = |answer: &Result<Accepted, HubError>| matches!(answer, Ok(accepted) if !accepted.duplicate && accepted.stopped.is_none());
         let mut answered = answers.iter();
-        submitting.ids.retain(|_| !answered.next().is_some_and(is_new));
+        submitting.ids.retain(|_| !answered.next().is_some_and(comes));
         answers
     }
 
@@ -303,29 +302,16 @@ impl Router {
         let job_id = job.id.to_string();
         self.log().say(&EventBody::BudgetExceeded(BudgetExceeded { job_id, total_tokens, limit }));
         let Some(node) = job.nodes.first() else { return };
-        let id = self.hub().next_id();
         let body = format!(
             "Job {} has used {total_tokens} of {limit} tokens. It takes no further prompts; what waits still runs.",
             job.id
         );
+        let (from, to) = (AgentId::local(node.name.clone()), AgentId::human().into());
         let draft = Draft {
-            id,
-            from: AgentId::local(node.name.clone()),
-            to: AgentId::human().into(),
-            kind: Kind::status_update(),
-            body,
-            in_reply_to: None,
-            sent_at: self.hub().now(),
-            expires_at: None,
-            metadata: serde_json::Map::new(),
-            native: native(id),
-            key: None,
-            native_is_id: true,
             verified: true,
             route: Some(Route::Worker(node.id.clone())),
-            signed: None,
             allow_unregistered: true,
-            restored: None,
+            ..self.hub().draft(Door::Workers, from, to, Kind::status_update(), body)
         };
         let hub = self.hub().clone();
         self.spawn(async move {
@@ -350,11 +336,6 @@ impl Drop for Submitting<'_> {
         drop(submitted);
         drop(places);
     }
-}
-
-/// What the router's protocol calls a message: its id.
-pub(crate) fn native(id: MessageId) -> NativeId {
-    NativeId { door: Door::Workers, scope: String::new(), id: id.to_string() }
 }
 
 /// Says that there is no such job.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use switchboard_core::{AgentId, Name, NodeId};
-use switchboard_hub::{Draft, HUB_NAME};
+use switchboard_hub::{Accepted, Draft, HUB_NAME};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,7 @@ use self::feed::{Feed, Filter, Jobs, Outgoing};
 use crate::dialect::reworded;
 use crate::intake::{self, COMMANDS, reject};
 use crate::lines::{Line, Lines};
-use crate::router::{Asked, Asker, Place, Router};
+use crate::router::{Asked, Asker, Place, Router, not_accepted, was_stopped};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Hello, Inject, JobRef, Request, Steer, Subscribe};
 use crate::wire::event::{CommandRejected, EventBody, HelloAnswer, RejectCode, Subscribed};
@@ -329,6 +329,9 @@ impl Session {
         if drafts.is_empty() {
             return;
         }
+        let rejecting = |request_id, rejected| {
+            EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
+        };
         let accepted = self.router.submit(drafts).await;
         for (accepted, Repeat { request_id, node, dialect }) in accepted.into_iter().zip(asked) {
             let answer = match accepted {
@@ -336,11 +339,9 @@ impl Session {
                     let asked = Asked { asker: &self.asker, request_id: &request_id, dialect };
                     self.router.acked_before(asked, &node, accepted.id.to_string())
                 }
-                Ok(_) => continue,
-                Err(error) => {
-                    let rejected = crate::router::not_accepted(&error);
-                    EventBody::CommandRejected(CommandRejected { request_id: Some(request_id), ..rejected })
-                }
+                Ok(Accepted { stopped: None, .. }) => continue,
+                Ok(Accepted { stopped: Some(stop), .. }) => rejecting(request_id, was_stopped(&stop)),
+                Err(error) => rejecting(request_id, not_accepted(&error)),
             };
             self.answer(answer).await;
         }

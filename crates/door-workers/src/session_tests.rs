@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use switchboard_core::{Budget, Budgets};
+use switchboard_hub::HubConfig;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -48,6 +50,28 @@ async fn a_client_of_some_jobs_has_an_answer_to_what_it_does_with_others() {
     client.injected("known", 0, "y").await;
     let heard = client.until_complete(None).await;
     assert!(heard.iter().all(|event| event.data["job_id"] != *quiet), "{heard:?}");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn whoever_is_beyond_a_budget_is_told_so_and_keeps_no_place_in_a_queue() {
+    let everyone = Budget { messages_per_hour: Some(2), ..Budget::default() };
+    let folder = tempfile::TempDir::new().unwrap();
+    let budgets = Budgets { everyone, ..Budgets::default() };
+    let hub = HubConfig { budgets, ..HubConfig::new(folder.path()) };
+    let rig = Rig::open_with(folder, Config { queue: 1, ..Config::default() }, hub).await;
+    let mut client = rig.client();
+    client.ask("hello", json!({ "agent": "planner" })).await;
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    for _ in 0..2 {
+        client.injected(&job, 0, "within").await;
+        client.until_complete(None).await;
+    }
+    // With one place in the queue, the second would otherwise be told that it is full.
+    for _ in 0..2 {
+        let beyond = json!({ "job_id": job, "node_id": 0, "content": "beyond" });
+        assert_eq!(client.rejected("inject", beyond).await, "over_budget");
+    }
     rig.close().await;
 }
 
@@ -130,7 +154,7 @@ impl AsyncWrite for Stuck {
 
 #[tokio::test]
 async fn a_client_that_stopped_reading_finds_the_reason_after_a_whole_line() {
-    let rig = Rig::with(Config { stall: Duration::from_millis(20), ..Config::default() }).await;
+    let rig = Rig::with(Config { stall: Duration::from_millis(300), ..Config::default() }).await;
     let mut client = rig.client();
     let job = client.launch(json!({ "agent": "echo", "echo": { "deltas": 50 } })).await;
     client.inject(&job, 0, "words that are repeated").await;

@@ -20,7 +20,7 @@ use crate::session::{Access, Transport, serve};
 use crate::wire::schema;
 
 /// Longer than anything takes that is not stuck.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 static SCHEMAS: LazyLock<HashMap<String, jsonschema::Validator>> = LazyLock::new(|| {
     schema::all()
@@ -51,7 +51,13 @@ impl Rig {
 
     /// A router that is opened again in the same process has to wait until the leases of the first run out.
     pub(crate) async fn open(folder: TempDir, config: Config, lease: Duration) -> Self {
-        let hub = Hub::open(HubConfig { lease, ..HubConfig::new(folder.path()) }).await.unwrap();
+        let hub = HubConfig { lease, ..HubConfig::new(folder.path()) };
+        Self::open_with(folder, config, hub).await
+    }
+
+    /// A router at a hub with other settings.
+    pub(crate) async fn open_with(folder: TempDir, config: Config, hub: HubConfig) -> Self {
+        let hub = Hub::open(hub).await.unwrap();
         let router = Router::open(hub.clone(), folder.path().to_owned(), config, None).await.unwrap();
         let outbound = hub.open_door(Door::Workers).await.unwrap();
         let (working, done) = (router.clone(), CancellationToken::new());

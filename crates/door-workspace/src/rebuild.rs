@@ -1,10 +1,10 @@
-//! After the database was lost: messages are read back from the files that remain, under the same ids.
+//! After the database was lost, or a part of it: what the files that remain say of messages, under the same ids.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use switchboard_core::{Address, AgentId, DeliveryState, Directory, Name};
-use switchboard_hub::Draft;
+use switchboard_core::{Address, AgentId, DeliveryState, Directory, Message, Name};
+use switchboard_hub::{Draft, LostDeliveries};
 
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -147,14 +147,8 @@ fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
                 let ours = ids::from_native(&file.id).is_some();
                 let group = if ours { group_address(&mut file) } else { None };
                 let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-                let told = told(tree, &file)?;
-                let state = match section {
-                    Section::Archive if superseded || told.expired => DeliveryState::Expired,
-                    Section::Archive if told.failed && group.is_none() => DeliveryState::Refused,
-                    Section::Archive => DeliveryState::Acknowledged,
-                    _ if told.seen => DeliveryState::Seen,
-                    _ => DeliveryState::Delivered,
-                };
+                let told = told(tree, &file.sender, &file.id)?;
+                let state = told.state(section, superseded, group.is_some());
                 let (modified, uid) = (found.modified, found.uid);
                 all.push(Remains { file, group, agent: agent.clone(), modified, uid, state });
             }
@@ -171,13 +165,27 @@ struct Told {
     failed: bool,
 }
 
-fn told(tree: &Tree, file: &MessageFile) -> Result<Told, WorkspaceError> {
-    let Ok(sender) = file.sender.parse::<AgentId>() else { return Ok(Told::default()) };
+impl Told {
+    /// How far a message has got whose file lies in this section.
+    fn state(&self, section: Section, superseded: bool, is_for_group: bool) -> DeliveryState {
+        match section {
+            Section::Archive if superseded || self.expired => DeliveryState::Expired,
+            // A group's receipt does not say whose delivery failed.
+            Section::Archive if self.failed && !is_for_group => DeliveryState::Refused,
+            Section::Archive => DeliveryState::Acknowledged,
+            _ if self.seen => DeliveryState::Seen,
+            _ => DeliveryState::Delivered,
+        }
+    }
+}
+
+fn told(tree: &Tree, sender: &str, id: &str) -> Result<Told, WorkspaceError> {
+    let Ok(sender) = sender.parse::<AgentId>() else { return Ok(Told::default()) };
     let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
         return Ok(Told::default());
     };
-    let later = |status| Ok::<_, WorkspaceError>(outbox.stat(&later_name(&file.id, status))?.is_some());
-    let first = outbox.read(&format!("{}.receipt.json", file.id), RECEIPT_LIMIT).ok().flatten();
+    let later = |status| Ok::<_, WorkspaceError>(outbox.stat(&later_name(id, status))?.is_some());
+    let first = outbox.read(&format!("{id}.receipt.json"), RECEIPT_LIMIT).ok().flatten();
     let first = first.and_then(|first| serde_json::from_slice::<ReceiptFile>(&first.bytes).ok());
     let first = |status: &str| first.as_ref().is_some_and(|first| first.status == status);
     Ok(Told {
@@ -185,6 +193,44 @@ fn told(tree: &Tree, file: &MessageFile) -> Result<Told, WorkspaceError> {
         expired: later("expired")? || first("expired"),
         failed: first("failed"),
     })
+}
+
+impl Workspace {
+    /// Makes the deliveries of a message anew that the database has lost; says how many. How far they had got is told by
+    /// the files of the message; those of which there is no file begin again.
+    pub async fn restore_deliveries(&self, lost: &LostDeliveries) -> Result<usize, WorkspaceError> {
+        let (tree, message, agents) = (self.tree().clone(), lost.stored.message.clone(), lost.agents.clone());
+        let had = blocking(move || {
+            let mut had = Vec::new();
+            for agent in agents.into_iter().filter(|agent| agent.realm.is_none()) {
+                if let Some(state) = state_by_file(&tree, &message, &agent.name)? {
+                    had.push((agent, state));
+                }
+            }
+            Ok(had)
+        })
+        .await?;
+        Ok(self.hub().restore_deliveries(lost.stored.message.id, had).await?)
+    }
+}
+
+/// How far a message has got with an agent, by its file there. In the mailbox and in the archive it is done with.
+fn state_by_file(
+    tree: &Tree,
+    message: &Message,
+    agent: &Name,
+) -> Result<Option<DeliveryState>, WorkspaceError> {
+    let native = ids::native_of(message);
+    let name = ids::file_name(&native);
+    for section in [Section::Archive, Section::Inbox] {
+        let Some(dir) = tree.folder(section, agent.as_str())? else { continue };
+        if dir.stat(&name)?.is_some_and(|found| found.is_regular) {
+            let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
+            let told = told(tree, &message.from.to_string(), &native)?;
+            return Ok(Some(told.state(section, superseded, message.to.as_agent().is_none())));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

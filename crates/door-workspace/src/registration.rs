@@ -5,12 +5,13 @@
 
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Name};
+use switchboard_hub::owner::Owner;
 use switchboard_hub::{Registration, platform};
 
 use crate::error::WorkspaceError;
 use crate::mailbox::adopt;
 use crate::roles::Role;
-use crate::state::{find, take, text, write_agent, write_teams};
+use crate::state::{OWNER, find, saw, take, text, write_agent, write_teams};
 use crate::terminal::Pane;
 use crate::translate::iso;
 use crate::tree::Section;
@@ -42,6 +43,8 @@ pub struct TerminalRegistration {
     pub external: bool,
     /// The tmux pane that it runs in: `%7`, or `session:window.pane`.
     pub pane: Option<String>,
+    /// The process that the terminal is over with, however that ends.
+    pub owner: Option<Owner>,
 }
 
 /// A chat agent to be registered.
@@ -75,6 +78,7 @@ impl TerminalRegistration {
             team: None,
             external: false,
             pane: None,
+            owner: None,
         }
     }
 }
@@ -137,7 +141,7 @@ impl Workspace {
             .put_record(registration, move |state, name| {
                 if let Some(("terminals", record)) = find(state, name) {
                     put_chat_fields(record, &new);
-                    record.insert("lastSeen".into(), now.as_str().into());
+                    saw(record, &now);
                     return;
                 }
                 let old = take(state, "chatAgents", name);
@@ -259,9 +263,11 @@ fn terminal_record(
     for key in ["statusState", "statusMessage", "statusUpdatedAt"] {
         record.remove(key);
     }
-    match &new.pane {
-        Some(pane) => drop(record.insert("pane".into(), pane.as_str().into())),
-        None => drop(record.remove("pane")),
+    for (key, value) in [("pane", new.pane.clone()), (OWNER, new.owner.as_ref().map(Owner::to_string))] {
+        match value {
+            Some(value) => drop(record.insert(key.into(), value.into())),
+            None => drop(record.remove(key)),
+        }
     }
     fill_in(&mut record, workflow_fields());
     record

@@ -1,4 +1,5 @@
 use serde_json::json;
+use switchboard_core::Awareness;
 
 use super::*;
 use crate::test_workspace::{TestWorkspace, agent, name};
@@ -97,6 +98,30 @@ async fn a_chat_agent_that_gets_a_terminal_moves_and_stays_one_agent() {
     assert!(state["chatAgents"].get("codex").is_none());
     assert_eq!(state["terminals"]["codex"]["interface"], "codex-cli");
     assert_eq!(state["terminals"]["codex"]["pid"], std::process::id());
+}
+
+#[tokio::test]
+async fn a_terminal_is_over_with_its_process_until_the_agent_is_heard_elsewhere() {
+    let test = TestWorkspace::new(&[]).await;
+    let heard = async || {
+        test.workspace.read_state().await.unwrap();
+        let presence = test.workspace.hub().presence(&agent("codex"));
+        (presence.awareness, presence.message)
+    };
+    let here = Owner::this_process();
+    let gone: Owner = format!("{}/4194999/1", here.host()).parse().unwrap();
+    let elsewhere: Owner = "elsewhere/4194999/1".parse().unwrap();
+    for owner in [here, elsewhere] {
+        let new = TerminalRegistration { owner: Some(owner), ..terminal("codex", "agent") };
+        test.workspace.register_terminal(new).await.unwrap();
+        assert_eq!(heard().await, (Awareness::Awake, None));
+    }
+    let new = TerminalRegistration { owner: Some(gone), ..terminal("codex", "agent") };
+    test.workspace.register_terminal(new).await.unwrap();
+    assert_eq!(heard().await, (Awareness::Offline, Some("its terminal was killed".to_owned())));
+    // However short it is since its terminal gave a sign of life itself.
+    test.workspace.note_alive(&agent("codex")).await;
+    assert_eq!(heard().await, (Awareness::Awake, None));
 }
 
 #[tokio::test]

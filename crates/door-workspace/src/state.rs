@@ -13,12 +13,16 @@ use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRec
 use switchboard_hub::Hub;
 use switchboard_hub::files::{Dir, FileStamp, Moved};
 use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_hub::owner::Owner;
 
 use self::last_read::LastRead;
 use crate::error::WorkspaceError;
 use crate::translate::{iso, time_of};
 
 const FILE: &str = "state.json";
+
+/// The key of a terminal's record for the process that it is over with.
+pub(crate) const OWNER: &str = "owner";
 
 /// Larger than any state a workspace has; a file beyond it is not one.
 const LIMIT: u64 = 64 << 20;
@@ -301,7 +305,7 @@ impl StateFile {
             record.insert(status_key.into(), status.into());
             record.insert("statusMessage".into(), message.map_or(Value::Null, Value::from));
             record.insert(time_key.into(), iso(now).into());
-            record.insert("lastSeen".into(), iso(now).into());
+            saw(record, &iso(now));
             true
         })
     }
@@ -319,7 +323,7 @@ impl StateFile {
         let options = LockOptions { wait: std::time::Duration::from_millis(50), ..LockOptions::default() };
         self.update_with(options, |state| match find(state, name) {
             Some((_, record)) => {
-                record.insert("lastSeen".into(), iso(now).into());
+                saw(record, &iso(now));
                 for key in ["statusState", "status"] {
                     if record.get(key).is_some_and(|status| status == OFFLINE) {
                         record.insert(key.into(), "active".into());
@@ -380,13 +384,35 @@ pub(crate) fn objects<'s>(
 }
 
 fn agent(name: Name, record: &Map<String, Value>) -> AgentState {
+    let own = (text(record, "statusState").or_else(|| text(record, "status")), text(record, "statusMessage"));
+    let (status, message) = match own {
+        // Who was killed has said no goodbye.
+        (status, _) if status.as_deref() != Some(OFFLINE) && is_over(record) => {
+            (Some(OFFLINE.to_owned()), Some("its terminal was killed".to_owned()))
+        }
+        own => own,
+    };
     AgentState {
         name,
         role: text(record, "role").filter(|role| role != "none"),
         team: text(record, "team").and_then(|team| Name::parse(&team).ok()),
-        status: text(record, "statusState").or_else(|| text(record, "status")),
-        message: text(record, "statusMessage"),
+        status,
+        message,
         last_seen: time(record, "lastSeen"),
+    }
+}
+
+/// Whether the process is gone that an agent's terminal is over with.
+fn is_over(record: &Map<String, Value>) -> bool {
+    let owner = record.get(OWNER).and_then(Value::as_str);
+    owner.and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|owner| owner.is_gone())
+}
+
+/// Writes down a sign of life. Who gives one after its terminal is over lives elsewhere.
+pub(crate) fn saw(record: &mut Map<String, Value>, now: &str) {
+    record.insert("lastSeen".into(), now.into());
+    if is_over(record) {
+        record.remove(OWNER);
     }
 }
 

@@ -6,8 +6,10 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
+use jiff::{SignedDuration, Timestamp};
 use tempfile::TempDir;
 
+use super::temp::{host_mark, temp_name, writer_is_gone};
 use super::*;
 use crate::process::Spawn;
 

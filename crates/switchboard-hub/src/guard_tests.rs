@@ -66,5 +66,5 @@ async fn the_guard_starts_with_the_first_program_and_is_told_of_it() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the guard is told");
+    tokio::time::timeout(Duration::from_mins(1), wait).await.expect("the guard is told");
 }

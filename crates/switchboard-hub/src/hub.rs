@@ -20,7 +20,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use switchboard_core::{Door, IdClock, MessageId};
+use serde_json::Map;
+use switchboard_core::{Address, AgentId, Door, IdClock, Kind, MessageId, NativeId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -224,6 +225,38 @@ impl Hub {
     /// A new id, greater than all before it from this process.
     pub fn next_id(&self) -> MessageId {
         self.inner.ids.lock().next(self.now(), fastrand::u128(..))
+    }
+
+    /// A plain message that is written now and came by no route: its door calls it by the hub's own id, and nobody vouches for
+    /// its sender yet.
+    pub fn draft(
+        &self,
+        door: Door,
+        from: AgentId,
+        to: Address,
+        kind: Kind,
+        body: impl Into<String>,
+    ) -> Draft {
+        let id = self.next_id();
+        Draft {
+            id,
+            from,
+            to,
+            kind,
+            body: body.into(),
+            in_reply_to: None,
+            sent_at: self.now(),
+            expires_at: None,
+            metadata: Map::new(),
+            native: NativeId { door, scope: String::new(), id: id.to_string() },
+            key: None,
+            native_is_id: true,
+            verified: false,
+            route: None,
+            signed: None,
+            allow_unregistered: false,
+            restored: None,
+        }
     }
 
     /// Takes a message in. It is on disk when this returns `Ok`, and was not accepted otherwise.

@@ -207,7 +207,7 @@ fn a_held_lock_is_kept_fresh_together_with_its_holder_file() {
         if now.mtime_ns > aged.mtime_ns && lock.place.holder_of(&now).is_some() {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "the lock was not refreshed");
+        assert!(start.elapsed() < Duration::from_mins(1), "the lock was not refreshed");
         thread::sleep(Duration::from_millis(1));
     }
     assert!(lock.is_held());

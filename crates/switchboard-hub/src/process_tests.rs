@@ -7,7 +7,7 @@ use super::*;
 use crate::platform::process_started;
 
 /// Far longer than any of these programs needs, so that only a hang reaches it.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_mins(1);
 const SHORT: Duration = Duration::from_millis(50);
 
 fn shell(script: &str) -> Spawn {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
-use serde_json::Map;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, Kind, MessageId, Name, NativeId};
 use tempfile::TempDir;
 
@@ -117,26 +116,10 @@ pub(crate) fn config(folder: &Path, clock: &Clock) -> HubConfig {
 
 /// A message whose native id is its own id, in the scope of its recipient.
 pub(crate) fn draft(hub: &Hub, from: &str, to: &str, body: &str) -> Draft {
-    let id = hub.next_id();
-    Draft {
-        id,
-        from: agent_id(from),
-        to: to.parse().expect("an address"),
-        kind: Kind::delegate_task(),
-        body: body.to_owned(),
-        in_reply_to: None,
-        sent_at: hub.now(),
-        expires_at: None,
-        metadata: Map::new(),
-        native: NativeId { door: Door::Workspace, scope: to.to_owned(), id: id.to_string() },
-        native_is_id: false,
-        verified: false,
-        route: None,
-        signed: None,
-        allow_unregistered: false,
-        restored: None,
-        key: None,
-    }
+    let address = to.parse().expect("an address");
+    let draft = hub.draft(Door::Workspace, agent_id(from), address, Kind::delegate_task(), body);
+    let native = NativeId { scope: to.to_owned(), ..draft.native };
+    Draft { native, native_is_id: false, ..draft }
 }
 
 /// The whole journal, read in pages.

@@ -18,7 +18,7 @@ use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, nearest};
+use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, in_json_words, nearest};
 use switchboard_hub::HubConfig;
 use switchboard_hub::files::Dir;
 use switchboard_mcp::PortChoice;
@@ -196,8 +196,8 @@ fn parse(value: &Value) -> Result<ConfigFile, String> {
         return Err(format!("'{path}' must be an object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => door_suites::in_words(error.inner()),
-        path => format!("'{path}': {}", door_suites::in_words(error.inner())),
+        "." => in_json_words(&error.inner().to_string()),
+        path => format!("'{path}': {}", in_json_words(&error.inner().to_string())),
     })
 }
 

@@ -7,6 +7,7 @@
 mod convert;
 mod host;
 mod lists;
+mod passed;
 mod paused;
 mod swarm;
 
@@ -22,22 +23,21 @@ use rmcp::model::SetLevelRequestParams;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams, CompleteResult,
     ContentBlock, GetPromptRequestParams, GetPromptResponse, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, NumberOrString, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerConfig, ServerResult,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ResourceUpdatedNotificationParam, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_mcp::{PassedCall, PassedList, Passing};
 use tokio::sync::SetOnce;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::convert::{call_result, error_data, typed, typed_list};
 use self::host::{AskedHost, PeerHost, is_stateless};
+pub(crate) use self::passed::Passed;
 use self::paused::{Going, Paused};
 pub(crate) use self::swarm::SwarmTools;
 
@@ -94,15 +94,6 @@ impl Session {
     fn is_host(&self, client: &ClientRef) -> bool {
         self.host.get().is_some_and(|host| client.is(host))
     }
-}
-
-/// The calls of a session that go past `rmcp`.
-#[derive(Clone)]
-pub(crate) struct Passed {
-    workspace: Arc<ToolServer>,
-    suites: Suites,
-    swarm: SwarmTools,
-    session: Arc<Session>,
 }
 
 impl Front {
@@ -277,83 +268,6 @@ fn said_about(context: &RequestContext<RoleServer>) -> Option<Box<RawValue>> {
 
 fn updated(params: &RawValue) -> Option<ResourceUpdatedNotificationParam> {
     serde_json::from_str(params.get()).ok()
-}
-
-impl Passing for Passed {
-    fn takes(&self, tool: &str) -> bool {
-        // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
-        self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
-    }
-
-    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
-        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
-            let answer = self.call_ours(call, peer.clone()).await;
-            return answer.map_err(|error| raw(&error));
-        }
-        let who = switchboard_mcp::Caller::STDIO;
-        let is_governed = match self.workspace.admit_beside(&who, &call.tool).await {
-            Ok(is_governed) => is_governed,
-            Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
-        };
-        let caller = Caller {
-            host: self.session.introduced().await.map(|(_, host)| host),
-            progress_token: call.progress_token,
-            cancelled: call.cancelled,
-            meta: call.meta,
-            ..Caller::default()
-        };
-        // Mail is counted while the child works.
-        let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
-        let (result, unread) = tokio::join!(called, self.workspace.unread_beside(&who));
-        let result =
-            result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))?;
-        if is_governed && !convert::is_error(&result) {
-            self.workspace.note_beside(&who, &call.tool).await;
-        }
-        Ok(match unread.filter(|_| !self.suites.is_flat(&call.tool)) {
-            Some(line) => convert::with_text(result, &line),
-            None => result,
-        })
-    }
-
-    fn lists(&self, method: &str) -> bool {
-        lists::METHODS.contains(&method) && self.suites.has_flat()
-    }
-
-    async fn list(&self, list: PassedList) -> Result<Box<RawValue>, Box<RawValue>> {
-        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        self.list_all(list).await.map_err(|error| raw(&error))
-    }
-}
-
-/// A result as the older revisions have it: only sessions come past `rmcp`, and theirs are those.
-fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
-    let mut result = ServerResult::from(response);
-    result.strip_result_type_for_legacy_peer();
-    to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
-}
-
-/// What a field of a call holds, which is an object.
-fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> Result<T, ErrorData> {
-    let wrong = |error| ErrorData::invalid_params(format!("'{field}' cannot be read: {error}"), None);
-    serde_json::from_str(raw.get()).map_err(wrong)
-}
-
-impl Passed {
-    async fn call_ours(&self, call: PassedCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
-        let mut request = CallToolRequestParams::new(call.tool);
-        if let Some(arguments) = &call.arguments {
-            request.arguments = Some(object("arguments", arguments)?);
-        }
-        // Its number is what only `rmcp` would need, to tell it off; that is done by the token.
-        let mut context = RequestContext::new(NumberOrString::Number(0), peer);
-        context.ct = call.cancelled;
-        if let Some(meta) = &call.meta {
-            context.meta = object("_meta", meta)?;
-        }
-        legacy(self.workspace.call_tool(request, context).await?)
-    }
 }
 
 #[expect(deprecated, reason = "sessions up to 2025-11-25 subscribe and set levels this way")]

@@ -62,11 +62,11 @@ fn main() -> ExitCode {
 
 /// Help and version are answers; anything else is a usage error, as JSON where that was asked for.
 fn usage(error: &clap::Error) -> ExitCode {
-    let has = |word: &str| std::env::args_os().any(|argument| argument == word);
     if !error.use_stderr() {
         error.exit();
     }
-    let failed = if has("--json") {
+    let is_json = std::env::args_os().any(|argument| argument == "--json");
+    let failed = if is_json {
         Printer::new(true).failure(&Failure::usage(error.kind().to_string(), &error.to_string()))
     } else {
         let _ = error.print();

@@ -139,7 +139,7 @@ async fn a_child_that_nobody_calls_is_stopped_and_comes_back() {
 #[tokio::test]
 async fn a_child_that_only_knows_blocks_is_found_out_and_remembered() {
     // Long enough for a program to start on a machine that has other things to do.
-    const SPAWN: Duration = Duration::from_secs(5);
+    const SPAWN: Duration = Duration::from_secs(10);
     let cache = tempfile::tempdir().expect("a folder");
     let with_cache = |spec: &mut ChildSpec, options: &mut ChildOptions| {
         spec.limits.spawn = SPAWN;
@@ -254,9 +254,7 @@ async fn suites_p12_stopping_takes_those_with_it_who_ignore_everything() {
     assert_eq!(text(&child, "any").await.expect("an answer"), "here");
     let pids = pids(&file);
     assert_eq!(pids.len(), 2);
-    let begun = Instant::now();
     within(child.stop()).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     for pid in pids {
         assert_eq!(process_started(pid), None);
     }

@@ -17,7 +17,7 @@ use crate::host::{Caller, Host, RpcError};
 use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits};
 
 /// Far longer than anything here takes, so that only a hang reaches it.
-pub(super) const DEADLINE: Duration = Duration::from_secs(30);
+pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 
 pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.expect("it takes no longer than the deadline")
@@ -71,6 +71,8 @@ pub(super) fn child_with(
     change: impl FnOnce(&mut ChildSpec, &mut ChildOptions),
 ) -> Child {
     let mut spec = spec(launch(script, args));
+    // Python takes its time to start beside all other tests.
+    spec.limits.spawn = DEADLINE;
     let mut options = ChildOptions { recovery: quick(), ..ChildOptions::default() };
     change(&mut spec, &mut options);
     Child::with(Arc::new(spec), options)

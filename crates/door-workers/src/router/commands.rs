@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Map, json};
-use switchboard_core::{Address, AgentId, Door, Kind, NodeId};
-use switchboard_hub::{Draft, HubError};
+use switchboard_core::{Address, AgentId, Door, Kind, NodeId, Stop};
+use switchboard_hub::{Accepted, Draft, HubError};
 use tokio::sync::oneshot;
 
-use super::{Place, Router, native, unknown_job};
+use super::{Place, Router, unknown_job};
 use crate::delivery::{DIALECT, METADATA};
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
@@ -109,12 +109,13 @@ impl Router {
             let draft = |node: &Arc<NodeShared>| (self.draft(asked, node, prompt.clone()), Place::none(node));
             let drafts = job.nodes.iter().map(draft);
             for answer in self.submit(drafts.collect()).await {
-                if let Err(error) = answer {
-                    answers.push(EventBody::CommandRejected(CommandRejected {
-                        request_id: Some(request_id.clone()),
-                        ..not_accepted(&error)
-                    }));
-                }
+                let rejected = match answer {
+                    Ok(Accepted { stopped: None, .. }) => continue,
+                    Ok(Accepted { stopped: Some(stop), .. }) => was_stopped(&stop),
+                    Err(error) => not_accepted(&error),
+                };
+                let request_id = Some(request_id.clone());
+                answers.push(EventBody::CommandRejected(CommandRejected { request_id, ..rejected }));
             }
         }
         Ok(answers)
@@ -172,31 +173,17 @@ impl Router {
 
     pub(super) fn draft(&self, asked: Asked<'_>, node: &NodeShared, content: String) -> Draft {
         let Asked { asker, request_id, dialect } = asked;
-        let id = self.hub().next_id();
         let mut asked = json!({ "request_id": request_id, "client": asker.client });
         if dialect {
             asked[DIALECT] = json!(true);
         }
         let mut metadata = Map::new();
         metadata.insert(METADATA.to_owned(), asked);
+        let (from, to) = (asker.agent.clone(), Address::Node(node.id.clone()));
         Draft {
-            id,
-            from: asker.agent.clone(),
-            to: Address::Node(node.id.clone()),
-            kind: Kind::delegate_task(),
-            body: content,
-            in_reply_to: None,
-            sent_at: self.hub().now(),
-            expires_at: None,
             metadata,
-            native: native(id),
             key: Some(format!("{}/{request_id}/{}", asker.client, node.id)),
-            native_is_id: true,
-            verified: false,
-            route: None,
-            signed: None,
-            allow_unregistered: false,
-            restored: None,
+            ..self.hub().draft(Door::Workers, from, to, Kind::delegate_task(), content)
         }
     }
 
@@ -341,6 +328,12 @@ fn job_over(reason: String) -> CommandRejected {
 pub(crate) fn over_budget(job: &Job) -> String {
     let limit = job.launch.limits.total_tokens.unwrap_or_default();
     format!("job '{}' has used its {limit} tokens and takes no further prompts", job.id)
+}
+
+/// What a client is told whose injection a budget has stopped.
+pub(crate) fn was_stopped(stop: &Stop) -> CommandRejected {
+    let reason = format!("{stop}. It is kept, and runs when the person lets it go on");
+    reject(RejectCode::OverBudget, None, reason)
 }
 
 /// The rejection of an injection that the hub did not take.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_core::{Message, NodeId, Outcome};
-use switchboard_hub::Handoff;
+use switchboard_hub::{Accepted, Handoff};
 use tokio::sync::oneshot;
 
-use super::commands::{Handled, not_accepted, not_now};
+use super::commands::{Handled, not_accepted, not_now, was_stopped};
 use super::{Asked, Asker, Place, Router};
 use crate::delivery::METADATA;
 use crate::intake::reject;
@@ -45,6 +45,7 @@ impl Router {
         self.inner.steering.lock().insert(id.clone(), Some(answer));
         let accepted = self.submit(vec![(draft, Place::none(&node))]).await.pop();
         let refusal = match accepted {
+            Some(Ok(Accepted { stopped: Some(stop), .. })) => Some(was_stopped(&stop)),
             Some(Ok(accepted)) if !accepted.duplicate => None,
             Some(Err(error)) => Some(not_accepted(&error)),
             _ => {

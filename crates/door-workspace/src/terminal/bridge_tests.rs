@@ -78,8 +78,10 @@ async fn a_host_that_fails_or_is_not_there_is_a_failure() {
     );
     assert_eq!(typed, Err("its host said 'failed': no such terminal".to_owned()));
     let takes = |file: &mut Value| file["requests"] = json!([]);
+    // Long enough for the host to take it.
+    let patience = Duration::from_secs(3);
     let (typed, _) =
-        tokio::join!(type_line_within(&test.workspace, &codex, &execute, "x", SHORT), host(&test, takes));
+        tokio::join!(type_line_within(&test.workspace, &codex, &execute, "x", patience), host(&test, takes));
     assert!(typed.unwrap_err().contains("may have been typed"));
 }
 

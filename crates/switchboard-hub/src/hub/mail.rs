@@ -8,6 +8,7 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Name, 
 
 use super::Hub;
 use crate::error::HubError;
+use crate::lost::{self, LostDeliveries};
 use crate::reads::{self, Mail, MailboxQuery, Page, Part, Waiting};
 use crate::store::rows::Stored;
 use crate::store::search;
@@ -278,6 +279,22 @@ impl Hub {
     /// Looks the whole database over. Takes time in proportion to its size.
     pub async fn health(&self) -> Result<maintenance::Health, HubError> {
         self.read(maintenance::health).await
+    }
+
+    /// The messages in the journal that have lost deliveries. Takes time in proportion to its size.
+    pub async fn lost_deliveries(&self) -> Result<Vec<LostDeliveries>, HubError> {
+        let directory = self.directory().await?;
+        self.read(move |db| lost::find(db, &directory)).await
+    }
+
+    /// Makes the deliveries of a message anew that are gone; says how many. Those in `had` have got as far as is said there,
+    /// and the others begin again.
+    pub async fn restore_deliveries(
+        &self,
+        id: MessageId,
+        had: Vec<(AgentId, DeliveryState)>,
+    ) -> Result<usize, HubError> {
+        self.write(move |tx| lost::restore(tx.db, &tx.directory.value, id, &had)).await
     }
 
     /// Goes through the whole journal and says whether every entry is as it was written. `noted` is the end of it as

@@ -6,17 +6,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params};
-use switchboard_core::{DeliveryState, plan};
+use rusqlite::{Connection, Row};
 
 use crate::clock::Clock;
-use crate::directory;
 use crate::error::HubError;
 use crate::files::Dir;
 use crate::store::chain;
 use crate::store::open::{has_our_tables, open_for_salvage};
 use crate::store::recover::{DATABASE, UNFINISHED};
-use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+use crate::store::rows::{MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
+use crate::{directory, lost};
 
 /// A copy of a damaged database that was given a new list of tables.
 pub(super) const GRAFTED: &str = "hub.db.grafted";
@@ -173,7 +172,7 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
          SELECT door, native_id, scope, seq FROM messages ORDER BY seq; \
          INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1');",
     )?;
-    queue_again(&new)?;
+    lost::restore_all(&new, &directory::load(&new)?)?;
     chain::mend(&new, Clock::system().now())?;
     new.commit()?;
     Ok(Salvaged { rows: saved, whole })
@@ -270,44 +269,4 @@ fn copy(
 
 fn row_values(row: &Row<'_>, from: usize, count: usize) -> rusqlite::Result<Vec<Value>> {
     (from..from + count).map(|column| row.get(column)).collect()
-}
-
-/// Queues the messages whose deliveries are lost. Their recipients may get them a second time, which
-/// is better than never.
-fn queue_again(new: &Connection) -> Result<(), HubError> {
-    let directory = directory::load(new)?;
-    let lost: Vec<Stored> = {
-        let mut statement = new.prepare(&format!(
-            "SELECT {MESSAGE_COLUMNS} FROM messages m WHERE NOT EXISTS \
-             (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} AND d.id < (m.seq + 1) * {SPREAD})"
-        ))?;
-        let mut rows = statement.query([])?;
-        let mut lost = Vec::new();
-        while let Some(row) = rows.next()? {
-            lost.extend(Stored::read(row));
-        }
-        lost
-    };
-    for Stored { seq, accepted_at, message } in lost {
-        let Ok(plan) = plan(&message, &directory, true) else { continue };
-        for (number, planned) in (0..SPREAD).zip(plan.deliveries) {
-            let state = if planned.in_place { DeliveryState::Delivered } else { DeliveryState::Queued };
-            let accepted = accepted_at.as_microsecond();
-            new.prepare_cached(
-                "INSERT INTO deliveries (id, agent, door, route, state, due_at, expires_at, note, queued_at, \
-                 delivered_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'what became of it was lost', ?6, ?8)",
-            )?
-            .execute(params![
-                seq * SPREAD + number,
-                planned.agent.to_string(),
-                planned.route.door().as_str(),
-                rows::json(&planned.route),
-                rows::state_number(state),
-                accepted,
-                message.expires_at.map(jiff::Timestamp::as_microsecond),
-                planned.in_place.then_some(accepted),
-            ])?;
-        }
-    }
-    Ok(())
 }

@@ -1,33 +1,25 @@
 //! `switchboard doctor`
 
-use std::os::unix::fs::PermissionsExt;
+mod doors;
+mod files;
+mod journal;
+
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use door_channels::{ChannelError, Channels};
-use door_nats::LinkState;
 use door_suites::{Places, Problem, Trust, discover};
-use door_workspace::{Finding, Tree, Workspace, inspect};
+use door_workspace::{Tree, Workspace};
 use serde::Serialize;
-use switchboard_core::{Door, Name};
-use switchboard_hub::platform::{self, Filesystem};
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{DatabaseState, Hub};
-use switchboard_mcp::ServerInfo;
 
 use crate::commands::hook::Client;
 use crate::commands::inbox::count;
 use crate::commands::install;
 use crate::commands::suite::typed;
 use crate::config;
-use crate::context::{Context, channel_config};
-use crate::failure::{Exit, Failure, chain};
-
-/// From this many files on it takes time to list a channel.
-const LONG: usize = 10_000;
-
-/// Up to this many entries the chain is verified as well, which takes about a second.
-const AUDITED: u64 = 100_000;
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
 
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
@@ -155,16 +147,19 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
-    checks.extend(server(&workspace, fix)?);
+    checks.extend(doors::server(&workspace, fix)?);
+    // First, so that what begins again is delivered with everything else.
+    let deliveries = journal::deliveries(&workspace, fix).await?;
     if fix {
         workspace.finish_deliveries().await?;
     }
-    checks.extend(journal(&workspace, fix).await?);
-    checks.extend(files(&workspace, fix).await?);
-    checks.extend(channels(&settings, &workspace).await?);
-    checks.extend(nats(&settings, &workspace).await?);
-    checks.extend(swarm(context, &workspace).await?);
-    checks.extend(links(&workspace).await?);
+    checks.extend(journal::look(&workspace, fix).await?);
+    checks.extend(deliveries);
+    checks.extend(files::look(&workspace, fix).await?);
+    checks.extend(doors::channels(&settings, &workspace).await?);
+    checks.extend(doors::nats(&settings, &workspace).await?);
+    checks.extend(doors::swarm(context, &workspace).await?);
+    checks.extend(doors::links(&workspace).await?);
     if let Ok(places) = context.places() {
         let suites = context.quiet_suites(&settings).await?;
         checks.extend(servers(&settings, &places, &suites.problems()));
@@ -174,75 +169,6 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     checks.extend(repository(folder).await);
     workspace.close().await;
     Ok(checks)
-}
-
-/// What a server left that was killed: clients would look for it where nobody listens.
-fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, Failure> {
-    let folder = workspace.tree().root();
-    let info = match ServerInfo::read(folder) {
-        Ok(Some(info)) => info,
-        Ok(None) => return Ok(None),
-        Err(error) => {
-            return Ok(Some(
-                Check::new("server", Status::Warn, chain(&error))
-                    .hint("the next `switchboard serve` writes it anew"),
-            ));
-        }
-    };
-    // Its number may be another process's by now; who serves holds a lock.
-    if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
-        return Ok(None);
-    }
-    let message = format!("server_info.json is of process {}, which serves no more", info.pid);
-    if fix && info.remove(folder)? {
-        return Ok(Some(Check::new("server", Status::Fixed, message)));
-    }
-    Ok(Some(
-        Check::new("server", Status::Warn, message)
-            .hint("`--fix` removes it, and so does the next `switchboard serve`"),
-    ))
-}
-
-/// The swarms: nothing is said where no agent takes part in any.
-async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
-    let check = |ailment: door_swarm::Ailment| {
-        let status = if ailment.is_grave { Status::Fail } else { Status::Warn };
-        Check::new("swarm", status, ailment.message).hint(ailment.hint)
-    };
-    let mut checks: Vec<Check> = swarms.ailments().await?.into_iter().map(check).collect();
-    let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
-    for identity in swarms.identities() {
-        let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());
-        // Whoever gets the repository gets the key.
-        if root.as_ref().is_some_and(|root| home.starts_with(root)) {
-            let message =
-                format!("the key of '{}' is in the workspace, in {}", identity.agent, home.display());
-            let hint = "move the folder out of it, and name it with SWARM_HOME";
-            checks.push(Check::new("swarm", Status::Warn, message).hint(hint));
-        }
-    }
-    let (agents, active) =
-        (swarms.identities().len(), swarms.swarms().iter().filter(|(_, s)| s.is_active()).count());
-    if checks.is_empty() && agents > 0 {
-        let described = format!("{} in {}", count(agents, "agent"), count(active, "swarm"));
-        checks.push(Check::new("swarm", Status::Ok, described));
-    }
-    Ok(checks)
-}
-
-/// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
-async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let directory = workspace.hub().directory().await?;
-    let is_known = |realm: &Name| directory.of_realm(realm).next().is_some();
-    let check = |(link, realm): (String, &Name)| {
-        let message =
-            format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known");
-        Check::new("links", Status::Warn, message).hint(
-            "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
-        )
-    };
-    Ok(directory.links().leads().filter(|(_, realm)| !is_known(realm)).map(check).collect())
 }
 
 /// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.
@@ -286,270 +212,6 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
         checks.push(Check::new("servers", Status::Ok, format!("{described}, all trusted")));
     }
     checks
-}
-
-/// The shared folder of the channels: nothing is said where there are none.
-async fn channels(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let config = channel_config(settings, workspace);
-    let (root, watchers) = (config.root.clone(), config.watchers.clone());
-    let channels = match Channels::open(config, workspace.hub().clone()).await {
-        Ok(channels) => channels,
-        Err(error @ ChannelError::Root { .. }) => {
-            return Ok(vec![
-                Check::new("channels", Status::Fail, chain(&error))
-                    .hint("make the folder, mount it, or correct channels.root in your settings"),
-            ]);
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let mut checks = Vec::new();
-    for (file, reason) in channels.problems().await? {
-        checks.push(
-            Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))
-                .hint("mend it where it is, or take it out of the channel"),
-        );
-    }
-    for altered in channels.altered().await? {
-        checks.push(
-            Check::new("channels", Status::Fail, altered.to_string())
-                .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
-        );
-    }
-    for spellings in channels.twins().await? {
-        let names: Vec<_> = spellings.iter().map(|name| format!("channels/{name}")).collect();
-        checks.push(
-            Check::new("channels", Status::Warn, format!("{} are one channel", names.join(" and "))).hint(
-                "move the files of one into the other while nobody writes, and remove the empty folder",
-            ),
-        );
-    }
-    for watcher in &watchers {
-        for missing in watcher.missing_files() {
-            let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
-            checks.push(
-                Check::new("channels", Status::Warn, problem)
-                    .hint("correct channels.watchers in your settings; its prompts go without it"),
-            );
-        }
-    }
-    let list = channels.list().await?;
-    if checks.is_empty() && !list.is_empty() {
-        let messages = list.iter().map(|channel| channel.messages + channel.archived).sum();
-        let found = format!("{}, {}", count(list.len(), "channel"), count(messages, "message"));
-        checks.push(Check::new("channels", Status::Ok, format!("{found}; files and journal agree")));
-    }
-    if let Some(long) = list.iter().find(|channel| channel.messages > LONG) {
-        checks.push(
-            Check::new("channels", Status::Warn, format!("{} has {} files", long.channel, long.messages))
-                .hint(format!(
-                    "`switchboard channel archive {}` moves the old ones",
-                    typed(long.channel.as_str())
-                )),
-        );
-    }
-    if !list.is_empty() && platform::filesystem(&root) == Filesystem::Network {
-        checks.push(
-            Check::new("channels", Status::Warn, format!("{} lies on a network mount", root.display()))
-                .hint("it works, but posts of other machines are noticed every two seconds only"),
-        );
-    }
-    Ok(checks)
-}
-
-async fn journal(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
-    let mut checks = Vec::new();
-    let health = workspace.hub().health().await?;
-    if health.complaints.is_empty() {
-        let messages = usize::try_from(health.messages).unwrap_or(usize::MAX);
-        checks.push(Check::new("database", Status::Ok, format!("sound, {}", count(messages, "message"))));
-    }
-    for complaint in &health.complaints {
-        checks.push(Check::new("database", Status::Fail, complaint.clone()));
-    }
-    for row in &health.damaged {
-        let name = row.native.as_ref().map_or_else(|| format!("#{}", row.seq), |native| native.id.clone());
-        if fix && workspace.restore_damaged(row).await? {
-            checks.push(Check::new(
-                "message",
-                Status::Fixed,
-                format!("{name} was damaged and is restored from its file"),
-            ));
-        } else {
-            checks.push(
-                Check::new(
-                    "message",
-                    Status::Fail,
-                    format!("{name} is damaged in the journal; its neighbours are not"),
-                )
-                .hint("`--fix` restores it where an intact mailbox or archive file is left"),
-            );
-        }
-    }
-    // A damaged row is told of by itself.
-    if health.damaged.is_empty() {
-        checks.extend(chained(workspace, health.messages).await?);
-    }
-    for (door, waiting) in &health.pending {
-        let wait = if *waiting == 1 { "1 delivery waits" } else { &format!("{waiting} deliveries wait") };
-        let check = Check::new("outbox", Status::Warn, format!("{wait} for the {door} door"));
-        checks.push(match door {
-            Door::Workspace => {
-                check.hint("they are retried by the next `switchboard send` or `switchboard serve`")
-            }
-            _ => check.hint("they are worked off while `switchboard serve` runs"),
-        });
-    }
-    Ok(checks)
-}
-
-/// The chain of hashes: nothing is said where it holds.
-async fn chained(workspace: &Workspace, messages: u64) -> Result<Option<Check>, Failure> {
-    if messages > AUDITED {
-        let told = format!("{messages} entries are too many to verify here");
-        return Ok(Some(Check::new("journal", Status::Ok, told).hint("`switchboard audit verify` does")));
-    }
-    let found = workspace.hub().audit(None).await?;
-    Ok(found.first_bad.map(|bad| {
-        let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
-        Check::new("journal", Status::Fail, told)
-            .hint("`switchboard audit verify` and docs/audit.md say more")
-    }))
-}
-
-async fn files(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
-    let found = inspect(workspace).await?;
-    if fix {
-        repair(workspace, &found).await?;
-    }
-    let left = if fix { inspect(workspace).await? } else { found.clone() };
-    let mut checks: Vec<Check> = found
-        .iter()
-        .filter(|finding| !left.iter().any(|left| left.is_about_the_same(finding)))
-        .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
-        .collect();
-    checks.extend(left.iter().map(describe));
-    if checks.is_empty() {
-        checks.push(Check::new(
-            "files",
-            Status::Ok,
-            "mailboxes and journal agree; nobody else can write here",
-        ));
-    }
-    Ok(checks)
-}
-
-fn describe(finding: &Finding) -> Check {
-    use Status::{Fail, Warn};
-    match finding {
-        Finding::MissingFile { path } => {
-            Check::new("files", Fail, format!("{path} is missing although the message waits"))
-        }
-        Finding::ChangedFile { path } => {
-            Check::new("files", Fail, format!("{path} is not what was accepted"))
-                .hint("`--fix` keeps what is there beside it and writes the message again")
-        }
-        Finding::NotTakenIn { path, reason } => {
-            let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
-            Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
-        }
-        Finding::Unusable { path, problem } => {
-            Check::new("files", Fail, format!("{path} cannot be used: {problem}"))
-                .hint("move what is there out of the way")
-        }
-        Finding::StaleTemp { path } => {
-            Check::new("files", Warn, format!("{path} is a file that was never finished"))
-        }
-        Finding::Exposed { path, problem } => Check::new("permissions", Fail, format!("{path} {problem}"))
-            .hint("`--fix` makes it private to its owner"),
-        Finding::Readable { path, problem } => Check::new("permissions", Warn, format!("{path} {problem}"))
-            .hint("`--fix` makes it private to its owner"),
-        Finding::DamagedState { problem } => {
-            Check::new("state", Fail, format!("state.json cannot be read: {problem}"))
-                .hint("`--fix` moves it aside and writes a new one from what the hub knows")
-        }
-        Finding::StaleLock { path } => {
-            Check::new("locks", Warn, format!("{path} is held by nobody any more"))
-        }
-        Finding::NetworkMount => Check::new("files", Warn, "the workspace lies on a network mount")
-            .hint("it works, but changes made on other machines are noticed every few seconds only"),
-    }
-}
-
-async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure> {
-    workspace.verify().await?;
-    workspace.tidy_up().await?;
-    for finding in found {
-        match finding {
-            // A lock is let go by taking it: stale ones are taken over on the way.
-            Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
-            Finding::Exposed { path, .. } | Finding::Readable { path, .. } => make_private(workspace, path),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn make_private(workspace: &Workspace, path: &str) {
-    let root = workspace.tree().root().path();
-    let path = if path == ".switchboard" { root.to_owned() } else { root.join(path) };
-    // A link would have the permissions of its target changed.
-    let Ok(found) = std::fs::symlink_metadata(&path) else { return };
-    let mode = if found.is_dir() { 0o700 } else { 0o600 };
-    if !found.file_type().is_symlink()
-        && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))
-    {
-        tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
-    }
-}
-
-/// Whether the link with other hubs works, where there is to be one. Asked of the server and not of the file that the
-/// link writes: that one may be of yesterday.
-async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let Some(config) = &settings.nats else { return Ok(Vec::new()) };
-    let servers = config.shown();
-    let mut checks = vec![match door_nats::probe(config).await {
-        Ok(server) if server.jetstream => {
-            Check::new("nats", Status::Ok, format!("{servers} answers, version {}", server.version))
-        }
-        Ok(server) => Check::new(
-            "nats",
-            Status::Fail,
-            format!("{servers} answers, version {}, but keeps no messages", server.version),
-        )
-        .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
-        Err(error) => {
-            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", chain(&error)))
-                .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
-        }
-    }];
-    let status = door_nats::Status::read(workspace.hub()).await?;
-    if workspace.hub().service_holder("serve")?.is_none() {
-        checks.push(
-            Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
-                .hint("`switchboard serve` keeps it up"),
-        );
-    } else if let Some(status) = status {
-        let hubs = status.hubs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        checks.push(match status.state {
-            LinkState::Linked => {
-                let known = if hubs.is_empty() {
-                    "no other hub was heard yet".to_owned()
-                } else {
-                    format!("heard of {hubs}")
-                };
-                Check::new(
-                    "nats",
-                    Status::Ok,
-                    format!("linked as '{}' since {}; {known}", status.hub, status.since),
-                )
-            }
-            LinkState::Away => {
-                let reason = status.error.unwrap_or_else(|| "no reason is known".to_owned());
-                Check::new("nats", Status::Warn, format!("not linked since {}: {reason}", status.since))
-            }
-        });
-    }
-    Ok(checks)
 }
 
 /// Mail and secrets in a repository are read by everyone who clones it.

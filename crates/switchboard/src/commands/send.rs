@@ -12,7 +12,8 @@ use door_workspace::{Letter, Persona, Workspace, WorkspaceError};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use serde_json::{Map, Value};
 use switchboard_core::{
-    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName, nearest,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, Name, Receipt, Route, TaskName,
+    in_json_words, nearest,
 };
 use switchboard_hub::Stored;
 
@@ -187,7 +188,8 @@ pub(crate) fn kind_named(text: &str) -> Result<Kind, Failure> {
 fn metadata(text: Option<&str>) -> Result<Map<String, Value>, Failure> {
     let Some(text) = text else { return Ok(Map::new()) };
     serde_json::from_str(text).map_err(|error| {
-        Failure::new("bad_metadata", Exit::Usage, format!("--metadata is not a JSON object: {error}"))
+        let problem = in_json_words(&error.to_string());
+        Failure::new("bad_metadata", Exit::Usage, format!("--metadata is not a JSON object: {problem}"))
             .hint("for example --metadata '{\"ticket\": 7}'")
     })
 }

@@ -9,7 +9,8 @@ use rmcp::{ErrorData, ServerHandler};
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_mcp::PassedList;
 
-use super::{Passed, object};
+use super::Passed;
+use super::passed::object;
 
 /// The methods that list something.
 pub(super) const METHODS: [&str; 4] =

@@ -146,7 +146,7 @@ fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
         client = again(&sandbox, "claude");
         let text = format!("number {number}.");
         sandbox.send("codex", "claude", &text);
-        let said = client.call("wait_for_message", json!({ "timeout": 20 })).text;
+        let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
         assert!(said.contains(&text), "{said}");
     }
     // What comes while nobody is there is kept for whoever is next, and so is what was claimed.
@@ -154,7 +154,7 @@ fn x7_a_session_that_was_killed_takes_no_mail_from_the_next() {
     client.process().kill();
     sandbox.send("codex", "claude", "while you were away");
     client = again(&sandbox, "claude");
-    let said = client.call("wait_for_message", json!({ "timeout": 20 })).text;
+    let said = client.call("wait_for_message", json!({ "timeout": 60 })).text;
     assert!(said.contains("while you were away") && !said.contains("number"), "{said}");
     let renewed = json!({ "task": "T-7", "fence": claimed["fence"] });
     assert!(!client.call("renew_claim", renewed).failed);

@@ -349,8 +349,11 @@ fn nothing_is_left_behind_when_it_is_killed() {
     let shown = person.shown();
     let child: u32 = shown.split("child=").nth(1).unwrap().lines().next().unwrap().trim().parse().unwrap();
     assert!(is_running(leader) && is_running(child));
+    let presence = || sandbox.json(["who", "codex"])[0]["presence"].clone();
+    assert_eq!(presence(), "awake");
     person.signal(Signal::KILL);
     person.end();
+    assert_eq!(presence(), "offline", "whatever has become of its program by now");
     poll::until("the program to be gone", || (!is_running(leader)).then_some(()));
     poll::until("its child to be gone", || (!is_running(child)).then_some(()));
     // And nothing stands in the way of the next run.

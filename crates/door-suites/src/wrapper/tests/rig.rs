@@ -24,7 +24,7 @@ use crate::wrapper::server::TOOL;
 use crate::wrapper::{Wrapper, wrap_child};
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A workspace with the child `notes`, which is wrapped.
 pub(in crate::wrapper) struct Rig {

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use door_workspace::{Execute, ExecuteResult, Notices, TerminalPost, TerminalRegistration, WorkspaceError};
+use switchboard_hub::owner::Owner;
 use tokio::sync::{mpsc, oneshot};
 
 use super::keyboard::{Turn, When};
@@ -28,7 +29,9 @@ pub(super) async fn type_mail(
 ) {
     let workspace = post.workspace().clone();
     let agent = post.agent().clone();
-    let registration = TerminalRegistration::new(agent.name.clone(), pid, "agent");
+    let owner = Some(Owner::this_process());
+    let registration =
+        TerminalRegistration { owner, ..TerminalRegistration::new(agent.name.clone(), pid, "agent") };
     if let Err(error) = workspace.register_terminal(registration).await {
         tracing::warn!(error = %error, "the terminal could not be registered; mail is typed all the same");
     }

@@ -349,3 +349,44 @@ fn a_lock_that_nobody_holds_is_named_and_taken_away() {
     ");
     assert!(!lock.exists());
 }
+
+#[test]
+fn deliveries_that_are_gone_from_the_database_are_put_back_from_the_files_or_made_again() {
+    let sandbox = workspace();
+    let [waits, done, lost] =
+        ["waits", "is done", "is lost"].map(|text| sandbox.send("claude", "codex", text));
+    sandbox.run_as("codex", ["ack", &done]).ok();
+    std::fs::remove_file(sandbox.file(&format!("inbox/codex/{lost}.json"))).unwrap();
+    rusqlite::Connection::open(sandbox.file("hub.db"))
+        .unwrap()
+        .execute("DELETE FROM deliveries", [])
+        .unwrap();
+    assert_snapshot!(sandbox.shown(&look(&sandbox)), @"
+    exit 1
+    --- stdout
+    ok    database: sound, 3 messages
+    FAIL  message: the delivery of [msg-1] to codex is gone
+          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
+    FAIL  message: the delivery of [msg-2] to codex is gone
+          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
+    FAIL  message: the delivery of [msg-3] to codex is gone
+          hint: `--fix` takes from its file how far it had got, and delivers it again where there is none
+    warn  files: inbox/codex/[msg-1].json was not taken in: it has not been looked at yet
+    --- stderr
+    error: 3 of 5 checks failed
+    hint: `switchboard doctor --fix` repairs what can be repaired
+    ");
+    assert_snapshot!(fix(&sandbox), @"
+    exit 0
+    --- stdout
+    ok    database: sound, 3 messages
+    fixed message: the delivery of [msg-1] to codex is gone
+    fixed message: the delivery of [msg-2] to codex is gone
+    fixed message: the delivery of [msg-3] to codex is gone
+    ok    files: mailboxes and journal agree; nobody else can write here
+    ");
+    let state = |id: &String| sandbox.json(["receipt", id])[0]["deliveries"][0]["state"].clone();
+    assert_eq!([&waits, &done, &lost].map(state), ["delivered", "acknowledged", "delivered"]);
+    assert!(sandbox.file(&format!("inbox/codex/{lost}.json")).exists());
+    assert_eq!(look(&sandbox).code, Some(0));
+}

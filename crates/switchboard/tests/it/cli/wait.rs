@@ -8,7 +8,7 @@ use crate::workspace;
 fn mail_that_is_there_is_printed_at_once_and_seen() {
     let sandbox = workspace();
     let id = sandbox.send("claude", "codex", "hello");
-    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "30"]), @"
+    assert_snapshot!(sandbox.show_as("codex", ["wait", "--timeout", "60"]), @"
     exit 0
     --- stdout
     claude → codex  delegate_task  just now  delivered

@@ -176,7 +176,7 @@ impl<'a> Party<'a> {
                 files.into_iter().find(|file| file["payload"] == text).as_ref().map(of)
             }),
             Self::Session { client } => poll::until(text, || {
-                let said = client.borrow_mut().call("wait_for_message", json!({ "timeout": 20 }));
+                let said = client.borrow_mut().call("wait_for_message", json!({ "timeout": 60 }));
                 let messages = said.data["messages"].as_array().cloned().unwrap_or_default();
                 messages.iter().find(|message| message.to_string().contains(text)).map(of)
             }),

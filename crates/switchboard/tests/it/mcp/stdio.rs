@@ -1,24 +1,21 @@
 //! `switchboard mcp` as a process: what it writes, and when it ends.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use test_support::mcp::Client;
+use test_support::poll::PATIENCE;
 use test_support::process::command;
 use test_support::{Running, Sandbox};
 
 use super::{stdio, task};
 use crate::{BINARY, workspace};
 
-/// What a client grants before it kills.
-const LIMIT: Duration = Duration::from_secs(2);
-
 /// Waits until stdout has ended, which is when the last process that had it is gone.
 fn ends_in_time(process: &Running) {
-    let began = Instant::now();
-    assert!(process.lines_until(began + LIMIT, &mut Vec::new()), "still there after {:?}", began.elapsed());
+    assert!(process.lines_until(Instant::now() + PATIENCE, &mut Vec::new()), "it is still there");
 }
 
 /// Leaves a call waiting in a session. Requests are read in order, so that when the second is answered, the
@@ -138,7 +135,7 @@ fn mcp_writes_nothing_but_the_protocol_to_stdout() {
     answered.sort_unstable();
     assert_eq!(answered, [None, Some(1), Some(2), Some(3), Some(4), Some(5)]);
     process.say_no_more();
-    let (status, rest) = process.wait_for_rest(LIMIT);
+    let (status, rest) = process.wait_for_rest(PATIENCE);
     assert_eq!((status.code(), rest), (Some(0), Vec::new()));
     let log = process.errors();
     assert!(log.contains("TRACE") && log.contains("DEBUG"), "there was something to log: {log}");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, DeliveryState, Door, Kind, MessageId, Name, NativeId};
+use serde_json::{Value, json};
+use switchboard_core::{DeliveryState, Door, Kind, MessageId};
 use switchboard_hub::{Draft, Hub, HubConfig, Stored};
 use test_support::{Running, Sandbox, poll};
 
@@ -108,28 +108,12 @@ pub(crate) async fn write(
 ) -> Vec<MessageId> {
     let mut ids = Vec::new();
     for number in numbers {
-        let id = hub.next_id();
-        let draft = Draft {
-            id,
-            from: AgentId::local(Name::parse(from).unwrap()),
-            to: to.parse().unwrap(),
-            kind: Kind::status_update(),
-            body: format!("number {number}"),
-            in_reply_to: None,
-            sent_at: hub.now(),
-            expires_at: None,
-            metadata: Map::new(),
-            native: NativeId { door: Door::Workspace, scope: String::new(), id: id.to_string() },
-            key: None,
-            native_is_id: true,
-            verified: true,
-            route: None,
-            signed: None,
-            allow_unregistered: false,
-            restored: None,
-        };
+        let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+        let body = format!("number {number}");
+        let draft = hub.draft(Door::Workspace, from, to, Kind::status_update(), body);
+        let draft = Draft { verified: true, ..draft };
+        ids.push(draft.id);
         hub.submit(draft).await.unwrap();
-        ids.push(id);
     }
     ids
 }

@@ -69,8 +69,8 @@ fn suites_p12_nothing_is_left_when_the_host_hangs_up() {
     let all =
         poll::until("all have written", || Some(numbers(&pids)).filter(|all| all.len() == 2 * CHILDREN));
     client.process().say_no_more();
-    let left = poll::within(Duration::from_secs(5), || Some(alive(&all)).filter(Vec::is_empty));
-    assert!(left.is_some(), "after five seconds there are still {:?}", alive(&all));
+    let left = poll::within(poll::PATIENCE, || Some(alive(&all)).filter(Vec::is_empty));
+    assert!(left.is_some(), "there are still {:?}", alive(&all));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn suites_p12_nothing_is_left_when_the_host_is_killed() {
     }
     let all = numbers(&pids);
     assert!(all.len() > rounds * CHILDREN, "only {} processes were started", all.len());
-    let left = poll::within(Duration::from_secs(20), || Some(alive(&numbers(&pids))).filter(Vec::is_empty));
+    let left = poll::within(poll::PATIENCE, || Some(alive(&numbers(&pids))).filter(Vec::is_empty));
     assert!(left.is_some(), "left over: {:?}", alive(&numbers(&pids)));
 }
 

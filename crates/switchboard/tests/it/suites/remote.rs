@@ -1,8 +1,7 @@
 //! Servers that are reached over the network: the official one in both of its transports.
 
-use std::net::TcpListener;
-
 use serde_json::json;
+use test_support::ports::free_port;
 use test_support::process::command;
 use test_support::{Running, poll, tools};
 
@@ -15,8 +14,7 @@ fn suites_everything_over_streamable_http_and_sse() {
         Err(reason) => return tools::skip("suites_everything_over_streamable_http_and_sse", &reason),
     };
     for (mode, kind, path) in [("streamableHttp", "http", "mcp"), ("sse", "sse", "sse")] {
-        // Nobody else takes a port that was free a moment ago, or the test is run again.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let running =
             Running::start(command(&server[0]).args(&server[1..]).arg(mode).env("PORT", port.to_string()));
         poll::until("the server listens", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());

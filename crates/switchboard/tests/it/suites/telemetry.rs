@@ -4,7 +4,6 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use serde_json::json;
 use test_support::http::Request;
@@ -60,7 +59,7 @@ fn suites_spans_go_to_the_collector() {
     client.ask("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) })).unwrap();
     client.process().say_no_more();
     assert!(client.process().wait().success());
-    let said = spans.recv_timeout(Duration::from_secs(20)).expect("spans are sent before the end");
+    let said = spans.recv_timeout(test_support::poll::PATIENCE).expect("spans are sent before the end");
     assert!(
         said.starts_with("POST /v1/traces") && said.contains("switchboard") && said.contains("echo"),
         "{said}"

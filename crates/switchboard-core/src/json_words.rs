@@ -1,0 +1,50 @@
+//! What is wrong with a value, for people who write JSON and not Rust.
+
+/// What a reader of JSON says of a value that does not fit, with the words of JSON in place of those of Rust.
+pub fn in_json_words(problem: &str) -> String {
+    let Some((found, expected)) = problem.split_once(", expected ") else { return problem.to_owned() };
+    let found = match found {
+        "invalid type: map" => "invalid type: an object",
+        "invalid type: sequence" => "invalid type: a list",
+        found => found,
+    };
+    let (expected, place) = match expected.find(" at line ") {
+        Some(at) => expected.split_at(at),
+        None => (expected, ""),
+    };
+    let expected = match expected {
+        "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        expected if expected.starts_with("struct ") => "an object",
+        expected => expected,
+    };
+    format!("{found}, expected {expected}{place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_has_to_know_rust() {
+        for (problem, told) in [
+            (
+                "invalid type: string \"5\", expected u64",
+                "invalid type: string \"5\", expected a whole number, 0 or more",
+            ),
+            ("invalid type: sequence, expected struct Limits", "invalid type: a list, expected an object"),
+            (
+                "invalid type: map, expected a sequence at line 1 column 0",
+                "invalid type: an object, expected a list at line 1 column 0",
+            ),
+            (
+                "unknown variant `grpc`, expected one of `a`, `b`",
+                "unknown variant `grpc`, expected one of `a`, `b`",
+            ),
+            ("EOF while parsing a value", "EOF while parsing a value"),
+        ] {
+            assert_eq!(in_json_words(problem), told);
+        }
+    }
+}

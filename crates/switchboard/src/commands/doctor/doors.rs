@@ -1,0 +1,208 @@
+//! The doors, as far as they can be looked at from outside.
+
+use door_channels::{ChannelError, Channels};
+use door_nats::LinkState;
+use door_workspace::Workspace;
+use switchboard_core::Name;
+use switchboard_hub::platform::{self, Filesystem};
+use switchboard_mcp::ServerInfo;
+
+use super::{Check, Status};
+use crate::commands::inbox::count;
+use crate::commands::suite::typed;
+use crate::config;
+use crate::context::{Context, channel_config};
+use crate::failure::{Failure, chain};
+
+/// From this many files on it takes time to list a channel.
+const LONG: usize = 10_000;
+
+/// What a server left that was killed: clients would look for it where nobody listens.
+pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, Failure> {
+    let folder = workspace.tree().root();
+    let info = match ServerInfo::read(folder) {
+        Ok(Some(info)) => info,
+        Ok(None) => return Ok(None),
+        Err(error) => {
+            return Ok(Some(
+                Check::new("server", Status::Warn, chain(&error))
+                    .hint("the next `switchboard serve` writes it anew"),
+            ));
+        }
+    };
+    // Its number may be another process's by now; who serves holds a lock.
+    if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
+        return Ok(None);
+    }
+    let message = format!("server_info.json is of process {}, which serves no more", info.pid);
+    if fix && info.remove(folder)? {
+        return Ok(Some(Check::new("server", Status::Fixed, message)));
+    }
+    Ok(Some(
+        Check::new("server", Status::Warn, message)
+            .hint("`--fix` removes it, and so does the next `switchboard serve`"),
+    ))
+}
+
+/// The swarms: nothing is said where no agent takes part in any.
+pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let Ok(swarms) = context.swarms(workspace).await else { return Ok(Vec::new()) };
+    let check = |ailment: door_swarm::Ailment| {
+        let status = if ailment.is_grave { Status::Fail } else { Status::Warn };
+        Check::new("swarm", status, ailment.message).hint(ailment.hint)
+    };
+    let mut checks: Vec<Check> = swarms.ailments().await?.into_iter().map(check).collect();
+    let root = workspace.tree().root().path().parent().and_then(|root| root.canonicalize().ok());
+    for identity in swarms.identities() {
+        let home = identity.home.canonicalize().unwrap_or_else(|_| identity.home.clone());
+        // Whoever gets the repository gets the key.
+        if root.as_ref().is_some_and(|root| home.starts_with(root)) {
+            let message =
+                format!("the key of '{}' is in the workspace, in {}", identity.agent, home.display());
+            let hint = "move the folder out of it, and name it with SWARM_HOME";
+            checks.push(Check::new("swarm", Status::Warn, message).hint(hint));
+        }
+    }
+    let (agents, active) =
+        (swarms.identities().len(), swarms.swarms().iter().filter(|(_, s)| s.is_active()).count());
+    if checks.is_empty() && agents > 0 {
+        let described = format!("{} in {}", count(agents, "agent"), count(active, "swarm"));
+        checks.push(Check::new("swarm", Status::Ok, described));
+    }
+    Ok(checks)
+}
+
+/// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
+pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let directory = workspace.hub().directory().await?;
+    let is_known = |realm: &Name| directory.of_realm(realm).next().is_some();
+    let check = |(link, realm): (String, &Name)| {
+        let message =
+            format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known");
+        Check::new("links", Status::Warn, message).hint(
+            "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
+        )
+    };
+    Ok(directory.links().leads().filter(|(_, realm)| !is_known(realm)).map(check).collect())
+}
+
+/// The shared folder of the channels: nothing is said where there are none.
+pub(super) async fn channels(
+    settings: &config::Settings,
+    workspace: &Workspace,
+) -> Result<Vec<Check>, Failure> {
+    let config = channel_config(settings, workspace);
+    let (root, watchers) = (config.root.clone(), config.watchers.clone());
+    let channels = match Channels::open(config, workspace.hub().clone()).await {
+        Ok(channels) => channels,
+        Err(error @ ChannelError::Root { .. }) => {
+            return Ok(vec![
+                Check::new("channels", Status::Fail, chain(&error))
+                    .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ]);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut checks = Vec::new();
+    for (file, reason) in channels.problems().await? {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))
+                .hint("mend it where it is, or take it out of the channel"),
+        );
+    }
+    for altered in channels.altered().await? {
+        checks.push(
+            Check::new("channels", Status::Fail, altered.to_string())
+                .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
+        );
+    }
+    for spellings in channels.twins().await? {
+        let names: Vec<_> = spellings.iter().map(|name| format!("channels/{name}")).collect();
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} are one channel", names.join(" and "))).hint(
+                "move the files of one into the other while nobody writes, and remove the empty folder",
+            ),
+        );
+    }
+    for watcher in &watchers {
+        for missing in watcher.missing_files() {
+            let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
+            checks.push(
+                Check::new("channels", Status::Warn, problem)
+                    .hint("correct channels.watchers in your settings; its prompts go without it"),
+            );
+        }
+    }
+    let list = channels.list().await?;
+    if checks.is_empty() && !list.is_empty() {
+        let messages = list.iter().map(|channel| channel.messages + channel.archived).sum();
+        let found = format!("{}, {}", count(list.len(), "channel"), count(messages, "message"));
+        checks.push(Check::new("channels", Status::Ok, format!("{found}; files and journal agree")));
+    }
+    if let Some(long) = list.iter().find(|channel| channel.messages > LONG) {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} has {} files", long.channel, long.messages))
+                .hint(format!(
+                    "`switchboard channel archive {}` moves the old ones",
+                    typed(long.channel.as_str())
+                )),
+        );
+    }
+    if !list.is_empty() && platform::filesystem(&root) == Filesystem::Network {
+        checks.push(
+            Check::new("channels", Status::Warn, format!("{} lies on a network mount", root.display()))
+                .hint("it works, but posts of other machines are noticed every two seconds only"),
+        );
+    }
+    Ok(checks)
+}
+
+/// Whether the link with other hubs works, where there is to be one. Asked of the server and not of the file that the
+/// link writes: that one may be of yesterday.
+pub(super) async fn nats(settings: &config::Settings, workspace: &Workspace) -> Result<Vec<Check>, Failure> {
+    let Some(config) = &settings.nats else { return Ok(Vec::new()) };
+    let servers = config.shown();
+    let mut checks = vec![match door_nats::probe(config).await {
+        Ok(server) if server.jetstream => {
+            Check::new("nats", Status::Ok, format!("{servers} answers, version {}", server.version))
+        }
+        Ok(server) => Check::new(
+            "nats",
+            Status::Fail,
+            format!("{servers} answers, version {}, but keeps no messages", server.version),
+        )
+        .hint("start nats-server with --jetstream, or with a section `jetstream` in its configuration"),
+        Err(error) => {
+            Check::new("nats", Status::Warn, format!("{}; what is for other hubs waits", chain(&error)))
+                .hint("everything within this hub goes on; nothing is lost, and it is sent when NATS is back")
+        }
+    }];
+    let status = door_nats::Status::read(workspace.hub()).await?;
+    if workspace.hub().service_holder("serve")?.is_none() {
+        checks.push(
+            Check::new("nats", Status::Warn, "the link is down, because nobody serves this workspace")
+                .hint("`switchboard serve` keeps it up"),
+        );
+    } else if let Some(status) = status {
+        let hubs = status.hubs.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        checks.push(match status.state {
+            LinkState::Linked => {
+                let known = if hubs.is_empty() {
+                    "no other hub was heard yet".to_owned()
+                } else {
+                    format!("heard of {hubs}")
+                };
+                Check::new(
+                    "nats",
+                    Status::Ok,
+                    format!("linked as '{}' since {}; {known}", status.hub, status.since),
+                )
+            }
+            LinkState::Away => {
+                let reason = status.error.unwrap_or_else(|| "no reason is known".to_owned());
+                Check::new("nats", Status::Warn, format!("not linked since {}: {reason}", status.since))
+            }
+        });
+    }
+    Ok(checks)
+}

@@ -1,0 +1,94 @@
+//! The files of the workspace: whether they are what the journal says, and whose they are.
+
+use std::os::unix::fs::PermissionsExt;
+
+use door_workspace::{Finding, Workspace, inspect};
+
+use super::{Check, Status};
+use crate::failure::Failure;
+
+pub(super) async fn look(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
+    let found = inspect(workspace).await?;
+    if fix {
+        repair(workspace, &found).await?;
+    }
+    let left = if fix { inspect(workspace).await? } else { found.clone() };
+    let mut checks: Vec<Check> = found
+        .iter()
+        .filter(|finding| !left.iter().any(|left| left.is_about_the_same(finding)))
+        .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
+        .collect();
+    checks.extend(left.iter().map(describe));
+    if checks.is_empty() {
+        checks.push(Check::new(
+            "files",
+            Status::Ok,
+            "mailboxes and journal agree; nobody else can write here",
+        ));
+    }
+    Ok(checks)
+}
+
+fn describe(finding: &Finding) -> Check {
+    use Status::{Fail, Warn};
+    match finding {
+        Finding::MissingFile { path } => {
+            Check::new("files", Fail, format!("{path} is missing although the message waits"))
+        }
+        Finding::ChangedFile { path } => {
+            Check::new("files", Fail, format!("{path} is not what was accepted"))
+                .hint("`--fix` keeps what is there beside it and writes the message again")
+        }
+        Finding::NotTakenIn { path, reason } => {
+            let reason = reason.as_deref().unwrap_or("it has not been looked at yet");
+            Check::new("files", Warn, format!("{path} was not taken in: {reason}"))
+        }
+        Finding::Unusable { path, problem } => {
+            Check::new("files", Fail, format!("{path} cannot be used: {problem}"))
+                .hint("move what is there out of the way")
+        }
+        Finding::StaleTemp { path } => {
+            Check::new("files", Warn, format!("{path} is a file that was never finished"))
+        }
+        Finding::Exposed { path, problem } => Check::new("permissions", Fail, format!("{path} {problem}"))
+            .hint("`--fix` makes it private to its owner"),
+        Finding::Readable { path, problem } => Check::new("permissions", Warn, format!("{path} {problem}"))
+            .hint("`--fix` makes it private to its owner"),
+        Finding::DamagedState { problem } => {
+            Check::new("state", Fail, format!("state.json cannot be read: {problem}"))
+                .hint("`--fix` moves it aside and writes a new one from what the hub knows")
+        }
+        Finding::StaleLock { path } => {
+            Check::new("locks", Warn, format!("{path} is held by nobody any more"))
+        }
+        Finding::NetworkMount => Check::new("files", Warn, "the workspace lies on a network mount")
+            .hint("it works, but changes made on other machines are noticed every few seconds only"),
+    }
+}
+
+async fn repair(workspace: &Workspace, found: &[Finding]) -> Result<(), Failure> {
+    workspace.verify().await?;
+    workspace.tidy_up().await?;
+    for finding in found {
+        match finding {
+            // A lock is let go by taking it: stale ones are taken over on the way.
+            Finding::DamagedState { .. } | Finding::StaleLock { .. } => workspace.rewrite_state().await?,
+            Finding::Exposed { path, .. } | Finding::Readable { path, .. } => make_private(workspace, path),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn make_private(workspace: &Workspace, path: &str) {
+    let root = workspace.tree().root().path();
+    let path = if path == ".switchboard" { root.to_owned() } else { root.join(path) };
+    // A link would have the permissions of its target changed.
+    let Ok(found) = std::fs::symlink_metadata(&path) else { return };
+    let mode = if found.is_dir() { 0o700 } else { 0o600 };
+    if !found.file_type().is_symlink()
+        && let Err(error) = std::fs::set_permissions(&path, PermissionsExt::from_mode(mode))
+    {
+        tracing::warn!(path = %path.display(), error = %error, "the permissions could not be changed");
+    }
+}

@@ -1,0 +1,99 @@
+//! The journal: its rows, its chain, and the deliveries of its messages.
+
+use door_workspace::{Workspace, to_native};
+use switchboard_core::Door;
+use switchboard_hub::LostDeliveries;
+
+use super::{Check, Status};
+use crate::commands::inbox::count;
+use crate::failure::Failure;
+
+/// Up to this many entries the chain is verified as well, which takes about a second.
+const AUDITED: u64 = 100_000;
+
+pub(super) async fn look(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    let health = workspace.hub().health().await?;
+    if health.complaints.is_empty() {
+        let messages = usize::try_from(health.messages).unwrap_or(usize::MAX);
+        checks.push(Check::new("database", Status::Ok, format!("sound, {}", count(messages, "message"))));
+    }
+    for complaint in &health.complaints {
+        checks.push(Check::new("database", Status::Fail, complaint.clone()));
+    }
+    for row in &health.damaged {
+        let name = row.native.as_ref().map_or_else(|| format!("#{}", row.seq), |native| native.id.clone());
+        if fix && workspace.restore_damaged(row).await? {
+            checks.push(Check::new(
+                "message",
+                Status::Fixed,
+                format!("{name} was damaged and is restored from its file"),
+            ));
+        } else {
+            checks.push(
+                Check::new(
+                    "message",
+                    Status::Fail,
+                    format!("{name} is damaged in the journal; its neighbours are not"),
+                )
+                .hint("`--fix` restores it where an intact mailbox or archive file is left"),
+            );
+        }
+    }
+    // A damaged row is told of by itself.
+    if health.damaged.is_empty() {
+        checks.extend(chained(workspace, health.messages).await?);
+    }
+    for (door, waiting) in &health.pending {
+        let wait = if *waiting == 1 { "1 delivery waits" } else { &format!("{waiting} deliveries wait") };
+        let check = Check::new("outbox", Status::Warn, format!("{wait} for the {door} door"));
+        checks.push(match door {
+            Door::Workspace => {
+                check.hint("they are retried by the next `switchboard send` or `switchboard serve`")
+            }
+            _ => check.hint("they are worked off while `switchboard serve` runs"),
+        });
+    }
+    Ok(checks)
+}
+
+/// The chain of hashes: nothing is said where it holds.
+async fn chained(workspace: &Workspace, messages: u64) -> Result<Option<Check>, Failure> {
+    if messages > AUDITED {
+        let told = format!("{messages} entries are too many to verify here");
+        return Ok(Some(Check::new("journal", Status::Ok, told).hint("`switchboard audit verify` does")));
+    }
+    let found = workspace.hub().audit(None).await?;
+    Ok(found.first_bad.map(|bad| {
+        let told = format!("entry {} is not what was written: {}", bad.seq, bad.fault);
+        Check::new("journal", Status::Fail, told)
+            .hint("`switchboard audit verify` and docs/audit.md say more")
+    }))
+}
+
+/// The messages that have lost deliveries: nothing is said where there are none.
+pub(super) async fn deliveries(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    for lost in workspace.hub().lost_deliveries().await? {
+        let restored = if fix { workspace.restore_deliveries(&lost).await? } else { 0 };
+        checks.push(describe(&lost, restored > 0));
+    }
+    Ok(checks)
+}
+
+fn describe(lost: &LostDeliveries, is_fixed: bool) -> Check {
+    let message = &lost.stored.message;
+    let id = to_native(message.id);
+    if lost.agents.is_empty() {
+        let told =
+            format!("{id} is in the journal without a delivery, and nobody is known as {}", message.to);
+        return Check::new("message", Status::Fail, told).hint(format!("`switchboard thread {id}` shows it"));
+    }
+    let agents: Vec<String> = lost.agents.iter().map(ToString::to_string).collect();
+    let told = format!("the delivery of {id} to {} is gone", agents.join(", "));
+    if is_fixed {
+        return Check::new("message", Status::Fixed, told);
+    }
+    Check::new("message", Status::Fail, told)
+        .hint("`--fix` takes from its file how far it had got, and delivers it again where there is none")
+}

@@ -1,0 +1,250 @@
+//! What goes wrong at the doors, except for the workspace's own.
+
+use door_channels::ChannelError;
+use door_nats::NatsError;
+use door_suites::{SuiteError, WrapperError};
+use door_swarm::SwarmError;
+use door_workers::RouterError;
+use switchboard_mcp::McpError;
+
+use super::{Exit, Failure, chain, or_list};
+use crate::commands::worker::refusal;
+
+impl From<ChannelError> for Failure {
+    fn from(error: ChannelError) -> Self {
+        let message = chain(&error);
+        match error {
+            ChannelError::Hub(error) => error.into(),
+            ChannelError::Root { .. } => Self::new("no_channels", Exit::NotFound, message)
+                .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ChannelError::UnknownChannel { near, .. } => {
+                let failure = Self::new("unknown_channel", Exit::NotFound, message);
+                failure.hint(if near.is_empty() {
+                    "`switchboard channel list` lists the channels; the first post makes one".to_owned()
+                } else {
+                    format!("did you mean {}?", or_list(&near))
+                })
+            }
+            ChannelError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
+                .hint("`switchboard channel read` lists messages with their ids"),
+            ChannelError::Ahead { .. } => Self::new("cursor_ahead", Exit::Failed, message)
+                .hint("go on from the newest message, or start again without --since"),
+            ChannelError::Expired { .. } => Self::new("cursor_expired", Exit::Failed, message)
+                .hint("start again without --since; `switchboard thread ID` shows what the journal has"),
+            ChannelError::Field { .. } | ChannelError::Malformed(_) => {
+                Self::new("bad_field", Exit::Usage, message)
+            }
+            ChannelError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            ChannelError::File(_) => Self::new("file", Exit::Failed, message),
+            ChannelError::Awaited { .. } => Self::temporary("awaited", message),
+            ChannelError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<RouterError> for Failure {
+    fn from(error: RouterError) -> Self {
+        let message = chain(&error);
+        match error {
+            RouterError::Hub(error) => error.into(),
+            RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
+                .hint("start `switchboard serve` in this workspace, in another terminal"),
+            RouterError::Rejected { code, field, reason } => refusal(&code, field.as_deref(), &reason),
+            RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
+                Self::new("bad_address", Exit::Usage, message)
+            }
+            RouterError::Listen { source, .. } => {
+                let hint = match source.kind() {
+                    std::io::ErrorKind::NotFound => "make the folder of the socket first",
+                    _ => "choose another port, or a shorter path for a socket",
+                };
+                Self::new("cannot_listen", Exit::Failed, message).hint(hint)
+            }
+            RouterError::HungUp { .. } | RouterError::Connection(_) => {
+                Self::temporary("router_gone", message).hint("look whether `switchboard serve` still runs")
+            }
+            RouterError::File(_) | RouterError::Log { .. } => Self::new("file", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<SuiteError> for Failure {
+    fn from(error: SuiteError) -> Self {
+        let message = chain(&error);
+        match error {
+            SuiteError::NoWorkspace { .. } => {
+                Self::new("no_workspace", Exit::NotFound, message).hint("make one with `switchboard init`")
+            }
+            SuiteError::Config { .. } => Self::new("bad_config", Exit::Failed, message)
+                .hint("correct the file; docs/configuration.md lists its keys"),
+            SuiteError::BadName { .. } => Self::new("bad_name", Exit::Usage, message),
+            SuiteError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
+            SuiteError::UnknownChild { .. } => Self::new("unknown_server", Exit::NotFound, message)
+                .hint("`switchboard suite list` lists all, also those with a problem"),
+            SuiteError::NameTaken { name, .. } => Self::new("name_taken", Exit::Failed, message)
+                .hint(format!("choose another name, or `switchboard suite remove \"{name}\"` first")),
+            SuiteError::NothingToApprove { .. } => Self::new("nothing_to_approve", Exit::NotFound, message)
+                .hint("`switchboard suite pins` lists what waits for approval"),
+            SuiteError::BadFile { .. } => Self::new("bad_file", Exit::Failed, message),
+            SuiteError::NoClientSettings { .. } => {
+                Self::new("no_settings", Exit::NotFound, message).hint("say where they are with --file PATH")
+            }
+            SuiteError::NoBackup { .. } => Self::new("no_backup", Exit::NotFound, message)
+                .hint("only what `switchboard init` imported can be taken back"),
+            SuiteError::Edited { .. } => Self::new("edited", Exit::NotAllowed, message)
+                .hint("`switchboard suite revert --force` puts the old file back and drops the edits"),
+            SuiteError::ChangedMeanwhile { .. } => {
+                Self::temporary("changed", message).hint("run `switchboard init` again")
+            }
+            SuiteError::Disabled { name } => Self::new("disabled", Exit::NotFound, message)
+                .hint(format!("take suites.{name}.enabled out of switchboard.config.json")),
+            SuiteError::Lock(_) => Self::temporary("locked", message).hint("try again"),
+            SuiteError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            SuiteError::File(_) => Self::new("file", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<WrapperError> for Failure {
+    fn from(error: WrapperError) -> Self {
+        let message = chain(&error);
+        match error {
+            WrapperError::Suite(error) => error.into(),
+            WrapperError::File(error) => SuiteError::from(error).into(),
+            WrapperError::AlreadyWrapped { .. } => Self::new("already_wrapped", Exit::Failed, message),
+            WrapperError::NotWrapped { .. } => Self::new("not_wrapped", Exit::NotFound, message),
+            WrapperError::NotTrusted { .. } | WrapperError::OriginalChanged { .. } => {
+                Self::new("not_trusted", Exit::NotAllowed, message)
+            }
+            _ => Self::new("wrapper", Exit::Failed, message),
+        }
+    }
+}
+
+impl From<NatsError> for Failure {
+    fn from(error: NatsError) -> Self {
+        let message = chain(&error);
+        match error {
+            NatsError::Hub(error) => error.into(),
+            NatsError::File(_) => Self::new("file", Exit::Failed, message),
+            NatsError::Credentials { .. } => Self::new("bad_credentials", Exit::NotAllowed, message)
+                .hint("correct the path in the section `nats` of your settings, or the file"),
+            NatsError::ForeignStream { .. } | NatsError::NameTaken { .. } => {
+                Self::new("nats", Exit::Failed, message)
+            }
+            NatsError::Unreachable { .. } | NatsError::Server { .. } | NatsError::Lost => {
+                Self::temporary("nats", message)
+                    .hint("what is for other hubs waits; `switchboard doctor` says more")
+            }
+        }
+    }
+}
+
+/// What to put right in the settings, where that is what is wrong, and not the other end of a call.
+fn swarm_setting(error: &switchboard_https::Error) -> Option<&'static str> {
+    use switchboard_https::Error;
+    match error {
+        Error::Bind { .. } | Error::NotLoopback { .. } => {
+            Some("set swarm.listen in your settings, or give --swarm-listen to `serve --behind-proxy`")
+        }
+        Error::Http3BehindProxy => Some("set swarm.http3 to false"),
+        Error::BadHeader { .. } => {
+            Some("set swarm.behindProxy, or --behind-proxy, to x-forwarded-for or x-real-ip")
+        }
+        Error::TermsNotAgreed { .. } => Some("read them, then set swarm.acme.agree to true"),
+        Error::BadName { .. } | Error::NoNames => {
+            Some("set swarm.acme.names to the host names of the endpoint")
+        }
+        Error::BadDirectory { .. } => Some("set swarm.acme.directory"),
+        Error::BadAllowed { .. } => Some("put swarm.allow right in your settings"),
+        Error::File(_)
+        | Error::NoFile { .. }
+        | Error::BadPem { .. }
+        | Error::OpenKey { .. }
+        | Error::OtherKey { .. }
+        | Error::Unusable { .. }
+        | Error::NoCa
+        | Error::Rcgen(_) => Some("put swarm.cert, swarm.key and swarm.ca right in your settings"),
+        _ => None,
+    }
+}
+
+impl From<SwarmError> for Failure {
+    fn from(error: SwarmError) -> Self {
+        let (message, temporary) = (chain(&error), error.is_temporary());
+        let or = |near: &[String], otherwise: &str| {
+            if near.is_empty() { otherwise.to_owned() } else { format!("did you mean {}?", or_list(near)) }
+        };
+        match error {
+            SwarmError::Hub(error) => error.into(),
+            SwarmError::NoIdentity { .. } => Self::new("no_identity", Exit::NotFound, message)
+                .hint("make one with `switchboard swarm init --agent NAME --endpoint https://HOST/swarm`"),
+            SwarmError::WhichIdentity { .. } => {
+                Self::new("which_identity", Exit::Usage, message).hint("say which with --agent NAME")
+            }
+            SwarmError::UnknownSwarm { near, .. } => Self::new("unknown_swarm", Exit::NotFound, message)
+                .hint(or(&near, "`switchboard swarm list` lists them")),
+            SwarmError::NotAMember { near, .. } => Self::new("not_a_member", Exit::NotFound, message)
+                .hint(or(&near, "`switchboard swarm members` lists them")),
+            SwarmError::WhichSwarm { swarms } => match swarms.as_slice() {
+                [] => Self::new("unknown_swarm", Exit::NotFound, message)
+                    .hint("`switchboard swarm list --all` lists also those that are over"),
+                _ => Self::new("which_swarm", Exit::Usage, message).hint("name one of them"),
+            },
+            SwarmError::NotPending { .. } => {
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says who waits")
+            }
+            SwarmError::UnknownInvite { .. } => {
+                Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm invites` lists them")
+            }
+            SwarmError::NotHandingOver { .. } => Self::new("not_found", Exit::NotFound, message),
+            SwarmError::NotMaster { .. } | SwarmError::MasterStays { .. } | SwarmError::NotActive { .. } => {
+                Self::new("not_allowed", Exit::NotAllowed, message)
+            }
+            SwarmError::IdentityExists { .. } | SwarmError::AlreadyMember { .. } | SwarmError::RealmTaken { .. } => {
+                Self::new("already_there", Exit::Failed, message)
+            }
+            SwarmError::PeerId(_)
+            | SwarmError::Endpoint(_)
+            | SwarmError::Reference(_)
+            | SwarmError::Realm { .. }
+            | SwarmError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
+            SwarmError::Invite(_) => Self::new("bad_invite", Exit::NotAllowed, message),
+            SwarmError::Refused { .. } if !temporary => Self::new("refused", Exit::NotAllowed, message),
+            SwarmError::Https(error) if swarm_setting(&error).is_some() => {
+                Self::new("listener", Exit::Failed, message).hint(swarm_setting(&error).unwrap_or_default())
+            }
+            SwarmError::Refused { .. } | SwarmError::Https(_) => Self::temporary("unreachable", message)
+                .hint("try again; for a private network, name its CA in swarm.ca and its addresses in swarm.allow"),
+            SwarmError::BadAnswer { .. } => Self::new("bad_answer", Exit::NotAllowed, message),
+            SwarmError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            SwarmError::File(_) | SwarmError::Key(_) | SwarmError::State(_) | SwarmError::Damaged { .. } => {
+                Self::new("file", Exit::Failed, message)
+            }
+        }
+    }
+}
+
+impl From<McpError> for Failure {
+    fn from(error: McpError) -> Self {
+        let message = chain(&error);
+        match error {
+            McpError::Bind { .. } | McpError::NoFreePort { .. } => {
+                Self::new("port_taken", Exit::Failed, message)
+                    .hint("`switchboard serve --port 0` takes any free port")
+            }
+            McpError::BadToken { .. } => Self::new("bad_token", Exit::Failed, message)
+                .hint("start without --keep-token to have a new one made"),
+            McpError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            _ => Self::new("mcp", Exit::Failed, message),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What goes wrong in the hub, and with the names that are given to it.
+
+use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError};
+use switchboard_hub::files::FileError;
+use switchboard_hub::{HubError, WorkTreeError};
+
+use super::{Exit, Failure, chain, or_list};
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        let temporary = error.is_temporary();
+        let damage = error.is_damage();
+        let message = chain(&error);
+        match error {
+            HubError::Unresolved(error) => error.into(),
+            HubError::Conflict { .. } => Self::new("conflict", Exit::Failed, message)
+                .hint("the first message stays; send yours under a new id"),
+            HubError::BodyTooLarge { .. } | HubError::MetadataTooLarge { .. } => {
+                Self::new("too_large", Exit::Failed, message)
+                    .hint("put the content into a file of the workspace and send its path")
+            }
+            HubError::ClaimHeld { task, own: Some(fence), .. } => Self::temporary("claim_held", message)
+                .hint(format!("it is yours: `switchboard renew \"{task}\" {fence}` keeps it for longer")),
+            HubError::ClaimHeld { .. } => Self::temporary("claim_held", message)
+                .hint("take another task, or ask its holder; `switchboard claim` lists who has which"),
+            HubError::StaleClaim { .. } => Self::new("stale_claim", Exit::NotAllowed, message)
+                .hint("nothing was done; `switchboard claim TASK` takes the task on again, where it is free"),
+            HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
+                "run `switchboard serve` with `nats.url` set; `switchboard doctor` says how the link stands",
+            ),
+            HubError::BadClaim => Self::new("bad_claim", Exit::Usage, message),
+            HubError::FilesReserved { .. } => Self::temporary("reserved", message).hint(
+                "work at something else, or ask its holder; `switchboard reserve` lists who works at which",
+            ),
+            HubError::UnknownMessage { .. } => Self::new("unknown_message", Exit::NotFound, message)
+                .hint("`switchboard tail` lists recent messages with their ids"),
+            HubError::NotTheRecipient { .. } => Self::new("not_the_recipient", Exit::NotAllowed, message)
+                .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"),
+            HubError::ReservedName { .. } => {
+                Self::new("reserved_name", Exit::NotAllowed, message).hint("choose another name")
+            }
+            HubError::NameTaken { .. } => Self::new("name_taken", Exit::Failed, message)
+                .hint("choose another name; `switchboard agents` lists those in use"),
+            HubError::CompositeTeam { .. } => Self::new("composite_team", Exit::Failed, message)
+                .hint("make a team without --composite for several members"),
+            HubError::SeveralMembers { .. } => Self::new("several_members", Exit::Failed, message)
+                .hint("take all but one out with `switchboard team remove`"),
+            HubError::CursorExpired { .. } => {
+                Self::new("cursor_expired", Exit::Failed, message).hint("start again without --since")
+            }
+            HubError::ServiceTaken { .. } => Self::new("already_running", Exit::Temporary, message)
+                .hint("use the one that runs, or stop it first"),
+            HubError::NewerSchema { .. } => Self::new("newer_schema", Exit::Failed, message)
+                .hint("update switchboard, or use the version that wrote it"),
+            HubError::OlderSchema { .. } => Self::temporary("older_schema", message)
+                .hint("stop every switchboard process of this workspace; the next one upgrades it"),
+            HubError::DamagedInUse { .. } => Self::temporary("damaged", message)
+                .hint("stop every switchboard process of this workspace; the next one repairs it"),
+            HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)
+                .hint("`switchboard doctor --fix` restores it where it can"),
+            HubError::NoSpace { .. } => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            HubError::Unsure { .. } => Self::temporary("unsure", message)
+                .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
+            HubError::Store { .. } if damage => Self::temporary("damaged", message)
+                .hint("run the command again: the damaged journal is moved aside and rebuilt"),
+            HubError::Store { .. } if temporary => Self::temporary("store", message).hint("try again"),
+            HubError::Store { .. } => {
+                Self::new("store", Exit::Failed, message).hint("`switchboard doctor` says more")
+            }
+            HubError::File(error) if error.is_no_space() => {
+                Self::temporary("no_space", message).hint("make room on the disk and try again")
+            }
+            HubError::File(FileError::NotAFile { .. } | FileError::NotADirectory { .. }) => {
+                Self::new("file", Exit::Failed, message).hint("move what is there out of the way")
+            }
+            HubError::File(_) => Self::new("file", Exit::Failed, message),
+            HubError::Closed => Self::temporary("closed", message),
+        }
+    }
+}
+
+impl From<ResolveError> for Failure {
+    fn from(error: ResolveError) -> Self {
+        let message = error.to_string();
+        match error {
+            ResolveError::UnknownAgent { agent, near, known } => {
+                let failure = Self::new("unknown_recipient", Exit::NotFound, message);
+                failure.hint(match (near.is_empty(), known.is_empty()) {
+                    (false, _) => format!("did you mean {}?", or_list(&near)),
+                    (true, false) => format!("known agents: {}", some_of(&known)),
+                    (true, true) => format!("register it with `switchboard agents register \"{agent}\"`"),
+                })
+            }
+            ResolveError::Retired { .. } => Self::new("retired", Exit::NotFound, message).hint(
+                "`switchboard agents` lists who is there; `links.forwards` in your settings sends its mail on",
+            ),
+            ResolveError::UnknownByLink { near, .. } => {
+                let mean = if near.is_empty() {
+                    String::new()
+                } else {
+                    format!("did you mean {}? ", or_list(&near))
+                };
+                Self::new("unknown_agent", Exit::NotFound, message)
+                    .hint(format!("{mean}put it right in ~/.config/switchboard/config.json"))
+            }
+            ResolveError::UnknownTeam { team, near } => {
+                let failure = Self::new("unknown_team", Exit::NotFound, message);
+                failure.hint(if near.is_empty() {
+                    format!("make it with `switchboard team create \"{team}\"`")
+                } else {
+                    format!("did you mean {}?", or_list(&near))
+                })
+            }
+            ResolveError::UnknownNode { .. } => Self::new("unknown_node", Exit::NotFound, message)
+                .hint("`switchboard worker list` shows the jobs and how they are"),
+            ResolveError::NoRoute { .. } => Self::new("no_route", Exit::Failed, message),
+            ResolveError::EmptyGroup { group } => {
+                Self::new("empty_group", Exit::NotFound, message).hint(match group {
+                    GroupId::Channel(_) => {
+                        "`switchboard channel list` lists the channels; the first post makes one"
+                    }
+                    GroupId::Job(_) => "`switchboard worker list` shows the jobs and how they are",
+                    _ => "`switchboard agents` lists who is registered",
+                })
+            }
+        }
+    }
+}
+
+impl From<WorkTreeError> for Failure {
+    fn from(error: WorkTreeError) -> Self {
+        let message = chain(&error);
+        match error {
+            WorkTreeError::Folder { .. } => Self::new("file", Exit::Failed, message),
+            WorkTreeError::Outside { .. } => Self::new("outside", Exit::Usage, message)
+                .hint("only files of the repository, or of the workspace, can be reserved"),
+            WorkTreeError::Pattern(_) | WorkTreeError::Nothing | WorkTreeError::TooMany { .. } => {
+                Self::new("bad_pattern", Exit::Usage, message)
+                    .hint("a pattern is src/a.rs, src/**, '*.md', src/{a,b}.rs or docs/")
+            }
+        }
+    }
+}
+
+impl From<TaskNameError> for Failure {
+    fn from(error: TaskNameError) -> Self {
+        Self::new("bad_task", Exit::Usage, error.to_string())
+    }
+}
+
+impl From<AddressError> for Failure {
+    fn from(error: AddressError) -> Self {
+        Self::new("bad_address", Exit::Usage, error.to_string())
+            .hint("an address is codex, team:backend, #general, alice@research, job:7/0 or all")
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Self::new("bad_name", Exit::Usage, error.to_string())
+    }
+}
+
+/// A long list is cut: the reader wants a name, not all of them.
+fn some_of(words: &[String]) -> String {
+    let shown = words.iter().take(12).cloned().collect::<Vec<_>>().join(", ");
+    if words.len() > 12 { format!("{shown} and {} more", words.len() - 12) } else { shown }
+}

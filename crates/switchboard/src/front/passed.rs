@@ -1,0 +1,100 @@
+//! The way past `rmcp`.
+
+use std::sync::Arc;
+
+use door_suites::{Caller, Suites};
+use door_workspace::ToolServer;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, NumberOrString, ServerResult};
+use rmcp::service::{Peer, RequestContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+use switchboard_mcp::{PassedCall, PassedList, Passing};
+
+use super::{Session, SwarmTools, convert, lists};
+
+/// The calls of a session that go past `rmcp`.
+#[derive(Clone)]
+pub(crate) struct Passed {
+    pub(super) workspace: Arc<ToolServer>,
+    pub(super) suites: Suites,
+    pub(super) swarm: SwarmTools,
+    pub(super) session: Arc<Session>,
+}
+
+impl Passing for Passed {
+    fn takes(&self, tool: &str) -> bool {
+        // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
+        self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
+    }
+
+    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
+            let answer = self.call_ours(call, peer.clone()).await;
+            return answer.map_err(|error| raw(&error));
+        }
+        let who = switchboard_mcp::Caller::STDIO;
+        let is_governed = match self.workspace.admit_beside(&who, &call.tool).await {
+            Ok(is_governed) => is_governed,
+            Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
+        };
+        let caller = Caller {
+            host: self.session.introduced().await.map(|(_, host)| host),
+            progress_token: call.progress_token,
+            cancelled: call.cancelled,
+            meta: call.meta,
+            ..Caller::default()
+        };
+        // Mail is counted while the child works.
+        let called = self.suites.call(&call.tool, call.arguments.as_deref(), &caller);
+        let (result, unread) = tokio::join!(called, self.workspace.unread_beside(&who));
+        let result =
+            result.map_err(|error| to_raw_value(&error).unwrap_or_else(|_| RawValue::NULL.to_owned()))?;
+        if is_governed && !convert::is_error(&result) {
+            self.workspace.note_beside(&who, &call.tool).await;
+        }
+        Ok(match unread.filter(|_| !self.suites.is_flat(&call.tool)) {
+            Some(line) => convert::with_text(result, &line),
+            None => result,
+        })
+    }
+
+    fn lists(&self, method: &str) -> bool {
+        lists::METHODS.contains(&method) && self.suites.has_flat()
+    }
+
+    async fn list(&self, list: PassedList) -> Result<Box<RawValue>, Box<RawValue>> {
+        let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        self.list_all(list).await.map_err(|error| raw(&error))
+    }
+}
+
+impl Passed {
+    async fn call_ours(&self, call: PassedCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
+        let mut request = CallToolRequestParams::new(call.tool);
+        if let Some(arguments) = &call.arguments {
+            request.arguments = Some(object("arguments", arguments)?);
+        }
+        // Its number is what only `rmcp` would need, to tell it off; that is done by the token.
+        let mut context = RequestContext::new(NumberOrString::Number(0), peer);
+        context.ct = call.cancelled;
+        if let Some(meta) = &call.meta {
+            context.meta = object("_meta", meta)?;
+        }
+        legacy(self.workspace.call_tool(request, context).await?)
+    }
+}
+
+/// A result as the older revisions have it: only sessions come past `rmcp`, and theirs are those.
+fn legacy(response: CallToolResponse) -> Result<Box<RawValue>, ErrorData> {
+    let mut result = ServerResult::from(response);
+    result.strip_result_type_for_legacy_peer();
+    to_raw_value(&result).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+/// What a field of a call holds, which is an object.
+pub(super) fn object<T: DeserializeOwned>(field: &str, raw: &RawValue) -> Result<T, ErrorData> {
+    let wrong = |error| ErrorData::invalid_params(format!("'{field}' cannot be read: {error}"), None);
+    serde_json::from_str(raw.get()).map_err(wrong)
+}
