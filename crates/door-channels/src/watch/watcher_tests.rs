@@ -458,6 +458,20 @@ async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_t
     work.end().await;
 }
 
+#[tokio::test]
+async fn whoever_asked_is_told_before_the_program_is_left_alone_however_often_it_is_tried() {
+    let test = TestChannels::new(&[]).await;
+    let watchers = vec![WatcherConfig { retries: 9, ..watcher(&test, "echo it broke >&2; exit 1") }];
+    let work = start(&test, watchers).await;
+    let asked = test.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&test, &asked.id).await;
+    assert_eq!(reply.kind, "incident");
+    assert!(reply.content.text.contains("it broke") && reply.content.text.contains("left alone until"));
+    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    assert_eq!((runs(&test), test.texts().await.len()), (3, 2));
+    work.end().await;
+}
+
 #[test]
 fn a_watcher_that_cannot_work_is_refused() {
     let of = |agent: &str| WatcherConfig::new(name(agent), name("general"), vec!["true".into()]);
