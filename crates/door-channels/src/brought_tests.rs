@@ -1,4 +1,3 @@
-use serde_json::json;
 use switchboard_core::POSTED_IN;
 use switchboard_hub::{Draft, Passed};
 use tokio_util::sync::CancellationToken;
@@ -6,17 +5,16 @@ use tokio_util::sync::CancellationToken;
 use crate::channels::{Channels, Post};
 use crate::reading::Reading;
 use crate::run::run_channels;
-use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
+use crate::test_channels::{TestChannels, agent, name, post_from_lab, soon};
 
 /// What a link brings of a post at `lab` to somebody who is not of this hub.
 async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) -> Passed {
     let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), text) };
     let id = there.post(post).await.unwrap().accepted.id;
-    let Passed { draft, thread, via } = as_from_lab(there.hub().message(id).await.unwrap().unwrap().message);
-    let mut metadata = draft.metadata;
-    metadata.insert(POSTED_IN.to_owned(), json!("general"));
+    let Passed { draft, thread, via } =
+        post_from_lab(there.hub().message(id).await.unwrap().unwrap().message);
     assert_ne!(test.channels.hub().folder().path(), there.hub().folder().path());
-    Passed { draft: Draft { metadata, restored: Some(Vec::new()), ..draft }, thread, via }
+    Passed { draft: Draft { restored: Some(Vec::new()), ..draft }, thread, via }
 }
 
 /// Two hubs, each with a folder of its own.

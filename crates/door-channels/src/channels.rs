@@ -15,7 +15,7 @@ use crate::intake::Known;
 use crate::names::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
 use crate::poster::Poster;
 use crate::reading::message_ids;
-use crate::translate::{native_id, placed, sign, to_own_draft};
+use crate::translate::{native_id, placed, sign, tell_hub, to_own_draft};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
 
@@ -159,6 +159,11 @@ impl Channels {
         self.inner.folder.as_deref()
     }
 
+    /// What this hub is called by those that it is linked with.
+    pub(crate) async fn own_name(&self) -> Result<Option<Name>, ChannelError> {
+        Ok(if self.folder().is_some() { self.hub().own_name().await? } else { None })
+    }
+
     pub(crate) fn poster(&self) -> &Poster {
         &self.inner.poster
     }
@@ -206,6 +211,7 @@ impl Channels {
         let draft = to_own_draft(message.clone(), &channel, id, parent)?;
         let accepted = self.hub().submit(placed(draft, self.folder())).await?;
         sign(&mut message, id, Some(accepted.seq));
+        tell_hub(&mut message, self.own_name().await?.as_ref());
         let (this, place) = (self.clone(), channel.clone());
         let (message, path) = blocking(move || {
             let dir = this.tree().make_channel(&place)?;

@@ -10,7 +10,7 @@ use switchboard_hub::{Handoff, Outbound};
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::names::PER_SECOND;
-use crate::translate::{is_file_of, is_placed_in, name_of, to_file};
+use crate::translate::{is_file_of, is_placed_in, name_of, tell_hub, to_file};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -80,10 +80,15 @@ impl Channels {
             Some(parent) => self.name_in(channel, parent).await?,
             None => None,
         };
+        let hub = message.other_hub().or(self.own_name().await?);
         let (this, place, copy) = (self.clone(), channel.clone(), message.clone());
         let native = blocking(move || {
             let dir = this.tree().make_channel(&place)?;
-            let file = |tries| to_file(&copy, seq, &place, reply_to.clone(), tries);
+            let file = |tries| {
+                let mut file = to_file(&copy, seq, &place, reply_to.clone(), tries);
+                tell_hub(&mut file, hub.as_ref());
+                file
+            };
             place_file(&dir, &copy, file, this.config().file_limit)
         })
         .await?;

@@ -1,6 +1,6 @@
 use serde_json::Map;
 use switchboard_core::{DeliveryState, Kind, NativeId};
-use switchboard_hub::{Accepted, Draft};
+use switchboard_hub::{Accepted, Draft, Registration};
 
 use super::*;
 use crate::test_channels::{TestChannels, agent, as_from_lab, name, soon};
@@ -115,10 +115,9 @@ async fn a_post_whose_process_died_before_its_file_is_completed_once() {
     assert_eq!(test.channels.sweep().await.unwrap().taken, 0);
 }
 
-/// A second hub that shares the folder and is linked, where `bob` reads; and the first, where `codex` writes.
+/// A hub where `codex` writes, and a second one that shares the folder and is linked, where `bob` reads.
 async fn linked_twice(test: &TestChannels) -> (Channels, Channels) {
-    let here = test.another(|config| config.linked = true).await;
-    let there = test.elsewhere(|config| config.linked = true).await;
+    let (here, there) = test.lab_and_office().await;
     there.join(&agent("bob"), &name("general")).await.unwrap();
     (here, there)
 }
@@ -168,8 +167,9 @@ async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_
 
 #[tokio::test]
 async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
-    let test = TestChannels::new(&["claude"]).await;
+    let test = TestChannels::new(&[]).await;
     let (here, there) = linked_twice(&test).await;
+    here.hub().register(Registration::mailbox(name("claude"))).await.unwrap();
     let accepted = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await;
     assert!(accepted.is_err(), "nobody reads it here");
     here.join(&agent("codex"), &name("general")).await.unwrap();
@@ -183,5 +183,33 @@ async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
     for channels in [&here, &there] {
         assert_eq!(channels.sweep().await.unwrap().taken, 0);
         assert_eq!(channels.altered().await.unwrap(), []);
+    }
+}
+
+/// A message to all stands in the channel of those who have no mailbox, and its file does not say whom else it is for.
+#[tokio::test]
+async fn what_is_for_all_reaches_the_mailboxes_of_a_hub_that_has_seen_its_file_before() {
+    for is_file_first in [true, false] {
+        let test = TestChannels::new(&["qc-1"]).await;
+        let (lab, office) = linked_twice(&test).await;
+        lab.hub().register(Registration::mailbox(name("claude"))).await.unwrap();
+        lab.join(&agent("codex"), &name("general")).await.unwrap();
+        let id = lab.hub().submit(letter(&test, "claude", "all", "news", None)).await.unwrap().id;
+        let stored = lab.hub().message(id).await.unwrap().unwrap();
+        lab.put(&stored.message, stored.seq, &name("general")).await.unwrap();
+        if is_file_first {
+            assert_eq!(office.sweep().await.unwrap().taken, 1);
+        }
+        let passed = as_from_lab(stored.message);
+        for _ in 0..2 {
+            office.hub().submit_passed(vec![passed.clone()]).await.remove(0).unwrap();
+        }
+        office.sweep().await.unwrap();
+        let mut had: Vec<_> =
+            test.deliveries(id).await.iter().map(|one| format!("{} {}", one.agent, one.route)).collect();
+        had.sort();
+        assert_eq!(had, ["bob channel:general", "human mailbox:human", "qc-1 mailbox:qc-1"]);
+        let message = office.hub().message(id).await.unwrap().unwrap().message;
+        assert_eq!(message.from, agent("claude@lab"));
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use jiff::Timestamp;
-use switchboard_core::{Address, AgentId, Door, MessageId, Name, Route};
+use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route};
 use switchboard_hub::files::{Dir, FileStamp};
 use switchboard_hub::{Draft, HubError, Registration};
 
@@ -17,7 +17,8 @@ use crate::looked::Looked;
 use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
-    derived_id, hub_id, kept_here, native_id, of_another_hub, placed, says_what, sender, to_draft, written_at,
+    derived_id, hub_id, hub_of, kept_here, native_id, of_linked_hub, placed, says_what, sender, to_draft,
+    written_at,
 };
 use crate::tree::blocking;
 use crate::wire::{ChannelMessage, Malformed, When, time};
@@ -223,6 +224,7 @@ impl Channels {
         good.sort_by(|(_, one), (_, other)| one.order().cmp(&other.order()));
         let mut ids_here: HashMap<String, MessageId> = HashMap::new();
         let (mut drafted, mut drafts) = (Vec::new(), Vec::new());
+        let own = self.own_name().await?;
         for (file, message) in good {
             let elsewhere = match self.whose(channel, &file.id, &message).await? {
                 Whose::Known => continue,
@@ -239,7 +241,8 @@ impl Channels {
             }
             // One that a link may be bringing at this moment is looked at again.
             let shared = (self.folder().is_some() || hub_id(&message).is_some()).then(|| message.clone());
-            let drafted_message = self.draft(channel, &file.id, message, elsewhere, &mut ids_here).await?;
+            let drafted_message =
+                self.draft(channel, &file.id, message, elsewhere, own.as_ref(), &mut ids_here).await?;
             match drafted_message {
                 Ok((draft, other_id)) => {
                     drafted.push((file, draft.id, other_id, shared));
@@ -280,20 +283,21 @@ impl Channels {
         Ok(swept)
     }
 
-    /// A new file as a draft, with the id that it gives itself where its name has another.
+    /// A new file as a draft, with the id that it gives itself where its name has another. `own` is what this hub is called by
+    /// those that it is linked with.
     async fn draft(
         &self,
         channel: &Name,
         native: &str,
         message: ChannelMessage,
         elsewhere: Option<MessageId>,
+        own: Option<&Name>,
         ids_here: &mut HashMap<String, MessageId>,
     ) -> Result<Result<(Draft, Option<String>), Malformed>, ChannelError> {
-        let (from, at) = match sender(&message).and_then(|from| Ok((from, written_at(&message)?))) {
-            Ok(known) => known,
+        let at = match sender(&message).and_then(|_| written_at(&message)) {
+            Ok(at) => at,
             Err(error) => return Ok(Err(error)),
         };
-        self.join(&from, channel).await?;
         let reply_to = match message.in_reply_to() {
             Some(parent) => match ids_here.get(parent) {
                 Some(id) => Some(*id),
@@ -309,26 +313,25 @@ impl Channels {
         // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
         // the hub came, or before its database was lost.
         let is_history = self.hub().now().duration_since(at) > self.config().history;
+        let writer = hub_of(&message);
         let drafted = match to_draft(message, channel, native, reply_to) {
-            Ok(draft) => placed(draft, self.folder()),
+            Ok(draft) => Draft { id, ..placed(draft, self.folder()) },
             Err(error) => return Ok(Err(error)),
         };
-        let drafted = match elsewhere {
-            Some(id) if self.folder().is_some() => of_another_hub(drafted, id),
-            Some(id) => Draft { id, ..drafted },
-            None => drafted,
-        };
-        let drafted = if is_history { kept_here(drafted) } else { drafted };
-        let is_delivered_there = elsewhere.is_some() && self.is_for_another_hub(&drafted.to).await?;
-        let restored = (is_history || is_delivered_there).then(Vec::new);
-        Ok(Ok((Draft { restored, ..drafted }, other_id)))
-    }
-
-    /// Whether an address is that of an agent of another hub.
-    async fn is_for_another_hub(&self, to: &Address) -> Result<bool, ChannelError> {
-        let Address::Agent(agent) = to else { return Ok(false) };
         let directory = self.hub().directory().await?;
-        Ok(!agent.is_human() && directory.addressee(agent).is_some_and(|known| known.hub().is_some()))
+        let drafted = match (elsewhere.and(own), &writer) {
+            (Some(own), Some(hub)) if own != hub => of_linked_hub(drafted, hub, own, &directory),
+            _ => {
+                self.join(&drafted.from, channel).await?;
+                let is_theirs = elsewhere.is_some() && is_of_another_hub(&drafted.to, &directory);
+                let drafted = Draft { restored: is_theirs.then(Vec::new), ..drafted };
+                // By which hub, if it is linked at all, its file does not say.
+                if elsewhere.is_some() && self.folder().is_some() { kept_here(drafted) } else { drafted }
+            }
+        };
+        let drafted =
+            if is_history { Draft { restored: Some(Vec::new()), ..kept_here(drafted) } } else { drafted };
+        Ok(Ok((drafted, other_id)))
     }
 
     /// Whether a file is that of a message of the journal: a hub process wrote it, or a link brought the message first.
@@ -425,6 +428,12 @@ impl Channels {
         })
         .await
     }
+}
+
+/// Whether an address is that of an agent of another hub.
+fn is_of_another_hub(to: &Address, directory: &Directory) -> bool {
+    let Address::Agent(agent) = to else { return false };
+    !agent.is_human() && directory.addressee(agent).is_some_and(|known| known.hub().is_some())
 }
 
 /// Puts new files into the order in which they were written, where there are too many to be read at once: within a

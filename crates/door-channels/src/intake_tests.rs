@@ -3,7 +3,7 @@ use switchboard_hub::Resident;
 
 use super::*;
 use crate::channels::Post;
-use crate::test_channels::{TestChannels, agent, file, name, write_carelessly};
+use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, write_carelessly};
 
 #[tokio::test]
 async fn what_others_drop_is_taken_in_once_and_in_order() {
@@ -301,4 +301,83 @@ async fn names_that_differ_in_letter_case_are_one_channel_in_one_folder() {
     }
     assert_eq!(test.channels.altered().await.unwrap(), []);
     assert_eq!(test.channels.twins().await.unwrap(), [vec![name("General"), name("general")]]);
+}
+
+/// Two linked hubs share the folder: each sees what the other posts as a file, and is brought it by the link.
+#[tokio::test]
+async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_there_first() {
+    // Whom the post is for, who of that name is known at `lab`, and who gets it at `office`.
+    for (to, is_at_lab, expected, reached) in [
+        ("bob", false, "bob", Some("bob")),
+        ("bob@office", false, "bob", Some("bob")),
+        ("bob", true, "bob@lab", None),
+        ("human", true, "human@lab", None),
+        ("all", true, "#general", Some("bob")),
+    ] {
+        for is_file_first in [true, false] {
+            let test = TestChannels::new(&[]).await;
+            let (lab, office) = test.lab_and_office().await;
+            office.join(&agent("bob"), &name("general")).await.unwrap();
+            let resident = |name| Resident { name, role: None, team: None, channels: vec![] };
+            lab.hub().put_residents(name("office"), vec![resident(name("bob"))]).await.unwrap();
+            let residents = if is_at_lab { vec![resident(name("bob"))] } else { vec![] };
+            office.hub().put_residents(name("lab"), residents).await.unwrap();
+            let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), "look") };
+            let posted = lab.post(post).await.unwrap();
+            let mut message = lab.hub().message(posted.accepted.id).await.unwrap().unwrap().message;
+            message.to = expected.parse().unwrap();
+            if is_file_first {
+                assert_eq!(office.sweep().await.unwrap().taken, 1);
+            }
+            let taken = office.hub().submit_passed(vec![post_from_lab(message)]).await.remove(0).unwrap();
+            assert_eq!(taken.duplicate, is_file_first);
+            assert_eq!(office.sweep().await.unwrap().taken, 0);
+
+            let case = format!("to {to}, known at lab: {is_at_lab}, the file first: {is_file_first}");
+            let message = office.hub().message(taken.id).await.unwrap().unwrap().message;
+            assert_eq!(
+                (message.from.to_string(), message.to.to_string(), message.other_hub()),
+                ("codex@lab".to_owned(), expected.to_owned(), Some(name("lab"))),
+                "{case}"
+            );
+            let had: Vec<_> =
+                test.deliveries(taken.id).await.iter().map(|one| one.agent.to_string()).collect();
+            assert_eq!(had, reached.into_iter().collect::<Vec<_>>(), "{case}");
+            let named = office.hub().native_in(Door::Channels, "general", taken.id).await.unwrap();
+            assert_eq!(named.as_ref(), Some(&posted.message.id), "{case}");
+            let directory = office.hub().directory().await.unwrap();
+            assert!(directory.agent(&agent("codex")).is_none(), "whoever posts at lab is of lab; {case}");
+            assert_eq!(office.altered().await.unwrap(), [], "{case}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_claims_to_be_it_is_not_believed()
+ {
+    let test = TestChannels::new(&[]).await;
+    let (lab, office) = test.lab_and_office().await;
+    let id = |channels: &Channels| channels.hub().next_id().to_string();
+    for (number, from, to, expected) in [
+        (1, "codex", "team:backend", "codex@lab"),
+        (2, "codex", "far-1@attic", "codex@lab"),
+        (3, "alice@research", "all", "alice@research"),
+        (4, "codex@office", "all", "codex"),
+    ] {
+        let mut written = file(&format!("msg-{number}"), from, to, "look");
+        written["metadata"]["switchboard"] = serde_json::json!({ "id": id(&lab), "hub": "lab" });
+        test.drop_file(&written);
+        assert_eq!(office.sweep().await.unwrap().taken, 1, "{to}");
+        let stored = crate::test_channels::stored(&office, &format!("msg-{number}")).await.unwrap();
+        assert_eq!(stored.message.from.to_string(), expected);
+        assert!(!stored.message.origin.verified);
+        assert_eq!(test.deliveries(stored.message.id).await, []);
+    }
+    assert_eq!(office.problems().await.unwrap(), []);
+    // Its own files after its database was lost: they are of its own agents.
+    let mut own = file("msg-5", "qc-1", "all", "look");
+    own["metadata"]["switchboard"] = serde_json::json!({ "id": id(&office), "hub": "office" });
+    test.drop_file(&own);
+    office.sweep().await.unwrap();
+    assert!(office.hub().directory().await.unwrap().agent(&agent("qc-1")).is_some());
 }

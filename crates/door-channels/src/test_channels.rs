@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Delivery, Door, Message, MessageId, Name, NativeId, Route};
+use switchboard_core::{
+    Address, AgentId, Delivery, Door, Message, MessageId, Name, NativeId, POSTED_IN, Route,
+};
 use switchboard_hub::clock::Clock;
 use switchboard_hub::{Draft, Hub, HubConfig, Outbound, Passed, Registration, Stored};
 use tempfile::TempDir;
@@ -75,6 +77,15 @@ impl TestChannels {
         open(&self.folder.path().join("elsewhere"), self.folder.path(), &self.clock, configure).await
     }
 
+    /// Two hubs that share the folder and are linked, `lab` and `office`.
+    pub(crate) async fn lab_and_office(&self) -> (Channels, Channels) {
+        let lab = self.elsewhere(|config| config.linked = true).await;
+        let office = self.another(|config| config.linked = true).await;
+        lab.hub().take_name(name("lab")).await.unwrap();
+        office.hub().take_name(name("office")).await.unwrap();
+        (lab, office)
+    }
+
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.folder.path().join("shared").join(below)
     }
@@ -118,6 +129,16 @@ pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> 
     let named = channels.hub().by_native(Some(Door::Channels), native).await.unwrap();
     let (_, id) = named.first()?;
     channels.hub().message(*id).await.unwrap()
+}
+
+/// What a link brings of a post at `lab` that is for one agent, as it is called where it is brought: one of `lab` itself is
+/// nobody there.
+pub(crate) fn post_from_lab(message: Message) -> Passed {
+    let Passed { draft, thread, via } = as_from_lab(message);
+    let mut metadata = draft.metadata;
+    metadata.insert(POSTED_IN.to_owned(), json!("general"));
+    let is_theirs = matches!(&draft.to, Address::Agent(to) if to.realm.is_some());
+    Passed { draft: Draft { metadata, restored: is_theirs.then(Vec::new), ..draft }, thread, via }
 }
 
 /// A message as a link brings it from the hub `lab` to another.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_core::{
     Address, AgentId, Directory, Door, GroupId, Kind, Message, MessageId, Name, NativeId, PASSED_ON,
-    POSTED_IN, Route,
+    POSTED_IN, Route, resolve,
 };
 use switchboard_hub::Draft;
 
@@ -148,14 +148,44 @@ pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
     draft
 }
 
-/// A draft of a file that another hub wrote: under the id that it has there, and never to be passed on.
-pub(crate) fn of_another_hub(draft: Draft, id: MessageId) -> Draft {
-    Draft { id, ..kept_here(draft) }
+/// A draft of a file that a linked hub wrote: what the link makes of the message, so that it does not matter which of the two
+/// is there first. `own` is what this hub is called.
+///
+/// Agents have the names that they have here; one that is written to is of the writer's own hub where it has one of that
+/// name. Nothing is passed on.
+pub(crate) fn of_linked_hub(draft: Draft, hub: &Name, own: &Name, directory: &Directory) -> Draft {
+    // A sender of elsewhere was brought to the hub that wrote the file, in whose words the rest is then.
+    let is_in_words_of_its_hub = draft.from.realm.is_none();
+    let theirs = |agent: &AgentId| AgentId { realm: Some(hub.clone()), ..agent.clone() };
+    let ours = |agent: AgentId| AgentId { realm: agent.realm.filter(|realm| realm != own), ..agent };
+    let is_theirs = |agent: &AgentId| {
+        is_in_words_of_its_hub
+            && agent.realm.is_none()
+            && (agent.is_human() || directory.agent(&theirs(agent)).is_some())
+    };
+    let to = match draft.to {
+        Address::Agent(agent) if is_theirs(&agent) => Address::Agent(theirs(&agent)),
+        Address::Agent(agent) => Address::Agent(ours(agent)),
+        other => other,
+    };
+    let from = if is_in_words_of_its_hub { theirs(&draft.from) } else { ours(draft.from) };
+    let mut metadata = draft.metadata;
+    metadata.insert(PASSED_ON.to_owned(), hub.as_str().into());
+    let restored = is_for_nobody(&to, &from, directory).then(Vec::new);
+    Draft { from, to, metadata, restored, ..draft }
+}
+
+/// Whether an address of another hub leads to nobody of this one.
+fn is_for_nobody(to: &Address, from: &AgentId, directory: &Directory) -> bool {
+    match (to, resolve(to, from, directory)) {
+        (Address::Agent(_), Ok(agents)) => agents.iter().all(|agent| agent.realm.is_some()),
+        (_, resolved) => resolved.is_err(),
+    }
 }
 
 /// A draft that no link brings to other hubs.
 pub(crate) fn kept_here(mut draft: Draft) -> Draft {
-    draft.metadata.insert(PASSED_ON.to_owned(), true.into());
+    draft.metadata.entry(PASSED_ON).or_insert(true.into());
     draft
 }
 
@@ -171,6 +201,14 @@ pub(crate) fn sign(message: &mut ChannelMessage, id: MessageId, seq: Option<i64>
         ours["seq"] = seq.into();
     }
     message.metadata.get_or_insert_default().insert(key::OURS.to_owned(), ours);
+}
+
+/// Writes into a message of a hub which one that is, where it is linked: for those that share the folder.
+pub(crate) fn tell_hub(message: &mut ChannelMessage, hub: Option<&Name>) {
+    let ours = message.metadata.as_mut().and_then(|metadata| metadata.get_mut(key::OURS)?.as_object_mut());
+    if let (Some(ours), Some(hub)) = (ours, hub) {
+        ours.insert("hub".to_owned(), hub.as_str().into());
+    }
 }
 
 /// A message of a channel as the journal's index knows it.
@@ -248,6 +286,11 @@ fn as_at_home(message: &Message) -> AgentId {
 /// The message of a hub that a file says it is.
 pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
     file.metadata.as_ref()?.get(key::OURS)?.get("id")?.as_str()?.parse().ok()
+}
+
+/// The hub that accepted the message of a file, where that one is linked with others.
+pub(crate) fn hub_of(file: &ChannelMessage) -> Option<Name> {
+    Name::parse(file.metadata.as_ref()?.get(key::OURS)?.get("hub")?.as_str()?).ok()
 }
 
 /// Whether a file says what a message says: a file that merely claims to be a message of ours is not.

@@ -4,12 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use switchboard_core::Door;
-use switchboard_hub::Hub;
+use switchboard_hub::{Hub, LINK};
 
 use crate::error::NatsError;
 
-/// Under this topic the hub keeps what the link has to know again.
-pub(crate) const TOPIC: &str = "link";
 /// The key of the cursor.
 pub(crate) const CURSOR: &str = "cursor";
 
@@ -28,14 +26,14 @@ impl Cursor {
     /// The cursor of the run before. Without one, the end of the journal: what was said before the link was made is
     /// nobody else's business.
     pub(crate) async fn load(hub: &Hub) -> Result<Self, NatsError> {
-        let notes = hub.notes(Door::Nats, TOPIC).await?;
+        let notes = hub.notes(Door::Nats, LINK).await?;
         let noted = notes.iter().find(|(key, _)| key == CURSOR).map(|(_, value)| value.parse());
         if let Some(Ok(cursor)) = noted {
             return Ok(cursor);
         }
         let journal = hub.newest(1).await?.items.last().map_or(0, |last| last.seq);
         let cursor = Self { journal, ..Self::default() };
-        hub.note(Door::Nats, TOPIC, CURSOR.to_owned(), Some(cursor.to_string())).await?;
+        hub.note(Door::Nats, LINK, CURSOR.to_owned(), Some(cursor.to_string())).await?;
         Ok(cursor)
     }
 }

@@ -15,7 +15,7 @@ use switchboard_core::{Address, Delivery, DeliveryState, GroupId, Message, Messa
 use switchboard_hub::{HubError, Passage, Verdict, Word};
 use tokio::task::JoinHandle;
 
-use crate::cursor::{CURSOR, Cursor, TOPIC};
+use crate::cursor::{CURSOR, Cursor};
 use crate::error::NatsError;
 use crate::link::Link;
 use crate::outlet::Outlet;
@@ -168,7 +168,7 @@ impl<'l> Publisher<'l> {
     async fn save(&mut self) -> Result<(), NatsError> {
         self.unsaved = 0;
         let passed = std::mem::take(&mut self.passed);
-        self.link.hub.passed_on(TOPIC, CURSOR, self.cursor.to_string(), passed).await?;
+        self.link.hub.passed_on(CURSOR, self.cursor.to_string(), passed).await?;
         Ok(())
     }
 }

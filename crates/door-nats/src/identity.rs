@@ -1,46 +1,37 @@
 //! What this hub is called among the others.
 
 use switchboard_core::{Door, Name};
-use switchboard_hub::{Hub, platform};
+use switchboard_hub::{Hub, LINK, platform};
 
 use crate::config::Config;
-use crate::cursor::TOPIC;
 use crate::error::NatsError;
-
-/// The key under which a made-up name is kept.
-const KEY: &str = "hub";
 
 /// The key under which is kept what tells this hub from every other.
 const HOME: &str = "home";
 
-/// The name from the settings, or one that is made once: that of the machine with four digits, because a machine may
-/// have many hubs.
+/// The name from the settings, or else the one that it had before, or else one that is made: that of the machine with four
+/// digits, because a machine may have many hubs. The hub keeps it, since other doors have to know it as well.
 pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsError> {
-    if let Some(name) = &config.hub {
-        return Ok(name.clone());
+    let known = hub.own_name().await?;
+    let name = match (&config.hub, &known) {
+        (Some(name), _) | (None, Some(name)) => name.clone(),
+        (None, None) => made_up(&platform::host_name(), hub.next_id().parts().1),
+    };
+    if known.as_ref().is_none_or(|known| known.as_str() != name.as_str()) {
+        hub.take_name(name.clone()).await?;
     }
-    if let Some(name) = kept(hub, KEY).await?.and_then(|name| Name::parse(&name).ok()) {
-        return Ok(name);
-    }
-    let (_, random) = hub.next_id().parts();
-    let name = made_up(&platform::host_name(), random);
-    hub.note(Door::Nats, TOPIC, KEY.to_owned(), Some(name.to_string())).await?;
     Ok(name)
 }
 
 /// What tells this hub from every other, also from one of the same name: made once and kept.
 pub(crate) async fn home(hub: &Hub) -> Result<String, NatsError> {
-    if let Some(home) = kept(hub, HOME).await? {
+    let notes = hub.notes(Door::Nats, LINK).await?;
+    if let Some((_, home)) = notes.into_iter().find(|(key, _)| key == HOME) {
         return Ok(home);
     }
     let home = hub.next_id().to_string();
-    hub.note(Door::Nats, TOPIC, HOME.to_owned(), Some(home.clone())).await?;
+    hub.note(Door::Nats, LINK, HOME.to_owned(), Some(home.clone())).await?;
     Ok(home)
-}
-
-async fn kept(hub: &Hub, wanted: &str) -> Result<Option<String>, NatsError> {
-    let notes = hub.notes(Door::Nats, TOPIC).await?;
-    Ok(notes.into_iter().find(|(key, _)| key == wanted).map(|(_, value)| value))
 }
 
 fn made_up(machine: &str, random: u128) -> Name {

@@ -68,10 +68,6 @@ async fn take_in(link: &Link, outlet: &mut Outlet<()>, chunk: &[Message]) -> Res
         batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
     let answers = link.hub.submit_passed(batch.letters).await;
     for (((id, hub, to), is_for_the_channel), answer) in told.into_iter().zip(for_the_channel).zip(answers) {
-        let answer = match answer {
-            Err(HubError::Conflict { first, .. }) if first == id => known(link, chunk, id, answer).await?,
-            answer => answer,
-        };
         let outcomes = outcome(link, id, &to, answer)?;
         if is_for_the_channel {
             // It is for nobody here of whom there would be something to say.
@@ -157,32 +153,6 @@ fn words_of(words: Words) -> impl Iterator<Item = Verdict> {
             Became::Seen => Word::Seen,
             Became::Acknowledged => Word::Acknowledged { note },
         },
-    })
-}
-
-/// The answer to a message that this hub has under the same id with other words around it: it came by another way first,
-/// from a folder that hubs share. Nothing changes where it is another message.
-async fn known(
-    link: &Link,
-    chunk: &[Message],
-    id: MessageId,
-    answer: Result<Accepted, HubError>,
-) -> Result<Result<Accepted, HubError>, NatsError> {
-    let letter = chunk.iter().find_map(|message| match Parcel::parse(&message.payload) {
-        Ok(Parcel::Letter(letter)) if letter.id == id => Some(letter),
-        _ => None,
-    });
-    let (Some(letter), Some((stored, receipt))) = (letter, link.hub.receipt(id).await?) else {
-        return Ok(answer);
-    };
-    let first = &stored.message;
-    let is_same =
-        first.from.name == letter.from.name && first.kind == *letter.kind && first.body == letter.body;
-    Ok(if is_same {
-        let (seq, deliveries) = (stored.seq, receipt.deliveries);
-        Ok(Accepted { id, seq, deliveries, duplicate: true, stopped: None })
-    } else {
-        answer
     })
 }
 

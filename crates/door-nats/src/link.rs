@@ -10,10 +10,9 @@ use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType, Stream};
 use switchboard_core::{Door, Name};
-use switchboard_hub::Hub;
+use switchboard_hub::{Hub, LINK};
 
 use crate::config::Config;
-use crate::cursor::TOPIC;
 use crate::error::NatsError;
 use crate::status::Board;
 use crate::subject::{Subjects, token};
@@ -89,7 +88,7 @@ impl Link {
     /// The durable reader of what is written to groups, from the moment this hub first joined.
     pub(crate) async fn groups(&self) -> Result<Consumer<pull::Config>, NatsError> {
         let stream = self.stream_id();
-        let notes = self.hub.notes(Door::Nats, TOPIC).await?;
+        let notes = self.hub.notes(Door::Nats, LINK).await?;
         let noted = notes.iter().find(|(key, _)| key == START).and_then(|(_, value)| value.split_once(' '));
         let start = match noted {
             // A stream that was made anew holds nothing that this hub has read.
@@ -98,7 +97,7 @@ impl Link {
             None => {
                 let info = self.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
                 let start = info.state.last_sequence + 1;
-                self.hub.note(Door::Nats, TOPIC, START.to_owned(), Some(format!("{stream} {start}"))).await?;
+                self.hub.note(Door::Nats, LINK, START.to_owned(), Some(format!("{stream} {start}"))).await?;
                 start
             }
         };

@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use crate::{Address, AddressError, AgentId, Kind, MessageId, Name, Route};
 
 /// The key in a message's metadata that says that no link is to bring it to other hubs, although it did not come in by
-/// one: it lay in a folder that hubs share, and another has brought it to them; or it is history, which is news to nobody.
+/// one: it lay in a folder that hubs share, and another, which is named where that is known, brings it to them; or it is
+/// history, which is news to nobody.
 pub const PASSED_ON: &str = "switchboard.passed_on";
 
 /// The key in the metadata of a message from another hub that names the channel it was posted in there. Whom it is for
@@ -52,6 +53,16 @@ impl Message {
     /// Whether another hub accepted it first. That one brings it to all others, so it goes to no further hub from here.
     pub fn is_of_another_hub(&self) -> bool {
         matches!(self.origin.route, Some(Route::Hub { .. })) || self.metadata.contains_key(PASSED_ON)
+    }
+
+    /// The hub that accepted it first, where that is another one and it is known which: by the link that brought it, or by the
+    /// file that it was found in.
+    pub fn other_hub(&self) -> Option<Name> {
+        match &self.origin.route {
+            Some(Route::Hub { hub }) => Some(hub.clone()),
+            Some(Route::Channel { .. }) => Name::parse(self.metadata.get(PASSED_ON)?.as_str()?).ok(),
+            _ => None,
+        }
     }
 
     /// The channel that it was posted in, here or on the hub that it comes from. Only a link is believed about the latter.

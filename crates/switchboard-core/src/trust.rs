@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use crate::{AgentId, Message, Route};
+use crate::{AgentId, Message, Name};
 
 /// How far what a message says may be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -17,14 +17,13 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// How much to believe a message from this sender that came in by this route.
+    /// How much to believe a message from this sender that another hub accepted, or none but this one.
     ///
-    /// A realm is a swarm, whose members are other owners, unless the message came straight from the hub of that
-    /// name: the hubs that are linked with each other have one owner.
-    pub fn of(from: &AgentId, verified: bool, came_by: Option<&Route>) -> Self {
-        let is_of_our_hub = |realm| matches!(came_by, Some(Route::Hub { hub }) if hub == realm);
+    /// A realm is a swarm, whose members are other owners, unless the message is of the hub of that name: the hubs that
+    /// are linked with each other have one owner.
+    pub fn of(from: &AgentId, verified: bool, hub: Option<&Name>) -> Self {
         match &from.realm {
-            Some(realm) if !is_of_our_hub(realm) => Self::OtherOwner,
+            Some(realm) if hub != Some(realm) => Self::OtherOwner,
             _ if !verified => Self::Unverified,
             _ => Self::Ours,
         }
@@ -76,7 +75,7 @@ impl Trust {
 impl Message {
     /// How far it may be believed.
     pub fn trust(&self) -> Trust {
-        Trust::of(&self.from, self.origin.verified, self.origin.route.as_ref())
+        Trust::of(&self.from, self.origin.verified, self.other_hub().as_ref())
     }
 
     /// Its text as a prompt of its own, with nothing else around it that would say whose it is.

@@ -5,24 +5,22 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-fn trust(from: &str, verified: bool, by: Option<Route>) -> Trust {
-    Trust::of(&from.parse().unwrap(), verified, by.as_ref())
+fn trust(from: &str, verified: bool, hub: Option<&str>) -> Trust {
+    Trust::of(&from.parse().unwrap(), verified, hub.map(name).as_ref())
 }
 
 #[test]
 fn who_is_believed() {
-    let hub = |hub: &str| Some(Route::Hub { hub: name(hub) });
-    let mailbox = Some(Route::Mailbox { agent: name("codex") });
-    for (from, verified, by, expected) in [
+    for (from, verified, hub, expected) in [
         ("claude", true, None, Trust::Ours),
-        ("claude", false, mailbox.clone(), Trust::Unverified),
+        ("claude", false, None, Trust::Unverified),
         ("alice@research", true, None, Trust::OtherOwner),
-        ("alice@research", false, mailbox, Trust::OtherOwner),
-        ("codex@office", true, hub("office"), Trust::Ours),
-        ("codex@office", false, hub("office"), Trust::Unverified),
-        ("alice@research", true, hub("office"), Trust::OtherOwner),
+        ("alice@research", false, None, Trust::OtherOwner),
+        ("codex@office", true, Some("office"), Trust::Ours),
+        ("codex@office", false, Some("office"), Trust::Unverified),
+        ("alice@research", true, Some("office"), Trust::OtherOwner),
     ] {
-        assert_eq!(trust(from, verified, by.clone()), expected, "{from} {verified} {by:?}");
+        assert_eq!(trust(from, verified, hub), expected, "{from} {verified} {hub:?}");
     }
 }
 

@@ -54,7 +54,7 @@ pub use directory::{HUB_NAME, Peer, Registration, Resident};
 pub use error::HubError;
 pub use events::HubEvent;
 pub use hub::{Changes, Hold, Hub, Notes, Selection};
-pub use link::{Brought, Outgoing, Passage, Verdict, Word};
+pub use link::{Brought, LINK, Outgoing, Passage, Verdict, Word};
 pub use lost::LostDeliveries;
 pub use maintenance::{DamagedRow, Health};
 pub use notice::is_notice;

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, OptionalExtension, Rows, Statement, params};
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, POSTED_IN, Route};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Name, POSTED_IN, Route};
 
 use crate::error::HubError;
 use crate::events::HubEvent;
@@ -18,6 +18,12 @@ use crate::store::writer::Work;
 
 /// Most bytes of text in one part, so that long messages do not add up; the message that exceeds it is the last.
 const BYTES: usize = 4 << 20;
+
+/// Under this topic the hub's notes have what a link has to know again.
+pub const LINK: &str = "link";
+
+/// The key there of what this hub is called.
+const NAME: &str = "hub";
 
 /// A part of the journal, as far as it concerns other hubs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -202,10 +208,20 @@ impl<'s> Along<'s> {
     }
 }
 
+/// What this hub is called among the others, where it has been linked.
+pub(crate) fn own_name(db: &Connection) -> Result<Option<Name>, HubError> {
+    let notes = maintenance::notes(db, Door::Nats, LINK)?;
+    Ok(notes.iter().find(|(key, _)| key == NAME).and_then(|(_, name)| Name::parse(name).ok()))
+}
+
+/// Notes what this hub is called from now on.
+pub(crate) fn take_name(tx: &mut Work<'_>, name: &Name) -> Result<(), HubError> {
+    maintenance::note(tx, Door::Nats, LINK, NAME, Some(name.as_str()))
+}
+
 /// Notes how far the journal has been passed on, and that these deliveries are on their way.
 pub(crate) fn passed_on(
     tx: &mut Work<'_>,
-    topic: &str,
     key: &str,
     cursor: &str,
     deliveries: Vec<Delivery>,
@@ -224,7 +240,7 @@ pub(crate) fn passed_on(
             tx.after.events.push(HubEvent::Delivery(Box::new(delivery)));
         }
     }
-    maintenance::note(tx, Door::Nats, topic, key, Some(cursor))
+    maintenance::note(tx, Door::Nats, LINK, key, Some(cursor))
 }
 
 /// Notes what other hubs said; returns the deliveries for which that is news.

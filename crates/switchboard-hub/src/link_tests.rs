@@ -108,9 +108,9 @@ async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_s
     let (one, two) = (hub.send("claude", "qc-1", "one").await, hub.send("claude", "qc-1", "two").await);
     assert_eq!(hub.state(one.id).await, DeliveryState::Queued);
     let deliveries = [&one, &two].map(|sent| sent.deliveries[0].clone()).to_vec();
-    hub.hub.passed_on("link", "cursor", "7 1".into(), deliveries).await.expect("noted");
+    hub.hub.passed_on("cursor", "7 1".into(), deliveries).await.expect("noted");
     assert_eq!(hub.state(one.id).await, DeliveryState::InFlight);
-    let noted = hub.hub.notes(Door::Nats, "link").await.expect("read");
+    let noted = hub.hub.notes(Door::Nats, LINK).await.expect("read");
     assert_eq!(noted, [("cursor".to_owned(), "7 1".to_owned())]);
 
     let verdict = |id, refused: Option<&str>| Verdict {
@@ -155,7 +155,7 @@ async fn what_a_hub_brought_from_a_stranger_is_answered_by_that_hub() {
         hub.hub.submit(other).await.expect_err("nobody knows them");
     }
     // The hub names whom it speaks for by the name alone.
-    hub.hub.passed_on("link", "cursor", "7 1".into(), answer.deliveries).await.expect("noted");
+    hub.hub.passed_on("cursor", "7 1".into(), answer.deliveries).await.expect("noted");
     let verdict = Verdict { id: answer.id, agent: agent_id("bob@office"), word: Word::Taken };
     assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 1);
     assert_eq!(hub.state(answer.id).await, DeliveryState::Delivered);
@@ -229,4 +229,29 @@ async fn what_another_hub_has_passed_on_already_does_not_go_out_again() {
     let agents: Vec<_> = accepted.deliveries.iter().map(|delivery| delivery.agent.to_string()).collect();
     assert_eq!(agents, ["codex", "human"], "not those of another hub");
     assert_eq!(hub.hub.outgoing(0, 100).await.expect("read").messages, []);
+}
+
+#[tokio::test]
+async fn what_was_found_in_a_folder_and_is_brought_then_goes_to_those_who_do_not_have_it() {
+    for (word, reached) in [("office", vec!["codex", "claude", "human"]), ("lab", vec!["codex"])] {
+        let hub = linked().await;
+        let brought = passed(&hub, "qc-1@office", "all");
+        let mut found = brought.draft.clone();
+        found.to = "codex".parse().expect("an address");
+        found.native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
+        found.native_is_id = false;
+        found.route = Some(Route::Channel { channel: name("general") });
+        found.metadata.insert(switchboard_core::PASSED_ON.into(), word.into());
+        let first = hub.hub.submit(found).await.expect("taken");
+        for _ in 0..2 {
+            let again = hub.hub.submit_passed(vec![brought.clone()]).await.remove(0).expect("the same");
+            assert_eq!((again.id, again.seq, again.duplicate), (first.id, first.seq, true));
+            let agents: Vec<_> = again.deliveries.iter().map(|one| one.agent.to_string()).collect();
+            assert_eq!(agents, reached, "passed on by {word}");
+        }
+        let other =
+            Passed { draft: Draft { body: "other words".into(), ..brought.draft.clone() }, ..brought };
+        let other = hub.hub.submit_passed(vec![other]).await.remove(0);
+        assert!(matches!(other, Err(HubError::Conflict { .. })), "{other:?}");
+    }
 }

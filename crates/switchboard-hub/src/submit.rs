@@ -190,7 +190,8 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         Err(error) if is_taken(&error) => {
             // The same message under another native id.
             unbind(tx, &message.origin.native, seq)?;
-            return known(tx, &message, &digest);
+            let first = known(tx, &message, &digest)?;
+            return complete(tx, &message, first, planned, stops);
         }
         inserted => inserted?,
     }
@@ -290,11 +291,55 @@ fn already_there(tx: &Work<'_>, message: &Message, digest: &[u8; 32]) -> Result<
         )
         .optional()?;
     let Some((seq, id, first)) = found else { return Ok(None) };
-    if &first != digest {
+    if &first != digest && !lay_in_a_folder(tx, id, message)? {
         return Err(HubError::Conflict { native_id: native.id.clone(), first: id });
     }
     let deliveries = crate::reads::deliveries(tx.db, seq, id)?;
     Ok(Some(Accepted { id, seq, deliveries, duplicate: true, stopped: None }))
+}
+
+/// Whether the message of this id is what a link brings now, found before in a folder that hubs share: a file says less of
+/// its message than the hub that wrote it knows.
+fn lay_in_a_folder(tx: &Work<'_>, id: MessageId, message: &Message) -> Result<bool, HubError> {
+    if id != message.id || !matches!(message.origin.route, Some(Route::Hub { .. })) {
+        return Ok(false);
+    }
+    let Some(Stored { message: first, .. }) = crate::reads::message(tx.db, id)? else { return Ok(false) };
+    Ok(matches!(first.origin.route, Some(Route::Channel { .. }))
+        && first.from.name == message.from.name
+        && first.kind == message.kind
+        && first.body == message.body)
+}
+
+/// Delivers what was found in a folder, and the hub that wrote it brings now, to those whom only that hub knew it to be for:
+/// the file of a message to all, which stands in one channel, does not say so.
+fn complete(
+    tx: &mut Work<'_>,
+    brought: &Message,
+    first: Accepted,
+    mut planned: Vec<Decided>,
+    stops: breakers::Stops,
+) -> Result<Accepted, HubError> {
+    planned.retain(|(planned, _)| !first.deliveries.iter().any(|made| made.agent == planned.agent));
+    let is_stopped = first.deliveries.iter().any(|made| made.state == DeliveryState::Refused);
+    if planned.is_empty() || is_stopped || !matches!(brought.origin.route, Some(Route::Hub { .. })) {
+        return Ok(first);
+    }
+    let Some(Stored { message: found, .. }) = crate::reads::message(tx.db, first.id)? else {
+        return Ok(first);
+    };
+    // What no hub wrote, each that finds it delivers to its own.
+    if found.origin.route == brought.origin.route || found.other_hub() != brought.other_hub() {
+        return Ok(first);
+    }
+    let (found, Accepted { id, seq, mut deliveries, .. }) = (Arc::new(found), first);
+    let made = deliveries.len();
+    for (number, (planned, decided)) in planned.into_iter().enumerate() {
+        deliveries.push(outbox::enqueue(tx, &found, seq, made + number, planned, decided)?);
+    }
+    breakers::spend(tx, &found, &deliveries[made..])?;
+    let stopped = breakers::note(tx, seq, &found, stops)?;
+    Ok(Accepted { id, seq, deliveries, duplicate: true, stopped })
 }
 
 /// How the scope of senders' own words begins.

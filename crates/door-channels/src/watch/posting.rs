@@ -12,7 +12,7 @@ use super::watcher::{Fate, Watcher};
 use crate::channels::Post;
 use crate::error::{ChannelError, describe};
 use crate::names::{file_name, in_file_name};
-use crate::translate::{hub_id, placed, sign, to_own_draft};
+use crate::translate::{hub_id, placed, sign, tell_hub, to_own_draft};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
@@ -73,6 +73,7 @@ impl Watcher {
         };
         // The same at every try, so that whoever takes over finds the very file.
         sign(&mut reply, id, Some(seq));
+        tell_hub(&mut reply, self.channels.own_name().await?.as_ref());
         let Some((claim, reply)) = self.put_up(claim, reply).await? else { return Ok(None) };
         self.channels.named(channel, id, &reply.id).await?;
         Ok(Some(claim))

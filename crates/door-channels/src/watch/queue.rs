@@ -8,6 +8,7 @@ use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
 use super::mention::{begins_with, is_mentioned};
 use super::watcher::{ANSWERED, Memory, Watcher};
 use crate::error::ChannelError;
+use crate::translate::is_placed_in;
 
 /// How many messages are read from the mailbox at a time.
 const PAGE: usize = 200;
@@ -90,12 +91,21 @@ impl Watcher {
 
     /// The spec's three rules.
     fn is_for_us(&self, message: &Message, directory: &Directory) -> bool {
-        let (config, agent) = (&self.config, directory.canonical(&self.config.agent.clone().into()));
+        let config = &self.config;
         // What is forwarded to the agent is its mail, whoever it was written to.
-        let end = |to| directory.canonical(directory.links().end_of(to).unwrap_or(to));
-        matches!(&message.to, Address::Agent(to) if end(to) == agent)
+        let end = |to| directory.links().end_of(to).unwrap_or(to);
+        matches!(&message.to, Address::Agent(to) if self.is_us(end(to), message, directory))
             || is_mentioned(&message.body, config.agent.as_str())
             || (config.starts_with && begins_with(&message.body, config.agent.as_str()))
+    }
+
+    /// Whether a name in a message is that of the agent. In a folder that linked hubs share it is one agent, whichever of the
+    /// hubs has heard of it: whoever watches there answers what is written to that name in a file.
+    fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
+        let agent = directory.canonical(&self.config.agent.clone().into());
+        let is_shared = || self.channels.folder().is_some_and(|folder| is_placed_in(message, folder));
+        directory.canonical(named) == agent
+            || (named.name == agent.name && named.realm == message.other_hub() && is_shared())
     }
 
     /// Whether there is nothing to be done about a message here: it is the agent's mail, and waits for it where it was
@@ -159,8 +169,7 @@ impl Watcher {
         let message = &stored.message;
         let (hub, config) = (self.channels.hub(), &self.config);
         let directory = hub.directory().await?;
-        let agent = directory.canonical(&config.agent.clone().into());
-        if directory.canonical(&message.from) == agent {
+        if self.is_us(&message.from, message, &directory) {
             return Ok(Some("its own"));
         }
         if is_notice(message) {
@@ -173,18 +182,17 @@ impl Watcher {
             return Ok(Some("left unanswered: too old"));
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
-        // One without a file was cut off on its way into the channel.
+        // One without a file was cut off on its way into the channel, unless another hub is about to write it.
         let named = hub.native_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
-        Ok(named.is_some().then_some(ANSWERED))
+        Ok((named.is_some() || reply.message.is_of_another_hub()).then_some(ANSWERED))
     }
 
     /// The answer that the journal has from the agent itself.
     pub(super) async fn own_reply(&self, stored: &Stored) -> Result<Option<Stored>, ChannelError> {
         let hub = self.channels.hub();
         let directory = hub.directory().await?;
-        let agent = directory.canonical(&self.config.agent.clone().into());
         let replies = hub.replies(stored.message.id, PAGE).await?;
-        let is_ours = |reply: &Stored| directory.canonical(&reply.message.from) == agent;
+        let is_ours = |reply: &Stored| self.is_us(&reply.message.from, &reply.message, &directory);
         Ok(replies.items.into_iter().find(is_ours))
     }
 }

@@ -277,7 +277,8 @@ impl Watcher {
         }
         let attempts = memory.attempts.entry(id).or_default();
         *attempts += 1;
-        if *attempts <= self.config.retries {
+        // Whoever asked is told no later than the program is left alone: further tries would be a long time off.
+        if *attempts <= self.config.retries && rest.is_none() {
             blocking(move || Ok(claim.give_back()?)).await?;
             return Ok(Fate::Later);
         }

@@ -1,12 +1,12 @@
 use switchboard_core::Outcome;
-use switchboard_hub::{MailboxQuery, Part};
+use switchboard_hub::{MailboxQuery, Part, Resident};
 
 use super::*;
 use crate::channels::Post;
 use crate::config::Config;
 use crate::run::run_channels;
-use crate::test_channels::{TestChannels, agent, file, name, soon, stored, write_carelessly};
-use crate::translate::sign;
+use crate::test_channels::{TestChannels, agent, file, name, post_from_lab, soon, stored, write_carelessly};
+use crate::translate::{placed, sign, to_own_draft};
 
 /// A watcher of `codex` in `general` whose program is a shell script; each run adds a line to `runs`.
 fn watcher(test: &TestChannels, script: &str) -> WatcherConfig {
@@ -27,7 +27,11 @@ struct AtWork {
 }
 
 async fn start(test: &TestChannels, watchers: Vec<WatcherConfig>) -> AtWork {
-    let channels = test.another(move |config: &mut Config| config.watchers = watchers).await;
+    start_with(test, move |config: &mut Config| config.watchers = watchers).await
+}
+
+async fn start_with(test: &TestChannels, configure: impl FnOnce(&mut Config)) -> AtWork {
+    let channels = test.another(configure).await;
     let (stop, outbound) =
         (CancellationToken::new(), channels.hub().open_door(Door::Channels).await.unwrap());
     let task = tokio::spawn(run_channels(channels.clone(), outbound, stop.clone()));
@@ -455,6 +459,68 @@ async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_t
     let seen = test.channels.sightings().await.unwrap().remove(0);
     let error = seen.error.unwrap();
     assert!(error.contains("left alone until") && error.contains("it broke"), "{error}");
+    work.end().await;
+}
+
+/// In the folder an agent goes by its name alone, and `codex` of `lab` and of `office` are one.
+#[tokio::test]
+async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_has_the_agent() {
+    for is_file_first in [true, false] {
+        let test = TestChannels::new(&[]).await;
+        let (lab, office) = test.lab_and_office().await;
+        lab.join(&agent("codex"), &name("general")).await.unwrap();
+        let codex = Resident { name: name("codex"), role: None, team: None, channels: vec![name("general")] };
+        office.hub().put_residents(name("lab"), vec![codex]).await.unwrap();
+        let watchers = vec![watcher(&test, "echo 42")];
+        let work = start_with(&test, |config| (config.linked, config.watchers) = (true, watchers)).await;
+
+        let post = Post { to: "codex".into(), ..Post::new(agent("qc-9"), name("general"), "what is it?") };
+        let mut question = post.into_message();
+        question.timestamp = crate::wire::iso(lab.hub().now());
+        let draft = to_own_draft(question, &name("general"), lab.hub().next_id(), None).unwrap();
+        let accepted = lab.hub().submit(placed(draft, lab.folder())).await.unwrap();
+        let Stored { message, seq, .. } = lab.hub().message(accepted.id).await.unwrap().unwrap();
+        let brought = post_from_lab(Message { to: "codex@lab".parse().unwrap(), ..message.clone() });
+        let native = async || {
+            lab.put(&message, seq, &name("general")).await.unwrap();
+            lab.hub().native_in(Door::Channels, "general", message.id).await.unwrap().unwrap()
+        };
+        let question = if is_file_first {
+            let (question, mut changes) = (native().await, office.hub().changes());
+            soon(async {
+                while stored(&office, &question).await.is_none() {
+                    changes.next().await;
+                }
+            })
+            .await;
+            office.hub().submit_passed(vec![brought]).await.remove(0).unwrap();
+            question
+        } else {
+            office.hub().submit_passed(vec![brought]).await.remove(0).unwrap();
+            native().await
+        };
+        let answer = answer_to(&test, &question).await;
+        assert_eq!((answer.from.as_str(), answer.content.text.as_str()), ("codex", "42"));
+        work.end().await;
+        // The one who answered is that of `office`, also to a hub that sees the file before it is told.
+        lab.sweep().await.unwrap();
+        let answer = stored(&lab, &answer.id).await.unwrap().message;
+        assert_eq!((answer.from, answer.in_reply_to), (agent("codex@office"), Some(message.id)));
+        assert_eq!(runs(&test), 1, "the file first: {is_file_first}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_asked_is_told_before_the_program_is_left_alone_however_often_it_is_tried() {
+    let test = TestChannels::new(&[]).await;
+    let watchers = vec![WatcherConfig { retries: 9, ..watcher(&test, "echo it broke >&2; exit 1") }];
+    let work = start(&test, watchers).await;
+    let asked = test.post("human", "codex", "what is it?").await;
+    let reply = answer_to(&test, &asked.id).await;
+    assert_eq!(reply.kind, "incident");
+    assert!(reply.content.text.contains("it broke") && reply.content.text.contains("left alone until"));
+    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    assert_eq!((runs(&test), test.texts().await.len()), (3, 2));
     work.end().await;
 }
 

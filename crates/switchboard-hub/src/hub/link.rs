@@ -23,18 +23,27 @@ impl Hub {
         self.read(move |db| link::brought_posts(db, after, limit)).await
     }
 
-    /// Notes under a topic how far the journal has been passed on, and that these deliveries are on their way.
+    /// What this hub is called among those that it is linked with; nothing before it is.
+    pub async fn own_name(&self) -> Result<Option<Name>, HubError> {
+        self.read(link::own_name).await
+    }
+
+    /// Notes what this hub is called among the others, for all processes that have it open.
+    pub async fn take_name(&self, name: Name) -> Result<(), HubError> {
+        self.write(move |tx| link::take_name(tx, &name)).await
+    }
+
+    /// Notes how far the journal has been passed on, and that these deliveries are on their way.
     ///
     /// Does not wait for the disk: forgotten in a power failure, it is found out again.
     pub async fn passed_on(
         &self,
-        topic: &'static str,
         key: &'static str,
         cursor: String,
         deliveries: Vec<Delivery>,
     ) -> Result<(), HubError> {
         let writer = &self.inner.writer;
-        let noted = writer.queue_repeatable(move |tx| link::passed_on(tx, topic, key, &cursor, deliveries));
+        let noted = writer.queue_repeatable(move |tx| link::passed_on(tx, key, &cursor, deliveries));
         let answer = noted.await?.result().await;
         self.note_damage(&answer);
         answer

@@ -88,6 +88,61 @@ fn a_folder_that_linked_hubs_share_has_each_post_once() {
     }
 }
 
+/// Which of the two comes first, the file or what the link brings, is a matter of luck: a question to an agent of the other
+/// hub, its answer and what is said to all have to arrive either way.
+#[test]
+fn in_a_folder_that_linked_hubs_share_every_question_has_one_answer() {
+    const ROUNDS: usize = 30;
+    let test = "in_a_folder_that_linked_hubs_share_every_question_has_one_answer";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let shared = || json!({ "channels": { "root": folder.path() } });
+    let lab = Linked::start_with("lab", &server.url(), &["claude"], json!({}), shared());
+    let office = Linked::start_with("office", &server.url(), &["qc-1"], json!({}), shared());
+    lab.wait_for("qc-1@office");
+    office.wait_for("claude@lab");
+    let program = Program::new(&office.sandbox, "program", "echo 42");
+    let watch =
+        office.sandbox.start(["watch", "--agent", "bob", "--channel", "general", "--", program.path()]);
+    watch.line();
+    let answers = |hub: &Linked, question: &str| {
+        posts(hub).iter().filter(|post| post["metadata"]["in_reply_to"] == question).count()
+    };
+    let mut questions = Vec::new();
+    for round in 0..ROUNDS {
+        if round == ROUNDS / 2 {
+            let is_bob = |agent: &Value| agent["name"] == "bob";
+            assert!(!lab.sandbox.json(["agents"]).iter().any(is_bob), "nobody of that name has been at lab");
+            // From now on there is one on each hub, and in the folder they are one.
+            post(&lab, "bob", "I write from here as well");
+        }
+        let text = format!("question {round}");
+        let post =
+            ["channel", "post", "--agent", "ann", "--channel", "general", "--to", "bob", "--text", &text];
+        let question = lab.sandbox.ok(post);
+        poll::until(&format!("an answer to {question}, the {text}; {}", office.errors()), || {
+            (answers(&lab, &question) > 0).then_some(())
+        });
+        questions.push(question);
+        let (from, agent, to, reader) = if round % 2 == 0 {
+            (&lab, "claude", &office, "qc-1")
+        } else {
+            (&office, "qc-1", &lab, "claude")
+        };
+        let news = format!("news {round}");
+        from.send(agent, &["all", &news]);
+        to.wait_for_mail(reader, &news);
+    }
+    for hub in [&lab, &office] {
+        for question in &questions {
+            assert_eq!(answers(hub, question), 1, "{question} at {}", hub.name);
+        }
+        let doctor = hub.sandbox.run(["doctor"]);
+        assert!(doctor.stdout.contains("files and journal agree"), "{}", doctor.stdout);
+    }
+    assert_eq!(program.runs(), ROUNDS);
+}
+
 #[test]
 fn what_a_hub_has_to_say_reaches_the_sender_in_another() {
     let test = "what_a_hub_has_to_say_reaches_the_sender_in_another";
