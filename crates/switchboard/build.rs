@@ -5,7 +5,7 @@
 //! it that no longer exists costs memory, never correctness.
 //!
 //! Some functions get a number behind their name while the program is put together, which depends even on the folder
-//! that it is made in. On the list they end with a `*`, and get a section of their own, for only there it means anything.
+//! that it is made in. On the list they end with a `*`, and get sections of their own, for only there it means anything.
 //!
 //! The list of addresses that are set at the start, a megabyte and a half, is packed where the C library can read that.
 
@@ -36,19 +36,32 @@ fn main() {
     }
 }
 
+/// The heading on the list above what runs before a session waits for its first call.
+const AT_THE_START: &str = "# at the start";
+
 /// Has the functions of the list come first, those with a number behind their name in front of the others.
+///
+/// What runs at the start is in the middle of that: with its numbers before, without them behind, and the rest around it.
 #[expect(
     clippy::disallowed_methods,
     reason = "runs while the program is made, where nothing of ours is there to use"
 )]
 fn put_side_by_side(list: &Path) -> io::Result<()> {
-    let numbered: String = (fs::read_to_string(list)?.lines())
-        .filter(|name| name.ends_with('*'))
-        .fold(String::new(), |patterns, name| patterns + " .text." + name + "\n");
+    let (mut at_start, mut later, mut is_start) = (String::new(), String::new(), false);
+    for line in fs::read_to_string(list)?.lines() {
+        if line.starts_with('#') {
+            is_start = line == AT_THE_START;
+        } else if line.ends_with('*') {
+            let patterns = if is_start { &mut at_start } else { &mut later };
+            // What the compiler takes for seldom needed has a prefix.
+            *patterns += &format!(" .text.{line} .text.unlikely.{line}\n");
+        }
+    }
     let script = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("hot-functions.ld");
-    let section =
-        format!("SECTIONS {{ .text.hot_numbered : {{ *(\n{numbered} ) }} }} INSERT BEFORE .text;\n");
-    fs::write(&script, section)?;
+    let sections = format!(
+        "SECTIONS {{ .text.later : {{ *(\n{later} ) }} .text.start : {{ *(\n{at_start} ) }} }} INSERT BEFORE .text;\n"
+    );
+    fs::write(&script, sections)?;
     let options = [
         format!("--symbol-ordering-file={}", list.display()),
         "--no-warn-symbol-ordering".to_owned(),
