@@ -1,7 +1,6 @@
 //! Baseline: the bare group commit. One SQLite table, one writer thread, nothing else.
 //!
-//! The settings, the queue and the size of a batch are those of the hub, so that what differs is what
-//! the hub does beyond keeping bytes.
+//! The settings and the queue are those of the hub, so that what differs is what the hub does beyond keeping bytes.
 
 use std::path::Path;
 use std::thread;
@@ -17,7 +16,7 @@ use crate::load::{Load, Round, Template, new_id};
 /// As in the hub: a sender beyond that waits for a place.
 const QUEUE: usize = 1024;
 
-/// As in the hub.
+/// More than there are senders: all who wait share the next commit, which is best where nothing else is done meanwhile.
 const BATCH: usize = 256;
 
 /// A message to keep, and whom to tell.

@@ -1,5 +1,7 @@
 //! What is for an agent ("Detection Logic"), with exact tokens.
 
+use std::collections::HashMap;
+
 use crate::names::deprecated_id;
 
 /// Whether a text mentions an agent as `@agent`, in any letter case, as names of agents are compared.
@@ -72,34 +74,43 @@ fn begins_with_id(text: &str, agent: &str) -> bool {
 
 /// The parts of a line that are not between backticks: one or more, and as many again. Those without a partner begin nothing.
 fn outside_code(line: &str) -> Vec<&str> {
-    let (mut parts, mut rest) = (Vec::new(), line);
-    while let Some(start) = rest.find('`') {
-        let (before, marks) = rest.split_at(start);
-        let behind = marks.trim_start_matches('`');
-        parts.push(before);
-        rest = after_code(behind, marks.len() - behind.len()).unwrap_or(behind);
+    // By length, the last of the runs: no other has a partner behind it, and nobody goes to the end of a long line in vain.
+    let last: HashMap<usize, usize> = runs(line).map(|(start, length)| (length, start)).collect();
+    let (mut parts, mut rest) = (Vec::new(), 0);
+    let mut runs = runs(line);
+    while let Some((start, length)) = runs.next() {
+        parts.push(&line[rest..start]);
+        rest = start + length;
+        if last.get(&length).is_some_and(|last| *last > start)
+            && let Some((end, _)) = runs.find(|(_, other)| *other == length)
+        {
+            rest = end + length;
+        }
     }
-    parts.push(rest);
+    parts.push(&line[rest..]);
     parts
 }
 
-/// What comes after the next run of so many backticks; nothing where there is none.
-fn after_code(mut text: &str, length: usize) -> Option<&str> {
-    loop {
-        let marks = &text[text.find('`')?..];
-        text = marks.trim_start_matches('`');
-        if marks.len() - text.len() == length {
-            return Some(text);
-        }
-    }
+/// The runs of backticks: where each begins, and how long it is.
+fn runs(line: &str) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at + line[at..].find('`')?;
+        at = start + line[start..].bytes().take_while(|byte| *byte == b'`').count();
+        Some((start, at - start))
+    })
 }
 
 fn has_mention(text: &str, agent: &str) -> bool {
+    let (mut read, mut is_in_address) = (0, false);
     text.match_indices('@').any(|(at, _)| {
-        let before = &text[..at];
-        // What stands in the address of a page is part of that.
-        let is_in_address =
-            before.rsplit(char::is_whitespace).next().is_some_and(|word| word.contains("://"));
+        let (before, since) = (&text[..at], &text[read..at]);
+        read = at;
+        // What stands in the address of a page is part of that, up to the next white space.
+        is_in_address = match since.rfind(char::is_whitespace) {
+            Some(space) => since[space..].contains("://"),
+            None => is_in_address || since.contains("://"),
+        };
         let begins_token =
             !is_in_address && before.chars().next_back().is_none_or(|last| !is_part(last) && last != '.');
         let after = &text[at + 1..];

@@ -44,6 +44,7 @@ fn c5_only_the_whole_id_is_a_mention() {
         ("`` a ` b ` @claude", true),
         ("see https://example.org/@claude/1", false),
         ("see https://example.org/1 @claude", true),
+        ("see https://example.org/@codex/@claude", false),
         ("@codex/@claude please", true),
         ("", false),
     ];
@@ -52,6 +53,16 @@ fn c5_only_the_whole_id_is_a_mention() {
     }
     assert!(is_mentioned("@qc-1: ok?", "qc-1"));
     assert!(!is_mentioned("@qc-10: ok?", "qc-1"));
+}
+
+/// As long as a message can be: with a look back at every mark, or ahead from every one, each of these takes minutes.
+#[test]
+fn texts_that_are_made_to_take_long_do_not() {
+    let runs: String = (1..1400).map(|length| "`".repeat(length) + " ").collect();
+    for text in ["@".repeat(1 << 20), "/@claudia".repeat(1 << 17), "//@claude.x".repeat(1 << 16), runs] {
+        assert!(!is_mentioned(&format!("https://example.org{text}"), "claude"));
+        assert!(is_mentioned(&format!("{text} @claude"), "claude"));
+    }
 }
 
 #[test]
