@@ -211,5 +211,6 @@ async fn what_is_for_all_reaches_the_mailboxes_of_a_hub_that_has_seen_its_file_b
         assert_eq!(had, ["bob channel:general", "human mailbox:human", "qc-1 mailbox:qc-1"]);
         let message = office.hub().message(id).await.unwrap().unwrap().message;
         assert_eq!(message.from, agent("claude@lab"));
+        assert!(!is_placed_in(&message, office.folder().unwrap()), "it was not posted there");
     }
 }

@@ -109,7 +109,10 @@ impl Channels {
         // A file whose name is not the id it gives itself has two names, one of which is no file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
         for native in self.hub().natives(Door::Channels, channel.as_str()).await? {
-            if let Some(id) = self.message_named(channel, &native).await? {
+            // What the hub itself says of a message goes by the hub's own id, and is in no file.
+            if let Some(id) = self.message_named(channel, &native).await?
+                && native != id.to_string()
+            {
                 names.entry(id).or_default().push(native);
             }
         }

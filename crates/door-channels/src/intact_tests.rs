@@ -111,3 +111,22 @@ async fn c13_a_channel_that_was_removed_with_all_its_files_is_told_once() {
         "channels/general was deleted, and 2 of its messages are in no file any more"
     );
 }
+
+#[tokio::test]
+async fn what_the_hub_says_of_a_message_is_no_file_that_is_gone() {
+    let test = TestChannels::new(&[]).await;
+    let question = test.post("qc-1", "codex", "what is it?").await;
+    loop {
+        let reply = Post {
+            to: "qc-1".into(),
+            in_reply_to: Some(question.id.clone()),
+            ..Post::new(agent("codex"), name("general"), "once more")
+        };
+        if test.channels.post(reply).await.unwrap().accepted.stopped.is_some() {
+            break;
+        }
+    }
+    let scopes = test.channels.hub().scopes(Door::Channels).await.unwrap();
+    assert!(scopes.contains(&switchboard_hub::HUB_NAME.to_owned()), "somebody was told: {scopes:?}");
+    assert_eq!(test.channels.altered().await.unwrap(), []);
+}

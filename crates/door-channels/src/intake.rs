@@ -17,8 +17,8 @@ use crate::looked::Looked;
 use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
-    derived_id, hub_id, hub_of, kept_here, native_id, of_linked_hub, placed, says_what, sender, to_draft,
-    written_at,
+    derived_id, hub_id, hub_of, is_post, kept_here, native_id, of_linked_hub, placed, says_what, sender,
+    to_draft, written_at,
 };
 use crate::tree::blocking;
 use crate::wire::{ChannelMessage, Malformed, When, time};
@@ -313,9 +313,9 @@ impl Channels {
         // What is new to this hub, but old, wakes nobody: nobody's mailbox is filled with what was said before
         // the hub came, or before its database was lost.
         let is_history = self.hub().now().duration_since(at) > self.config().history;
-        let writer = hub_of(&message);
+        let (writer, folder) = (hub_of(&message), self.folder().filter(|_| is_post(&message)));
         let drafted = match to_draft(message, channel, native, reply_to) {
-            Ok(draft) => Draft { id, ..placed(draft, self.folder()) },
+            Ok(draft) => Draft { id, ..placed(draft, folder) },
             Err(error) => return Ok(Err(error)),
         };
         let directory = self.hub().directory().await?;

@@ -140,7 +140,7 @@ pub(crate) fn to_own_draft(
     Ok(Draft { id, native, native_is_id: true, verified: true, ..draft })
 }
 
-/// A draft that says which folder its file is in, or will be, to linked hubs that share the folder.
+/// A draft of a post that says which folder its file is in, or will be, to linked hubs that share the folder.
 pub(crate) fn placed(mut draft: Draft, folder: Option<&str>) -> Draft {
     if let Some(folder) = folder {
         draft.metadata.insert(key::FOLDER.to_owned(), folder.into());
@@ -291,6 +291,12 @@ pub(crate) fn hub_id(file: &ChannelMessage) -> Option<MessageId> {
 /// The hub that accepted the message of a file, where that one is linked with others.
 pub(crate) fn hub_of(file: &ChannelMessage) -> Option<Name> {
     Name::parse(file.metadata.as_ref()?.get(key::OURS)?.get("hub")?.as_str()?).ok()
+}
+
+/// Whether a file was posted, and is not how a hub delivered a message that came by another door.
+pub(crate) fn is_post(file: &ChannelMessage) -> bool {
+    let ours = file.metadata.as_ref().and_then(|metadata| metadata.get(key::OURS));
+    ours.and_then(|ours| ours.get("door")?.as_str()).is_none_or(|door| door == Door::Channels.as_str())
 }
 
 /// Whether a file says what a message says: a file that merely claims to be a message of ours is not.

@@ -188,7 +188,12 @@ impl Watcher {
     ) -> Result<ChannelMessage, ChannelError> {
         let (channel, asker) = (&self.config.channel, &stored.message.from);
         let directory = self.channels.hub().directory().await?;
-        let reads_along = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
+        let is_reader = directory.channel(channel).any(|reader| reader.id == directory.canonical(asker));
+        // Whoever posts in this folder reads it, also where the hub that knows has not told so yet.
+        let has_posted = !asker.name.is_human()
+            && self.is_of_this_folder(&stored.message)
+            && asker.realm == stored.message.other_hub();
+        let reads_along = is_reader || has_posted;
         let to = if reads_along { "all".to_owned() } else { asker.to_string() };
         let metadata: Map<_, _> =
             BTreeMap::from([("mode".to_owned(), json!("watcher"))]).into_iter().collect();

@@ -103,9 +103,13 @@ impl Watcher {
     /// hubs has heard of it: whoever watches there answers what is written to that name in a file.
     fn is_us(&self, named: &AgentId, message: &Message, directory: &Directory) -> bool {
         let agent = directory.canonical(&self.config.agent.clone().into());
-        let is_shared = || self.channels.folder().is_some_and(|folder| is_placed_in(message, folder));
-        directory.canonical(named) == agent
-            || (named.name == agent.name && named.realm == message.other_hub() && is_shared())
+        let is_namesake = || named.name == agent.name && named.realm == message.other_hub();
+        directory.canonical(named) == agent || (is_namesake() && self.is_of_this_folder(message))
+    }
+
+    /// Whether a message was posted in the folder that this hub shares with those that it is linked with.
+    pub(super) fn is_of_this_folder(&self, message: &Message) -> bool {
+        self.channels.folder().is_some_and(|folder| is_placed_in(message, folder))
     }
 
     /// Whether there is nothing to be done about a message here: it is the agent's mail, and waits for it where it was
