@@ -54,7 +54,7 @@ fn put_side_by_side(list: &Path) -> io::Result<()> {
         } else if line.ends_with('*') {
             let patterns = if is_start { &mut at_start } else { &mut later };
             // What the compiler takes for seldom needed has a prefix.
-            *patterns += &format!(" .text.{line} .text.unlikely.{line}\n");
+            patterns.extend([" .text.", line, " .text.unlikely.", line, "\n"]);
         }
     }
     let script = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("hot-functions.ld");
