@@ -2,6 +2,9 @@
 //!
 //! Every commit writes a few bytes to the file `hub.bell`. Watching the database files instead would
 //! wake the reader at the write and not at the commit, one fsync too early.
+//!
+//! The file has places side by side, and each process writes to one of them: whoever hears the file change sees whether it
+//! was somebody else. Under load a process would otherwise wake itself a second time for each of its own commits.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,6 +21,13 @@ use crate::files::{Dir, FileError};
 /// The file that is written to.
 pub(crate) const NAME: &str = "hub.bell";
 
+/// How many places the file has. Two processes that share one hear each other too often, never too seldom, because a
+/// process knows what it has written itself.
+const PLACES: usize = 64;
+
+/// The bytes of a place.
+const WIDTH: usize = size_of::<u64>();
+
 /// How often a listener looks on its own, where file events do not arrive (network mounts).
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -32,9 +42,19 @@ pub(crate) struct Bell(Arc<Inner>);
 struct Inner {
     path: PathBuf,
     file: File,
-    rings: AtomicU64,
+    /// Which place is ours.
+    place: usize,
+    /// What is written there next, and what was written first. It begins anywhere, so that nobody else's number is taken
+    /// for ours.
+    next: AtomicU64,
+    first: u64,
+    /// Counts all rings, and those of others.
     heard: watch::Sender<u64>,
+    others: watch::Sender<u64>,
 }
+
+/// What stood in the file.
+type Marks = [u8; PLACES * WIDTH];
 
 /// Keeps the watch on the bell's file; dropping it ends the watch.
 pub(crate) struct Ear {
@@ -52,15 +72,24 @@ impl Bell {
     pub(crate) fn open(folder: &Dir) -> Result<Self, FileError> {
         let file = folder.open_own(NAME)?;
         let path = folder.path().join(NAME);
-        let inner = Inner { path, file, rings: AtomicU64::new(0), heard: watch::channel(0).0 };
+        let first = fastrand::u64(..);
+        let inner = Inner {
+            path,
+            file,
+            place: fastrand::usize(..PLACES),
+            next: AtomicU64::new(first),
+            first,
+            heard: watch::channel(0).0,
+            others: watch::channel(0).0,
+        };
         Ok(Self(Arc::new(inner)))
     }
 
     /// Tells everybody. A bell that cannot be written is no failure: listeners also look by themselves.
     pub(crate) fn ring(&self) {
-        let ring = self.0.rings.fetch_add(1, Ordering::Relaxed);
-        let _ = self.0.file.write_at(&ring.to_le_bytes(), 0);
-        self.heard();
+        let ring = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let _ = self.0.file.write_at(&ring.to_le_bytes(), (self.0.place * WIDTH) as u64);
+        count(&self.0.heard);
     }
 
     /// Changes whenever the journal may have changed.
@@ -68,13 +97,24 @@ impl Bell {
         self.0.heard.subscribe()
     }
 
+    /// Changes whenever another process may have changed it.
+    pub(crate) fn listen_to_others(&self) -> watch::Receiver<u64> {
+        self.0.others.subscribe()
+    }
+
     /// Starts to hear the rings of other processes.
     pub(crate) fn hear_others(&self) -> Ear {
-        let bell = self.clone();
+        let (bell, mut known) = (self.clone(), None);
         let hear = move |event: notify::Result<notify::Event>| {
             // Reading the file would be an event too, so only changes count.
-            if event.is_ok_and(|event| event.kind.is_modify() || event.need_rescan()) {
-                bell.heard();
+            if !event.is_ok_and(|event| event.kind.is_modify() || event.need_rescan()) {
+                return;
+            }
+            let marks = bell.marks_of_others();
+            if marks.is_none() || marks != known {
+                known = marks;
+                count(&bell.0.others);
+                count(&bell.0.heard);
             }
         };
         let watcher = notify::recommended_watcher(hear).and_then(|mut watcher| {
@@ -89,7 +129,26 @@ impl Bell {
         }
     }
 
-    pub(crate) fn heard(&self) {
-        self.0.heard.send_modify(|rings| *rings = rings.wrapping_add(1));
+    /// What others have written; nothing where that cannot be read.
+    fn marks_of_others(&self) -> Option<Marks> {
+        let inner = &self.0;
+        let mut marks: Marks = [0; PLACES * WIDTH];
+        // A file that nobody has rung at its last place is shorter.
+        let _ = inner.file.read_at(&mut marks, 0).ok()?;
+        let (places, _) = marks.as_chunks_mut::<WIDTH>();
+        let own = places.get_mut(inner.place)?;
+        let count = u64::from_le_bytes(*own).wrapping_sub(inner.first);
+        if count < inner.next.load(Ordering::Relaxed).wrapping_sub(inner.first) {
+            *own = [0; WIDTH];
+        }
+        Some(marks)
     }
 }
+
+fn count(rings: &watch::Sender<u64>) {
+    rings.send_modify(|rings| *rings = rings.wrapping_add(1));
+}
+
+#[cfg(test)]
+#[path = "bell_tests.rs"]
+mod tests;

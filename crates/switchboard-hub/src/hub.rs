@@ -352,16 +352,23 @@ impl Hub {
 
     /// Tells when the journal may have changed, whichever process changed it.
     pub fn changes(&self) -> Changes {
-        let hears = self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others()).hears();
-        let is_sure = hears && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
+        let is_sure =
+            self.listen_to_the_bell() && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
         let pause = if is_sure { LOOK_SELDOM } else { LOOK_EVERY };
         Changes { heard: self.inner.bell.listen(), pause }
+    }
+
+    /// Begins to hear other processes, where this one does not already; says whether it does.
+    fn listen_to_the_bell(&self) -> bool {
+        self.inner.ear.lock().get_or_insert_with(|| self.inner.bell.hear_others()).hears()
     }
 
     async fn tick(&self) {
         let mut beat = tokio::time::interval(TICK);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut heard = self.changes().heard;
+        // What this process writes itself is looked through by the transaction that writes it.
+        self.listen_to_the_bell();
+        let mut heard = self.inner.bell.listen_to_others();
         for round in 0_u64.. {
             while tokio::select! { _ = beat.tick() => false, rung = heard.changed() => rung.is_ok() } {
                 self.claim_if_due().await;
