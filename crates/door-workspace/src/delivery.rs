@@ -134,7 +134,7 @@ fn put(
     let file = to_mailbox(&handoff.message, &recipient, reply_to);
     let result = folders.make(Section::Inbox, agent).and_then(|mailbox| {
         own_files.expect(mailbox.path().join(ids::file_name(&file.id)));
-        place(&mailbox, &file)
+        place(folders.root(), &mailbox, &file)
     });
     match result {
         Ok(()) => Outcome::Delivered,
@@ -142,13 +142,14 @@ fn put(
     }
 }
 
-/// Writes a message's file, unless it is there already. Another file under its name is moved aside.
-pub(crate) fn place(mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> {
+/// Writes a message's file, unless it is there already. Another file under its name is moved aside. The mailboxes are
+/// watched, and `root` is not.
+pub(crate) fn place(root: &Dir, mailbox: &Dir, file: &MessageFile) -> Result<(), FileError> {
     let name = ids::file_name(&file.id);
     let bytes = file.to_bytes();
     // Twice at most: what stood in the way is moved aside in between.
     for _ in 0..2 {
-        if mailbox.create_new(&name, &bytes, Durability::Later)? == Created::Created {
+        if mailbox.create_new_from(root, &name, &bytes, Durability::Later)? == Created::Created {
             return Ok(());
         }
         match mailbox.read(&name, LARGEST.max(2 * bytes.len() as u64)) {

@@ -110,13 +110,13 @@ async fn f7_a_file_that_stands_under_the_name_is_moved_aside_and_kept() {
     let handoff = outbound.next(1).await.pop().unwrap();
     let file = to_mailbox(&handoff.message, &agent("codex"), None);
     t.write(&format!("inbox/codex/{}.json", file.id), "in the way");
-    place(&mailbox, &file).unwrap();
+    place(&mailbox, &mailbox, &file).unwrap();
     let names = t.names("inbox/codex");
     assert_eq!(names.len(), 2);
     assert_eq!(t.bytes(&format!("inbox/codex/{}", names[0])), file.to_bytes());
     assert!(is_aside(&names[1]), "{names:?}");
     assert_eq!(t.bytes(&format!("inbox/codex/{}", names[1])), b"in the way");
-    place(&mailbox, &file).unwrap();
+    place(&mailbox, &mailbox, &file).unwrap();
     assert_eq!(t.names("inbox/codex"), names, "and once it is there, it is there");
 }
 

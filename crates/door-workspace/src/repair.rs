@@ -64,7 +64,7 @@ impl Workspace {
         }
         tracing::warn!(file = %file.id, agent = %agent, "a waiting message's file was gone and is written again");
         let dir = mailbox.dir.clone();
-        blocking(move || Ok(place(&dir, &file)?)).await?;
+        blocking(move || Ok(place(&dir, &dir, &file)?)).await?;
         Ok(true)
     }
 
@@ -112,7 +112,7 @@ impl Workspace {
                 dir.replace(&name, &bytes, 0o600)?;
             } else {
                 set_aside(&dir, &name)?;
-                place(&dir, &expected.file)?;
+                place(&dir, &dir, &expected.file)?;
             }
             Ok(true)
         })

@@ -157,6 +157,11 @@ impl<'t> Folders<'t> {
         Self { tree, open: HashMap::new() }
     }
 
+    /// The folder that they are all in.
+    pub(crate) fn root(&self) -> &'t Dir {
+        self.tree.root()
+    }
+
     /// An agent's folder in a section, made where it is missing.
     pub(crate) fn make(&mut self, section: Section, agent: &Name) -> Result<Dir, FileError> {
         let key = (section, agent.clone());

@@ -296,8 +296,20 @@ impl Dir {
     /// Writes a file that was not there before, readable by its owner alone, or, in a directory that is shared, by those who
     /// share it.
     pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
+        self.create_new_from(self, name, bytes, durability)
+    }
+
+    /// The same for a directory that somebody watches: what can be is done in `workshop`, so that the watcher hears of the
+    /// file once, when it is whole, and not of each step before that.
+    pub fn create_new_from(
+        &self,
+        workshop: &Self,
+        name: &str,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<Created, FileError> {
         check_name(name)?;
-        match self.create_unnamed(name, bytes, durability)? {
+        match self.create_unnamed(workshop, name, bytes, durability)? {
             Some(created) => Ok(created),
             None => self.create_named(name, bytes, durability),
         }
@@ -325,11 +337,12 @@ impl Dir {
     /// removed again; `None` where that cannot be done, or where another way is to find out what is wrong.
     fn create_unnamed(
         &self,
+        workshop: &Self,
         name: &str,
         bytes: &[u8],
         durability: Durability,
     ) -> Result<Option<Created>, FileError> {
-        let Some(mut file) = platform::unnamed_file(self.handle.as_fd()) else { return Ok(None) };
+        let Some(mut file) = platform::unnamed_file(workshop.handle.as_fd()) else { return Ok(None) };
         file.write_all(bytes).map_err(self.io("write", name))?;
         self.share(&file, name)?;
         if durability == Durability::Synced {

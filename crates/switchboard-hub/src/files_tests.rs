@@ -63,6 +63,23 @@ fn what_is_made_in_a_shared_directory_is_for_those_who_share_it() {
     }
 }
 
+#[test]
+fn what_is_made_in_another_directory_leaves_nothing_there() {
+    let (_temp, dir) = scratch();
+    let mailbox = dir.make_subdir("mailbox").expect("made");
+    let create = |bytes| mailbox.create_new_from(&dir, "m1", bytes, Durability::Later).expect("answered");
+    assert_eq!(create(b"hello"), Created::Created);
+    assert_eq!(create(b"again"), Created::AlreadyThere);
+    assert_eq!((content(&mailbox, "m1").as_deref(), mode(&mailbox, "m1")), (Some(&b"hello"[..]), 0o600));
+    assert_eq!(dir.names().expect("listed"), ["mailbox"]);
+    // Where the two are no neighbours on the disk, the file is made in its own directory.
+    let elsewhere = Dir::open_root(std::path::Path::new("/dev/shm"));
+    if let Ok(elsewhere) = elsewhere {
+        let created = mailbox.create_new_from(&elsewhere, "m2", b"far", Durability::Later).expect("created");
+        assert_eq!((created, content(&mailbox, "m2").as_deref()), (Created::Created, Some(&b"far"[..])));
+    }
+}
+
 /// As on macOS and on network mounts.
 #[test]
 fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {
@@ -82,9 +99,12 @@ fn where_a_file_needs_a_name_from_the_start_it_is_made_the_same_way() {
 #[test]
 fn a_file_without_a_name_is_seen_by_nobody_and_its_events_are_known() {
     let (_temp, dir) = scratch();
-    let created = dir.create_unnamed("m1", b"hello", Durability::Later).expect("created");
+    let created = dir.create_unnamed(&dir, "m1", b"hello", Durability::Later).expect("created");
     assert_eq!(created, Some(Created::Created), "this machine's file systems have such files");
-    assert_eq!(dir.create_unnamed("m1", b"x", Durability::Later).expect("told"), Some(Created::AlreadyThere));
+    assert_eq!(
+        dir.create_unnamed(&dir, "m1", b"x", Durability::Later).expect("told"),
+        Some(Created::AlreadyThere)
+    );
     assert!(is_in_the_making("#11925147") && is_in_the_making(".tmp-1-2"));
     assert!(!is_in_the_making("#") && !is_in_the_making("#1a") && !is_in_the_making("msg_1.json"));
 }

@@ -88,10 +88,10 @@ impl Finisher {
         Self { inner, beside: None }
     }
 
-    /// Finishes a batch after those before it. `more` says that the writer has something else to do meanwhile;
-    /// where it has not, waking another thread would only cost time.
-    pub(crate) fn finish(&mut self, batch: Batch, more: bool) {
-        let is_needed = more || self.inner.under_way.load(Ordering::Acquire) > 0;
+    /// Finishes a batch after those before it. `is_busy` says that the writer has much else to do meanwhile; where it has
+    /// not, waking another thread would only cost time.
+    pub(crate) fn finish(&mut self, batch: Batch, is_busy: bool) {
+        let is_needed = is_busy || self.inner.under_way.load(Ordering::Acquire) > 0;
         if is_needed && self.beside.is_none() {
             self.beside = Beside::start(self.inner.clone())
                 .inspect_err(|error| tracing::warn!(%error, "the writer waits for the disk itself"))

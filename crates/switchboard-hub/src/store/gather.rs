@@ -13,6 +13,10 @@ use crate::store::writer::{Command, Job};
 /// next is worked at, many enough to share what a transaction costs.
 const BATCH: usize = 32;
 
+/// How many jobs are worth a second thread, which waits for the disk while they are worked at. Fewer share a transaction
+/// once the writer has waited itself, and that is quicker than to wake somebody for each.
+const MANY: usize = 4;
+
 /// How long what nobody was promised waits for a message to share a transaction with, while messages come one upon the
 /// other. The outcome of a delivery would otherwise have a transaction to itself, which costs as much as the message's.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -51,9 +55,9 @@ impl Gather {
         jobs
     }
 
-    /// Whether more jobs wait.
-    pub(crate) fn has_more(&self) -> bool {
-        !self.queue.is_empty()
+    /// Whether many more jobs wait.
+    pub(crate) fn has_many(&self) -> bool {
+        self.queue.len() >= MANY
     }
 
     /// Takes what lies ready.

@@ -56,9 +56,19 @@ fn what_lies_ready_is_taken_at_once_up_to_a_batch() {
     assert_eq!(next(&mut gather), [false], "no messages come, so that nothing is waited for");
     tell(&sender, (0..=BATCH).map(|_| message()));
     assert_eq!(next(&mut gather).len(), BATCH);
-    assert!(gather.has_more());
     assert_eq!(next(&mut gather), [true]);
-    assert!(!gather.has_more());
+    assert!(gather.queue.is_empty());
+}
+
+#[test]
+fn a_few_that_wait_are_not_many() {
+    let (sender, mut gather) = gather(FOREVER);
+    tell(&sender, (1..MANY).map(|_| message()));
+    assert!(!gather.has_many());
+    tell(&sender, [message()]);
+    assert!(gather.has_many());
+    next(&mut gather);
+    assert!(!gather.has_many());
 }
 
 #[test]
@@ -79,7 +89,7 @@ fn while_messages_come_an_outcome_waits_for_the_next() {
     let sending = thread::spawn(move || tell(&sender, [outcome(), message(), outcome()]));
     let taken = next(&mut gather);
     sending.join().unwrap();
-    let rest = if gather.has_more() { next(&mut gather) } else { Vec::new() };
+    let rest = if gather.queue.is_empty() { Vec::new() } else { next(&mut gather) };
     assert_eq!([taken.clone(), rest].concat(), [false, false, true, false]);
     assert!(taken.contains(&true), "the outcomes were not taken without the message");
 }

@@ -407,7 +407,7 @@ fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup
         match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup, begun) {
             Ok(after) => {
                 let must_last = jobs.iter().any(|job| job.must_last());
-                finisher.finish(Batch { jobs, after, must_last, age }, gather.has_more());
+                finisher.finish(Batch { jobs, after, must_last, age }, gather.has_many());
             }
             Err(error) => {
                 tracing::warn!(error = %error, "the journal could not be written");
