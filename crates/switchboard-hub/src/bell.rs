@@ -21,8 +21,8 @@ use crate::files::{Dir, FileError};
 /// The file that is written to.
 pub(crate) const NAME: &str = "hub.bell";
 
-/// How many places the file has. Two processes that share one hear each other too often, never too seldom, because a
-/// process knows what it has written itself.
+/// How many places the file has. Two processes that happen to share one hear each other too often, because each knows
+/// what it has written itself; where one writes over the other's ring at once, the next look by the clock finds what was left.
 const PLACES: usize = 64;
 
 /// The bytes of a place.

@@ -1,9 +1,16 @@
 use super::*;
 use crate::test_hub::soon;
 
-fn bells(folder: &tempfile::TempDir) -> [Bell; 2] {
+/// Two bells of one folder, at the same place or not.
+fn bells(folder: &tempfile::TempDir, share_a_place: bool) -> [Bell; 2] {
     let dir = Dir::open_root(folder.path()).unwrap();
-    [Bell::open(&dir).unwrap(), Bell::open(&dir).unwrap()]
+    let bell = Bell::open(&dir).unwrap();
+    loop {
+        let other = Bell::open(&dir).unwrap();
+        if (other.0.place == bell.0.place) == share_a_place {
+            return [bell, other];
+        }
+    }
 }
 
 fn rings(rung: &watch::Receiver<u64>) -> u64 {
@@ -18,7 +25,7 @@ async fn until(rung: &mut watch::Receiver<u64>, count: u64) {
 #[tokio::test]
 async fn a_process_hears_its_own_ring_once_and_never_as_another_s() {
     let folder = tempfile::tempdir().unwrap();
-    let [bell, other] = bells(&folder);
+    let [bell, other] = bells(&folder, false);
     let _ear = bell.hear_others();
     let (mut heard, mut others) = (bell.listen(), bell.listen_to_others());
     other.ring();
@@ -38,14 +45,7 @@ async fn a_process_hears_its_own_ring_once_and_never_as_another_s() {
 #[tokio::test]
 async fn a_shared_place_hides_nobody() {
     let folder = tempfile::tempdir().unwrap();
-    let dir = Dir::open_root(folder.path()).unwrap();
-    let bell = Bell::open(&dir).unwrap();
-    let other = loop {
-        let other = Bell::open(&dir).unwrap();
-        if other.0.place == bell.0.place {
-            break other;
-        }
-    };
+    let [bell, other] = bells(&folder, true);
     let _ear = bell.hear_others();
     let mut others = bell.listen_to_others();
     for count in 1..=3 {
@@ -58,7 +58,7 @@ async fn a_shared_place_hides_nobody() {
 #[tokio::test]
 async fn a_file_that_was_cut_short_counts_as_somebody_s_ring() {
     let folder = tempfile::tempdir().unwrap();
-    let [bell, other] = bells(&folder);
+    let [bell, other] = bells(&folder, false);
     let _ear = bell.hear_others();
     let mut others = bell.listen_to_others();
     other.ring();
