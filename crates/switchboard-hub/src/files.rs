@@ -5,6 +5,7 @@
 //! symbolic link is followed, and no pipe or device is waited on. Everything is built on calls that
 //! also hold on NFS; where a file system can do it with fewer, those are tried first.
 
+mod create;
 mod error;
 mod stamp;
 mod temp;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+pub use self::create::Created;
 pub use self::error::FileError;
 pub use self::stamp::{Contents, DirStamp, FileStamp};
 use self::temp::Temp;
@@ -76,15 +78,6 @@ pub enum Durability {
     Synced,
     /// The system writes it when it likes. After a power failure the file may be missing or empty.
     Later,
-}
-
-/// What became of [`Dir::create_new`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Created {
-    /// The file is there with the given content.
-    Created,
-    /// The name was taken, and what is there was left alone.
-    AlreadyThere,
 }
 
 /// What became of [`Dir::move_new`].
@@ -290,78 +283,6 @@ impl Dir {
                 Err(FileError::NotAFile { path: self.path.join(name), found: "hard link" })
             }
             found => Err(self.not_a_file(name, found)),
-        }
-    }
-
-    /// Writes a file that was not there before, readable by its owner alone, or, in a directory that is shared, by those who
-    /// share it.
-    pub fn create_new(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
-        self.create_new_from(self, name, bytes, durability)
-    }
-
-    /// The same for a directory that somebody watches: what can be is done in `workshop`, so that the watcher hears of the
-    /// file once, when it is whole, and not of each step before that.
-    pub fn create_new_from(
-        &self,
-        workshop: &Self,
-        name: &str,
-        bytes: &[u8],
-        durability: Durability,
-    ) -> Result<Created, FileError> {
-        check_name(name)?;
-        match self.create_unnamed(workshop, name, bytes, durability)? {
-            Some(created) => Ok(created),
-            None => self.create_named(name, bytes, durability),
-        }
-    }
-
-    /// With a file that has another name until it is whole, which can be done everywhere.
-    fn create_named(&self, name: &str, bytes: &[u8], durability: Durability) -> Result<Created, FileError> {
-        let temp = Temp::write(self, bytes, Durability::Later)?;
-        self.share(&temp.file, name)?;
-        temp.sync(durability)?;
-        match rustix::fs::linkat(&self.handle, &*temp.name, &self.handle, name, AtFlags::empty()) {
-            Ok(()) => {}
-            // On NFS the answer to a link that was made can get lost, and then the name is "taken" by
-            // our own file.
-            Err(_) if temp.has_name(name) => {}
-            Err(Errno::EXIST) => return Ok(Created::AlreadyThere),
-            Err(error) => return Err(self.io("create", name)(error)),
-        }
-        drop(temp);
-        self.sync(durability)?;
-        Ok(Created::Created)
-    }
-
-    /// With a file that has no name until it is whole, which spares the directory a second name to be written and
-    /// removed again; `None` where that cannot be done, or where another way is to find out what is wrong.
-    fn create_unnamed(
-        &self,
-        workshop: &Self,
-        name: &str,
-        bytes: &[u8],
-        durability: Durability,
-    ) -> Result<Option<Created>, FileError> {
-        let Some(mut file) = platform::unnamed_file(workshop.handle.as_fd()) else { return Ok(None) };
-        file.write_all(bytes).map_err(self.io("write", name))?;
-        self.share(&file, name)?;
-        if durability == Durability::Synced {
-            file.sync_all().map_err(self.io("sync", name))?;
-        }
-        match platform::give_name(&file, self.handle.as_fd(), name) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return Ok(Some(Created::AlreadyThere)),
-            Err(_) => return Ok(None),
-        }
-        self.sync(durability)?;
-        Ok(Some(Created::Created))
-    }
-
-    /// Lets those use a new file who share the directory.
-    fn share(&self, file: &File, name: &str) -> Result<(), FileError> {
-        match self.access.of_file() {
-            Some(mode) => rustix::fs::fchmod(file, mode).map_err(self.io("set the mode of", name)),
-            None => Ok(()),
         }
     }
 
