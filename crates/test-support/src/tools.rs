@@ -22,9 +22,21 @@ pub fn run(command: &mut Command) -> Result<String, String> {
 
 /// Where tools/install.sh has put a package, `npm/<package>` or `pypi/<package>`; else what to do about it.
 pub fn installed(package: &str) -> Result<PathBuf, String> {
-    let tools = std::env::var_os("SWITCHBOARD_TOOLS").map(PathBuf::from);
-    let folder = tools.map(|tools| tools.join(package)).filter(|folder| folder.is_dir());
-    folder.ok_or_else(|| format!("{package} is not in $SWITCHBOARD_TOOLS (run tools/install.sh)"))
+    let folder = folder().ok_or("there is neither $SWITCHBOARD_TOOLS nor $HOME")?.join(package);
+    if folder.is_dir() {
+        Ok(folder)
+    } else {
+        Err(format!("{} is missing (run tools/install.sh)", folder.display()))
+    }
+}
+
+/// The folder that tools/install.sh puts everything into.
+fn folder() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("SWITCHBOARD_TOOLS").or_else(|| {
+        let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+        Some(cache?.join("switchboard-tools"))
+    })
 }
 
 /// A Node that is new enough for everything in tools/versions.txt, whatever the machine has.
