@@ -47,7 +47,7 @@ const QUICK: Extent = Extent { starts: 5, memories: 1, sends: (3, 80), wakes: 30
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let extent = if quick { QUICK } else { FULL };
     bring_up_to_date().await?;
-    let node = node::server(place).await?;
+    let node = node::server(place)?;
     let ours = fresh(place).await?;
     start::run(&ours, &node, extent.starts).await?;
     memory::run(&fresh(place).await?, &node, extent.memories).await?;

@@ -14,10 +14,10 @@ use door_nats::{Config, LinkState, Status};
 use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
 use switchboard_hub::process::{Child, Spawn};
 use switchboard_hub::{Draft, Hub, HubConfig};
+use test_support::tools::installed;
 use tokio_util::sync::CancellationToken;
 
 use crate::figure::{Figure, Target};
-use crate::mcp::node::tools;
 use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, rate};
@@ -41,8 +41,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let (count, rounds) = if quick { (20_000, 2) } else { (100_000, 3) };
-    let program = tools().await?.join(SERVER);
-    ensure!(program.is_file(), "{} is missing: run tools/install.sh", program.display());
+    let program = installed(SERVER).map_err(anyhow::Error::msg)?;
     let (_server, url) = start(&program, &place.fresh()?).await?;
     let context = jetstream::new(async_nats::connect(&url).await?);
     let (mut ours, mut bare) = (Vec::new(), Vec::new());

@@ -14,11 +14,11 @@ use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use switchboard_hub::process::Spawn;
+use test_support::tools::installed;
 
 use crate::figure::{Figure, Target};
 use crate::mcp::http::{Connection, Serve};
 use crate::mcp::memory::resident;
-use crate::mcp::node::tools;
 use crate::mcp::pipe::{Client, Server};
 use crate::place::Place;
 use crate::program::{bring_up_to_date, shipped, whole};
@@ -60,8 +60,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     bring_up_to_date().await?;
     let native = [std::env::current_exe()?.into_os_string(), "echo-child".into()];
     added(place, "native", &native, 0.1, extent.turns).await?;
-    let everything = tools().await?.join(EVERYTHING);
-    ensure!(everything.is_file(), "{} is missing: run tools/install.sh", everything.display());
+    let everything = installed(EVERYTHING).map_err(anyhow::Error::msg)?;
     added(place, "node", &["node".into(), everything.into_os_string()], 0.2, extent.turns).await?;
     idle(place, &native, extent.starts).await?;
     shared(place, &native, extent.calls).await

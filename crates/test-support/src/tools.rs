@@ -1,7 +1,9 @@
 //! What tests need from the machine, and what to do where it has not got it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::process::command;
 
 /// Says why a test is skipped. In CI nothing may be missing, so there it panics.
 pub fn skip(test: &str, reason: &str) {
@@ -20,23 +22,17 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Where tools/install.sh has put a package, `npm/<package>` or `pypi/<package>`; else what to do about it.
+/// Where tools/install.sh has put a package, `npm/<package>` or `pypi/<package>`, or a part of it; else what to do about it.
 pub fn installed(package: &str) -> Result<PathBuf, String> {
-    let folder = folder().ok_or("there is neither $SWITCHBOARD_TOOLS nor $HOME")?.join(package);
-    if folder.is_dir() {
-        Ok(folder)
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/install.sh");
+    let user =
+        ["HOME", "XDG_CACHE_HOME"].into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    let place = Path::new(run(command(script).arg("--where").envs(user))?.trim()).join(package);
+    if place.exists() {
+        Ok(place)
     } else {
-        Err(format!("{} is missing (run tools/install.sh)", folder.display()))
+        Err(format!("{} is missing: run tools/install.sh", place.display()))
     }
-}
-
-/// The folder that tools/install.sh puts everything into.
-fn folder() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    variable("SWITCHBOARD_TOOLS").or_else(|| {
-        let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-        Some(cache?.join("switchboard-tools"))
-    })
 }
 
 /// A Node that is new enough for everything in tools/versions.txt, whatever the machine has.
