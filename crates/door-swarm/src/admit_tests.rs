@@ -27,6 +27,7 @@ fn candidate(agent: &str, seed: u8, max_uses: Option<u32>) -> Candidate {
         invite,
         digest: "digest".to_owned(),
         has_left: false,
+        proof: None,
     }
 }
 

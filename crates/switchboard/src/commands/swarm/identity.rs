@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 
-/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, for one that is in no
-/// swarm now.
+/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, to move it: its swarms
+/// are told, signed with its key.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The agent's id, here and there
@@ -77,8 +77,17 @@ enum KeyVerb {
 }
 
 pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let is_known = swarms.identity(Some(&args.agent)).is_ok();
     let identity = swarms.init(&args.agent, &args.endpoint).await?;
     let printer = context.printer;
+    let active = swarms.swarms().into_iter().filter(|(agent, swarm)| *agent == identity.agent && swarm.is_active());
+    let masters: Vec<String> = active.map(|(_, swarm)| swarm.master.to_string()).collect();
+    if is_known && !masters.is_empty() {
+        printer.note(
+            "Your swarms are told. A master with another program does not follow: leave its swarm and join again. \
+             Open invites of yours that name another host are refused from now on; make new ones.",
+        );
+    }
     if printer.is_json() {
         printer.object(&json!({
             "agent_id": identity.agent, "endpoint": identity.endpoint, "public_key": identity.public_key,

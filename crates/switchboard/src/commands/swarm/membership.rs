@@ -134,6 +134,20 @@ pub(crate) struct Decide {
     swarm: Option<String>,
 }
 
+/// Set the endpoint of a member. The master's word is announced to all members; a member's is for its own hub alone.
+#[derive(Debug, Args)]
+pub(crate) struct SetEndpoint {
+    /// The member
+    member: String,
+
+    /// Where it is reached: `https://` and a host, usually with the path `/swarm`
+    endpoint: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+}
+
 /// End a swarm for everybody.
 #[derive(Debug, Args)]
 pub(crate) struct Dissolve {
@@ -403,6 +417,7 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
                 "fingerprint": member.public_key.fingerprint(), "joined_at": member.joined_at,
                 "is_master": *id == swarm.master, "is_me": *id == agent, "key_changed": member.offered_key.is_some(),
                 "muted": identity.muted_agents.contains(id), "signs_envelopes": member.signs_envelopes,
+                "provisional": member.provisional, "endpoint_change": member.endpoint_change,
             }));
             continue;
         }
@@ -411,12 +426,31 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
             (*id == agent, "you"),
             (*id == swarm.master, "master"),
             (identity.muted_agents.contains(id), "muted"),
+            (member.provisional, "provisional"),
             (member.offered_key.is_some(), "KEY CHANGED"),
         ];
-        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark));
+        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned()));
+        if let Some(change) = &member.endpoint_change {
+            marks.push(format!("endpoint changed {:.0} from {}", change.at, change.from));
+        }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
+    }
+    Ok(())
+}
+
+pub(super) async fn set_endpoint(
+    args: SetEndpoint,
+    context: &Context,
+    swarms: &Swarms,
+) -> Result<(), Failure> {
+    let set = swarms.set_endpoint(args.swarm.as_deref(), &args.member, &args.endpoint).await?;
+    told(context, "set", set.id.as_str());
+    if !set.is_announced {
+        context.printer.note(
+            "This holds for your hub until the master sends its roster: ask the master to set it for everybody.",
+        );
     }
     Ok(())
 }
