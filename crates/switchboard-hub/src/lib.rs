@@ -10,6 +10,7 @@
 pub mod clock;
 pub mod files;
 pub mod guard;
+pub mod lineage;
 pub mod lock;
 pub mod owner;
 pub mod patient;

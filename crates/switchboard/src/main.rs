@@ -12,6 +12,7 @@ mod front;
 mod holdings;
 mod log;
 mod notify;
+mod person;
 mod printer;
 mod show;
 mod telemetry;
