@@ -118,7 +118,8 @@ impl Swarm {
         if candidate.proof.is_some() && !self.is_fresh(candidate) {
             return self.answer_replay(candidate);
         }
-        let signed_before = |former: &Member| former.signs_envelopes && former.public_key == candidate.public_key;
+        let signed_before =
+            |former: &Member| former.signs_envelopes && former.public_key == candidate.public_key;
         if candidate.proof.is_none() && self.former.get(&candidate.agent).is_some_and(signed_before) {
             return Err(NotAdmitted::NotProven);
         }
@@ -323,8 +324,15 @@ impl Swarm {
         if self.invites.len() >= MOST_INVITES {
             return Err(NotAdmitted::Unknown);
         }
-        let record =
-            InviteRecord { issuer, made_at, ends_at, max_uses, used_by: <_>::default(), reused: 0, revoked: false };
+        let record = InviteRecord {
+            issuer,
+            made_at,
+            ends_at,
+            max_uses,
+            used_by: <_>::default(),
+            reused: 0,
+            revoked: false,
+        };
         self.invites.insert(digest, record);
         Ok(())
     }
@@ -346,7 +354,9 @@ impl Swarm {
             }
             // Its own signature puts its endpoint right, and a decision on somebody else's request does not bind it.
             Some(known) if known.public_key == *public_key && is_proven && known.signed_at.is_none() => {}
-            Some(known) if known.public_key == *public_key && known.denied && known.invite == candidate.digest => {
+            Some(known)
+                if known.public_key == *public_key && known.denied && known.invite == candidate.digest =>
+            {
                 return Err(NotAdmitted::Denied);
             }
             Some(known) if !known.denied && !is_proven => return Ok(()),

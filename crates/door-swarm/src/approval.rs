@@ -44,7 +44,12 @@ fn is_approval(identity: &Identity, read: &Read) -> bool {
 
 impl Swarms {
     /// Tells a candidate that it was approved. Where that is lost, the candidate asks again by itself.
-    pub(crate) async fn say_approved(&self, agent: &PeerId, swarm: &Swarm, to: &PeerId) -> Result<(), SwarmError> {
+    pub(crate) async fn say_approved(
+        &self,
+        agent: &PeerId,
+        swarm: &Swarm,
+        to: &PeerId,
+    ) -> Result<(), SwarmError> {
         self.say_to(agent, swarm, to, approval(swarm, to).to_text()).await
     }
 

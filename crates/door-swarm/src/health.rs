@@ -70,7 +70,10 @@ impl Swarms {
                 let hint = if swarm.master == *me {
                     format!("unless its owner has moved it, restore it for everybody with {restore}")
                 } else {
-                    format!("unless its owner has moved it, tell '{}', and restore it here with {restore}", swarm.master)
+                    format!(
+                        "unless its owner has moved it, tell '{}', and restore it here with {restore}",
+                        swarm.master
+                    )
                 };
                 let message = format!(
                     "the endpoint of '{}@{realm}' changed at {:.0} from {} to {}",

@@ -101,9 +101,10 @@ impl Server {
                 }
             }
             Admission::Joined => {
-                let squatters = before.members.iter().filter(|(other, member)| {
-                    *other != agent && member.public_key == candidate.public_key
-                });
+                let squatters = before
+                    .members
+                    .iter()
+                    .filter(|(other, member)| *other != agent && member.public_key == candidate.public_key);
                 for (squatter, _) in squatters {
                     self.swarms.notify_displaced(me, id, squatter, agent).await;
                 }

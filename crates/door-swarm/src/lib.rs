@@ -53,7 +53,9 @@ pub use health::Ailment;
 pub use invite::{Invite, InviteError, InviteLink};
 pub use joining::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
-pub use ledger::{EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm};
+pub use ledger::{
+    EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm,
+};
 pub use moves::EndpointSet;
 pub use operations::{INVITE_LIFETIME, Made, Merge, Rotated};
 pub use run::{run, start};

@@ -173,7 +173,8 @@ impl Swarms {
 
     /// News for our own agent that a member has another endpoint.
     pub(crate) async fn notify_moved(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
-        let reason = "it has asked so, signed with its key; `switchboard swarm members` shows both".to_owned();
+        let reason =
+            "it has asked so, signed with its key; `switchboard swarm members` shows both".to_owned();
         self.notify_change(agent, swarm, id, "endpoint_changed", reason).await;
     }
 
@@ -194,11 +195,13 @@ impl Swarms {
         let book = self.book();
         let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
         let realm = &swarm.realm;
+        let is_signed = swarm.pending.get(id).is_some_and(|waiting| waiting.signed_at.is_some());
+        let proof = if is_signed { "" } else { ", its key is not proven" };
         let content = SystemContent {
             swarm_id: Some(swarm.swarm_id.to_string()),
             agent_id: Some(id.to_string()),
             reason: Some(format!(
-                "it waits for approval: `switchboard swarm approve {id} --swarm {realm}`, or deny"
+                "it waits for approval{proof}: `switchboard swarm approve {id} --swarm {realm}`, or deny"
             )),
             ..SystemContent::new("join_requested")
         };

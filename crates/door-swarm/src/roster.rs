@@ -367,6 +367,7 @@ impl Swarm {
         }
         let wire = key.to_wire();
         member.public_key = key;
+        member.provisional = false;
         member.confirmed_at = Some(said.now);
         if id == *said.sender {
             self.end_invites_of(&id);

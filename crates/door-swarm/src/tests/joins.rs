@@ -183,7 +183,7 @@ async fn whoever_needs_approval_waits_for_it() {
     bob.swarms.join(None, &link, None).await.unwrap();
     assert_eq!(alice.journal().await.iter().filter(|stored| is_told(&stored.message)).count(), 1);
     alice.swarms.decide(None, "bob", true).await.unwrap();
-    bob.join(&link).await;
+    bob.until("bob has heard", || !bob.swarms.swarms().is_empty()).await;
     assert_eq!(bob.members(), ["alice", "bob"]);
     let carol = world.peer("carol").await;
     carol.swarms.join(None, &link, None).await.unwrap();

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use door_swarm::{Merge, Swarms};
+use door_swarm::{Endpoint, Merge, Swarms};
 use serde_json::json;
 
 use crate::context::Context;
@@ -23,6 +23,9 @@ pub(crate) struct Init {
     /// Where others reach it: `https://` and a host, usually with the path `/swarm`
     #[arg(long, value_name = "URL")]
     endpoint: String,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Print your agent's state, to take it elsewhere.
@@ -81,12 +84,19 @@ enum KeyVerb {
 }
 
 pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
-    let is_known = swarms.identity(Some(&args.agent)).is_ok();
+    let known = swarms.identity(Some(&args.agent)).ok();
+    let is_moved = known.is_some_and(|identity| {
+        let all = swarms.swarms();
+        let is_in_swarms = all.iter().any(|(agent, swarm)| *agent == identity.agent && swarm.is_active());
+        is_in_swarms && Endpoint::parse(&args.endpoint).is_ok_and(|new| new != identity.endpoint)
+    });
+    if is_moved {
+        let action = format!("move {} to {}", show::plain(&args.agent), show::plain(&args.endpoint));
+        require_person(context, &action, args.consent.yes)?;
+    }
     let identity = swarms.init(&args.agent, &args.endpoint).await?;
     let printer = context.printer;
-    let active = swarms.swarms().into_iter().filter(|(agent, swarm)| *agent == identity.agent && swarm.is_active());
-    let masters: Vec<String> = active.map(|(_, swarm)| swarm.master.to_string()).collect();
-    if is_known && !masters.is_empty() {
+    if is_moved {
         printer.note(
             "Your swarms are told. A master with another program does not follow: leave its swarm and join again. \
              Open invites of yours that name another host are refused from now on; make new ones.",

@@ -1,7 +1,7 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmSettings, Swarms};
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmError, SwarmSettings, Swarms};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
@@ -156,6 +156,9 @@ pub(crate) struct SetEndpoint {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// End a swarm for everybody.
@@ -275,12 +278,21 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
         text.clear();
         std::io::stdin().read_line(&mut text).map_err(anyhow::Error::from)?;
     }
-    let link = InviteLink::parse(&text).map_err(door_swarm::SwarmError::from)?;
+    let link = InviteLink::parse(&text).map_err(SwarmError::from)?;
     let realm = args.realm.as_deref().map(Name::parse).transpose()?;
     let working = context.printer.working("asking to join");
     let outcome = swarms.join(args.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
-    match outcome? {
+    let outcome = match outcome {
+        // For example where `serve` has asked again in between.
+        Err(SwarmError::AlreadyMember { swarm }) => {
+            context.printer.note(format_args!("Your agent is in '{swarm}' already."));
+            let (_, known) = swarms.find_active(Some(swarm.as_str()))?;
+            JoinOutcome::Joined(Box::new(known.as_ref().clone()))
+        }
+        outcome => outcome?,
+    };
+    match outcome {
         JoinOutcome::Joined(swarm) => {
             if context.printer.is_json() {
                 context.printer.object(&json!({
@@ -466,6 +478,9 @@ pub(super) async fn set_endpoint(
     context: &Context,
     swarms: &Swarms,
 ) -> Result<(), Failure> {
+    let action =
+        format!("set the endpoint of {} to {}", show::plain(&args.member), show::plain(&args.endpoint));
+    require_person(context, &action, args.consent.yes)?;
     let set = swarms.set_endpoint(args.swarm.as_deref(), &args.member, &args.endpoint).await?;
     told(context, "set", set.id.as_str());
     if !set.is_announced {
