@@ -345,6 +345,8 @@ mod arbitrary_requests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         /// Unsigned requests change no entry; signed ones change the entry of their own key, once each.
         #[test]
         fn entries_change_by_their_own_key(steps in prop::collection::vec(step(), 1..40), approval in any::<bool>()) {

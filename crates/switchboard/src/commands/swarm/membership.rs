@@ -144,23 +144,6 @@ pub(crate) struct Decide {
     consent: Consent,
 }
 
-/// Set the endpoint of a member. The master's word is announced to all members; a member's is for its own hub alone.
-#[derive(Debug, Args)]
-pub(crate) struct SetEndpoint {
-    /// The member
-    member: String,
-
-    /// Where it is reached: `https://` and a host, usually with the path `/swarm`
-    endpoint: String,
-
-    /// The swarm [default: the only one]
-    #[arg(long, value_name = "NAME")]
-    swarm: Option<String>,
-
-    #[command(flatten)]
-    consent: Consent,
-}
-
 /// End a swarm for everybody.
 #[derive(Debug, Args)]
 pub(crate) struct Dissolve {
@@ -473,24 +456,6 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
     Ok(())
 }
 
-pub(super) async fn set_endpoint(
-    args: SetEndpoint,
-    context: &Context,
-    swarms: &Swarms,
-) -> Result<(), Failure> {
-    let action =
-        format!("set the endpoint of {} to {}", show::plain(&args.member), show::plain(&args.endpoint));
-    require_person(context, &action, args.consent.yes)?;
-    let set = swarms.set_endpoint(args.swarm.as_deref(), &args.member, &args.endpoint).await?;
-    told(context, "set", set.id.as_str());
-    if !set.is_announced {
-        context.printer.note(
-            "This holds for your hub until the master sends its roster: ask the master to set it for everybody.",
-        );
-    }
-    Ok(())
-}
-
 pub(super) async fn sync(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     swarms.sync(args.swarm.as_deref()).await?;
     told(context, "asked", "the master");
@@ -514,7 +479,7 @@ pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swa
 }
 
 /// Says what was done to whom.
-fn told(context: &Context, what: &'static str, whom: &str) {
+pub(super) fn told(context: &Context, what: &'static str, whom: &str) {
     if context.printer.is_json() {
         context.printer.object(&json!({ "status": what, "name": whom }));
     } else {
