@@ -45,6 +45,11 @@ impl Owner {
         self.pid
     }
 
+    /// Whether it is a process of this machine, in this pid namespace.
+    pub fn is_here(&self) -> bool {
+        self.host == this_host()
+    }
+
     /// Whether this process is known to have ended.
     ///
     /// Of a process on another host, or in another container, nothing is known, and the answer is
