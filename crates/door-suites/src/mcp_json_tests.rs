@@ -259,7 +259,10 @@ fn the_schema_takes_what_we_take() {
 #[test]
 fn unset_variable_makes_child_unready() {
     for (file, reason) in [
-        (json!({ "command": "a", "args": ["${MISSING}"] }), "the field 'args[0]' needs the variable MISSING, which"),
+        (
+            json!({ "command": "a", "args": ["${MISSING}"] }),
+            "the field 'args[0]' needs the variable MISSING, which",
+        ),
         (json!({ "url": "https://${MISSING}/mcp" }), "the field 'url' needs the variable MISSING, which"),
         (
             json!({ "url": "https://a", "headers": { "Authorization": "Bearer ${MISSING}" } }),

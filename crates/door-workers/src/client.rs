@@ -86,7 +86,7 @@ impl Signpost {
         let Ok(owner) = signpost.owner.parse::<Owner>() else {
             return refuse("it does not say which process wrote it");
         };
-        if owner.pid() != signpost.pid || !owner.is_here() {
+        if owner.pid() != signpost.pid || !owner.is_on_this_host() {
             return refuse("no process of this machine wrote it");
         }
         if owner.is_gone() {

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod files;
 pub mod git;
 pub mod guard;
+pub mod lineage;
 pub mod lock;
 pub mod owner;
 pub mod patient;

@@ -45,8 +45,8 @@ impl Owner {
         self.pid
     }
 
-    /// Whether it is a process of this machine, in this pid namespace.
-    pub fn is_here(&self) -> bool {
+    /// Whether the process runs on this machine, where its pid can be looked up.
+    pub fn is_on_this_host(&self) -> bool {
         self.host == this_host()
     }
 

@@ -3,6 +3,8 @@
 //! Everything that differs between Linux and the other systems is in here. Where a system has no
 //! answer, the functions give the one that makes their callers more careful, never less.
 
+mod processes;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -11,6 +13,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rustix::process::Pid;
+
+pub use self::processes::{
+    ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
+};
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
 ///

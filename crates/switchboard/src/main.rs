@@ -13,6 +13,7 @@ mod holdings;
 mod log;
 mod notify;
 mod ownership;
+mod person;
 mod printer;
 mod program;
 mod show;

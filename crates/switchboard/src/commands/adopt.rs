@@ -5,11 +5,11 @@ use door_workspace::Tree;
 use serde_json::json;
 use switchboard_hub::{ForeignDatabase, Hub};
 
-use super::suite::ask;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::ownership;
+use crate::person::{Consent, require_person};
 use crate::show::plain;
 
 /// Use a database that came from elsewhere: a copied workspace, a restored backup, a new home.
@@ -21,9 +21,8 @@ pub(crate) struct Adopt {
     /// Its file in `.switchboard/`; without it, the only one there is
     #[arg(value_name = "FILE")]
     file: Option<String>,
-    /// Adopt it without being asked
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(crate) async fn run(args: Adopt, context: Context) -> Result<(), Failure> {
@@ -40,7 +39,7 @@ pub(crate) async fn run(args: Adopt, context: Context) -> Result<(), Failure> {
     let name = choose(args.file, &names)?;
     let found = Hub::describe_foreign(root.clone(), name.clone()).await?;
     show(&context, &found);
-    require_person(&context, &name, args.yes)?;
+    require_person(&context, &format!("adopt {name}"), args.consent.yes)?;
     let replaced = Hub::adopt(root, name.clone(), key).await?;
     let replaced = replaced.map(|path| path.display().to_string());
     if context.printer.is_json() {
@@ -93,25 +92,4 @@ fn show(context: &Context, found: &ForeignDatabase) {
             plain(&sender.sender),
         ));
     }
-}
-
-/// Lets only a person pass, who agrees on the terminal or with `--yes`.
-fn require_person(context: &Context, name: &str, yes: bool) -> Result<(), Failure> {
-    if context.named()?.is_some_and(|agent| !agent.is_human()) {
-        let message = "only a person may adopt a database";
-        return Err(Failure::new("not_allowed", Exit::NotAllowed, message)
-            .hint("ask the person to run `switchboard adopt`"));
-    }
-    if yes {
-        return Ok(());
-    }
-    if context.printer.is_json() || !ask::is_possible() {
-        let message = format!("nobody can be asked whether to adopt {name}: there is no terminal");
-        return Err(Failure::new("consent_needed", Exit::NotAllowed, message).hint("agree with --yes"));
-    }
-    if ask::yes(&format!("Adopt {name}?")) {
-        return Ok(());
-    }
-    let message = format!("you did not agree to adopt {name}; nothing was changed");
-    Err(Failure::new("not_agreed", Exit::NotAllowed, message).hint("answer y, or agree with --yes"))
 }

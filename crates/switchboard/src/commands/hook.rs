@@ -138,7 +138,7 @@ async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
     if input.is_of_a_subagent() {
         return Ok(());
     }
-    let Some(context) = context.at(input.cwd.as_deref().map(Path::new)) else { return Ok(()) };
+    let Some(context) = context.at(input.cwd.as_deref().map(Path::new))? else { return Ok(()) };
     if args.event == Event::Idle {
         return idle::run(&args, &input, &context).await;
     }

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 
 use super::Init;
-use crate::commands::suite::{ask, trust, typed};
+use crate::commands::suite::{trust, typed};
 use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::person::{ask, can_ask, refuse_agent};
 use crate::show::plain;
 
 /// What the list of a server's tools costs, and its suite: the mean of four well-known servers, in tokens of
@@ -116,7 +117,7 @@ impl Report {
             let written = candidate.file.written(&candidate.name)?;
             let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
             let is_trusted =
-                was_trusted || candidate.is_own || yes || agrees(places, candidate, &written, context);
+                was_trusted || candidate.is_own || agrees(places, candidate, &written, yes, context);
             if is_trusted && !was_trusted {
                 trust.grant_file(&candidate.name, &candidate.file)?;
             }
@@ -180,14 +181,18 @@ impl Report {
     }
 }
 
-/// Whether the person agrees to a server that the workspace brought along; nobody there means no.
-fn agrees(places: &Places, candidate: &Candidate, written: &Written, context: &Context) -> bool {
-    if context.printer.is_json() || !ask::is_possible() {
+/// Whether the person agrees to a server that the workspace brought along. An agent's process imports it and leaves
+/// the decision to the person; so does one without a terminal.
+fn agrees(places: &Places, candidate: &Candidate, written: &Written, yes: bool, context: &Context) -> bool {
+    if refuse_agent(context, "trust a server").is_err() {
         return false;
+    }
+    if yes || !can_ask(context) {
+        return yes;
     }
     let file = places.child_file(&candidate.name);
     let folder = file.parent().zip(written.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));
     let folder = folder.and_then(|folder| folder.canonicalize().ok());
     trust::show(context, &candidate.name, written, folder.as_deref(), &TrustState::New);
-    ask::yes(&format!("Trust {}?", candidate.name))
+    ask(&format!("Trust {}?", candidate.name))
 }

@@ -9,6 +9,8 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
+use crate::show;
 
 /// Make an agent one that takes part in swarms: a key and an address. Again, with another address, for one that is in no
 /// swarm now.
@@ -73,6 +75,8 @@ enum KeyVerb {
         /// The key, base64 [default: the one that its endpoint names]
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -155,7 +159,8 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
             }
             (identity.agent.to_string(), rotated.key)
         }
-        KeyVerb::Accept { member, swarm, key } => {
+        KeyVerb::Accept { member, swarm, key, consent } => {
+            require_person(context, &format!("accept a new key of {}", show::plain(&member)), consent.yes)?;
             let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
             (member, key)
         }

@@ -8,6 +8,7 @@ use switchboard_core::Name;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
 use crate::show;
 
 /// Make a swarm that your agent leads.
@@ -105,6 +106,9 @@ pub(crate) struct Kick {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Hand the master's role to a member. It leads once it has answered, and you do until then.
@@ -121,6 +125,9 @@ pub(crate) struct Transfer {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Decide on somebody who waits for approval.
@@ -132,6 +139,9 @@ pub(crate) struct Decide {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// End a swarm for everybody.
@@ -143,6 +153,9 @@ pub(crate) struct Dissolve {
     /// Why; everybody is told
     #[arg(long)]
     reason: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// List the swarms.
@@ -287,6 +300,7 @@ pub(super) async fn leave(args: OneSwarm, context: &Context, swarms: &Swarms) ->
 }
 
 pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    require_person(context, &format!("kick {}", show::plain(&args.member)), args.consent.yes)?;
     let id = swarms.kick(args.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
     told(context, "kicked", id.as_str());
     Ok(())
@@ -294,10 +308,13 @@ pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Resu
 
 pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let Some(member) = args.member.filter(|_| !args.cancel) else {
+        require_person(context, "take the question back whether a member leads the swarm", args.consent.yes)?;
         let id = swarms.cancel_transfer(args.swarm.as_deref()).await?;
         told(context, "cancelled", id.as_str());
         return Ok(());
     };
+    let action = format!("hand the master's role to {}", show::plain(&member));
+    require_person(context, &action, args.consent.yes)?;
     let id = swarms.transfer(args.swarm.as_deref(), &member).await?;
     told(context, "asked", id.as_str());
     context.printer.note(
@@ -313,12 +330,16 @@ pub(super) async fn decide(
     context: &Context,
     swarms: &Swarms,
 ) -> Result<(), Failure> {
+    let word = if approve { "approve" } else { "deny" };
+    require_person(context, &format!("{word} {}", show::plain(&args.candidate)), args.consent.yes)?;
     let id = swarms.decide(args.swarm.as_deref(), &args.candidate, approve).await?;
     told(context, if approve { "approved" } else { "denied" }, id.as_str());
     Ok(())
 }
 
 pub(super) async fn dissolve(args: Dissolve, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let swarm = args.swarm.as_deref().map_or_else(|| "the swarm".to_owned(), show::plain);
+    require_person(context, &format!("dissolve {swarm}"), args.consent.yes)?;
     let realm = swarms.dissolve(args.swarm.as_deref(), args.reason.as_deref()).await?;
     told(context, "dissolved", realm.as_str());
     Ok(())

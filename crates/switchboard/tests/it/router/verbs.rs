@@ -52,9 +52,9 @@ fn nobody_has_to_agree_to_what_is_not_shown() {
         assert!(shown.contains(part), "{shown}");
     }
     let id = asked["approval_id"].as_str().unwrap();
-    is_refused(&sandbox.run_as("claude", ["worker", "approve", id]), 4, "only a person");
-    assert!(sandbox.ok(["worker", "approve", id]).contains("accept"));
-    is_refused(&sandbox.run(["worker", "approve", id]), 5, "`switchboard worker approve` lists");
+    is_refused(&sandbox.run_as("claude", ["worker", "approve", id, "--yes"]), 4, "only a person");
+    assert!(sandbox.ok(["worker", "approve", id, "--yes"]).contains("accept"));
+    is_refused(&sandbox.run(["worker", "approve", id, "--yes"]), 5, "`switchboard worker approve` lists");
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
 }
 

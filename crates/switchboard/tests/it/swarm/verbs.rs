@@ -34,16 +34,16 @@ fn whoever_waits_is_seen_on_both_sides_and_decided_on() {
     });
     assert_eq!(text(&told, "kind"), "system");
     assert_eq!(alice.json(&["swarm", "list"])[0]["pending"], serde_json::json!(["bob", "carol"]));
-    alice.ok(&["swarm", "approve", "bob"]);
-    alice.ok(&["swarm", "deny", "carol"]);
+    alice.ok(&["swarm", "approve", "bob", "--yes"]);
+    alice.ok(&["swarm", "deny", "carol", "--yes"]);
     bob.ok(&["swarm", "join", &link]);
     bob.knows(&["alice", "bob"]);
     let denied = carol.sandbox.run(["swarm", "join", &link]);
     assert_eq!(denied.code, Some(4), "{}", denied.stderr);
     assert!(denied.stderr.contains("denied"), "{}", denied.stderr);
-    let nobody = alice.sandbox.run(["swarm", "approve", "zoe"]);
+    let nobody = alice.sandbox.run(["swarm", "approve", "zoe", "--yes"]);
     assert_eq!(nobody.code, Some(5), "{}", nobody.stderr);
-    alice.ok(&["swarm", "dissolve", "--reason", "done"]);
+    alice.ok(&["swarm", "dissolve", "--reason", "done", "--yes"]);
     poll::until("bob has heard", || {
         (text(&bob.json(&["swarm", "list", "--all"])[0], "standing") == "dissolved").then_some(())
     });
@@ -165,7 +165,7 @@ fn a_lost_key_is_replaced_and_accepted() {
     let key: Value = serde_json::from_str(rotated.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((&key["was_lost"], &key["ended_invites"]), (&true.into(), &0.into()));
     let accepted =
-        alice.json(&["swarm", "key", "accept", "bob", "--key", text(&key, "public_key")]).remove(0);
+        alice.json(&["swarm", "key", "accept", "bob", "--key", text(&key, "public_key"), "--yes"]).remove(0);
     assert_eq!(accepted["public_key"], key["public_key"]);
     bob.serve();
     bob.ok(&["swarm", "send", "it is me", "--to", "alice"]);
