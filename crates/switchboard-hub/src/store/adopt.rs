@@ -9,7 +9,7 @@ use crate::error::HubError;
 use crate::files::{Dir, Moved};
 use crate::store::binding::{self, HubKey};
 use crate::store::open::open_for_reading;
-use crate::store::recover::{DATABASE, alone_soon, share};
+use crate::store::recover::{DATABASE, alone_or, share};
 
 /// First part of the name that a quarantined database has.
 const QUARANTINED: &str = "hub.db.foreign.";
@@ -90,7 +90,7 @@ fn senders(db: &Connection) -> Result<Vec<ForeignSender>, HubError> {
 /// Binds a foreign database and puts it in place; returns where the one went that was there meanwhile.
 pub(crate) fn adopt(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
     let lock = folder.open_own("hub.lock")?;
-    alone_soon(&lock).ok_or_else(|| HubError::ForeignInUse { path: folder.path().join(DATABASE) })?;
+    alone_or(&lock, || false).ok_or_else(|| HubError::ForeignInUse { path: folder.path().join(DATABASE) })?;
     let adopted = adopt_alone(folder, name, key);
     share(&lock);
     adopted

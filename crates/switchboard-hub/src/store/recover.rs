@@ -127,7 +127,8 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -
         }
         Err(older @ HubError::OlderSchema { .. }) => alone(lock).ok_or(older)?,
         Err(HubError::ForeignDatabase { path }) => {
-            alone_soon(lock).ok_or(HubError::ForeignInUse { path })?;
+            let is_over = || binding::verify(folder, key).is_ok();
+            alone_or(lock, is_over).ok_or(HubError::ForeignInUse { path })?;
         }
         Err(error) => return Err(error),
     }
@@ -156,15 +157,22 @@ pub(super) fn alone(lock: &File) -> Option<()> {
     lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).ok()
 }
 
-/// The same, with patience for others that are about to find that they have to let go as well.
-pub(super) fn alone_soon(lock: &File) -> Option<()> {
-    (0..100).find_map(|_| {
-        let taken = alone(lock);
-        if taken.is_none() {
-            std::thread::sleep(Duration::from_millis(10));
+/// Takes the lock alone, with patience for others that meet the same database; shares it where one of them was quicker, so
+/// that the reason to be alone is over.
+pub(super) fn alone_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
+    for _ in 0..100 {
+        if alone(lock).is_some() {
+            return Some(());
         }
-        taken
-    })
+        // Waits for one that is at it.
+        lock.lock_shared().ok()?;
+        if is_over() {
+            return Some(());
+        }
+        lock.unlock().ok()?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
 }
 
 /// Shares a lock that was held alone. Between the two calls another process may come in, which does no harm.

@@ -93,10 +93,10 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
     exit 0
     --- stderr
+     WARN switchboard.config.json: 'http.allowedOrigins' counts only in your own ~/.config/switchboard/config.json
+     WARN switchboard.config.json: 'terminals.bridge' counts only in your own ~/.config/switchboard/config.json
      WARN switchboard.config.json: 'terminals.executeFromFiles' counts only in your own ~/.config/switchboard/config.json
      WARN switchboard.config.json: 'terminals.tmux' counts only in your own ~/.config/switchboard/config.json
-     WARN switchboard.config.json: 'terminals.bridge' counts only in your own ~/.config/switchboard/config.json
-     WARN switchboard.config.json: 'http.allowedOrigins' counts only in your own ~/.config/switchboard/config.json
     No messages for codex.
     ");
     sandbox.configure_user(file);

@@ -73,7 +73,7 @@ fn committed_files_name_program_on_path() {
     with_path(&sandbox, &on_path, &["init"]).ok();
     assert_eq!(server(&sandbox)["command"], "switchboard");
     with_path(&sandbox, &on_path, &["install", "claude"]).ok();
-    let hooks = std::fs::read_to_string(sandbox.path().join(".claude/settings.json")).unwrap();
+    let hooks = std::fs::read_to_string(sandbox.path().join(".claude/settings.local.json")).unwrap();
     assert!(hooks.contains("\"switchboard hook claude") && !hooks.contains(BINARY), "{hooks}");
     with_path(&sandbox, &on_path, &["install", "codex", "--user"]).ok();
     let user = std::fs::read_to_string(sandbox.home().join(".codex/config.toml")).unwrap();
