@@ -85,6 +85,8 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
                     Box::pin(serve(&router, reader, writer, Transport::Socket, &access, eof, done)).await
                 }
                 Connection::Unix(stream) => {
+                    let process = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
+                    let access = Access { process, ..access };
                     let (reader, writer) = stream.into_split();
                     Box::pin(serve(&router, reader, writer, Transport::Socket, &access, eof, done)).await
                 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use switchboard_core::{AgentId, Name, NodeId};
+use switchboard_hub::lineage::Lineage;
 use switchboard_hub::{Accepted, Draft, HUB_NAME};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -43,6 +44,8 @@ const ORCHESTRATOR: &str = "orchestrator";
 pub struct Access {
     /// The tokens, one of which `hello` has to bring; none where whoever can connect may.
     pub tokens: Vec<AccessToken>,
+    /// The client's process, where the system tells. One of an agent neither speaks as the person nor answers questions.
+    pub process: Option<u32>,
 }
 
 /// A token and what it opens.
@@ -57,6 +60,13 @@ pub struct AccessToken {
 impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessToken").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    /// Whether the client's process belongs to an agent.
+    fn is_of_an_agent(&self) -> bool {
+        self.process.is_some_and(|pid| Lineage::of_process(pid).evidence().is_some())
     }
 }
 
@@ -251,6 +261,10 @@ impl Session {
         match request.command {
             Command::Hello(hello) => self.hello(hello, request.request_id).await,
             Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
+            Command::Approve(_) if self.access.is_of_an_agent() => {
+                let reason = "only a person may answer, and this client's process is an agent's".to_owned();
+                Err(reject(RejectCode::NotAllowed, None, reason))
+            }
             _ => {
                 let answers = self.router.handle(&self.asker, request).await?;
                 for answer in answers {
@@ -376,8 +390,8 @@ impl Session {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
             // The person's own programs may speak for them, and those of other owners for nobody here but themselves.
-            let is_person = name.is_human() && self.asker.owner.is_some();
-            if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
+            let is_impostor = name.is_human() && (self.asker.owner.is_some() || self.access.is_of_an_agent());
+            if is_impostor || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
                 return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
             }
