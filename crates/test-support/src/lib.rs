@@ -10,6 +10,7 @@
 )]
 
 pub mod ca;
+pub mod claude;
 pub mod fault;
 pub mod files;
 pub mod fuse;
