@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
+use crate::lineage::{Launch, LaunchKind};
+
 /// The variables that every program is given, when they are set. A trailing `*` stands for any rest.
 ///
 /// They say where and for whom a program runs, and by which proxy and certificates it reaches others.
@@ -120,6 +122,12 @@ impl Spawn {
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
+    }
+
+    /// Starts the program for an agent: its environment names the agent and this process as its launcher.
+    pub fn for_agent(self, kind: LaunchKind, agent: &str) -> Self {
+        let variables = Launch::by_this_process(kind, agent).variables();
+        variables.into_iter().fold(self, |spawn, (name, value)| spawn.env(name, value))
     }
 
     /// Sets where the program reads from.

@@ -70,6 +70,26 @@ impl Context {
         name.filter(|name| !name.is_empty()).map(|name| self.identity_of(&name)).transpose()
     }
 
+    /// Who a client's session is: as [`Self::named`], but never by the environment of another session.
+    ///
+    /// A daemon that several sessions share has the environment of the one that started it.
+    pub(crate) fn session_identity(&self) -> Result<Option<AgentId>, Failure> {
+        let is_said = self.global.from.as_ref().is_some_and(|name| !name.is_empty());
+        let foreign = if is_said { None } else { lineage().foreign_launch() };
+        match foreign.filter(|launch| std::env::var(AGENT_NAME).is_ok_and(|name| name == launch.agent)) {
+            Some(launch) if lineage().launch().is_none() => {
+                let (name, pid) = (&launch.agent, launch.launcher().pid());
+                let message = format!(
+                    "{AGENT_NAME} is '{name}', which process {pid} gave to a session that this process does not belong to"
+                );
+                Err(Failure::new("foreign_environment", Exit::NotAllowed, message).hint(
+                    "name the agent with --from, or keep the client from sharing a daemon between sessions (Codex: --disable daemon_auto_start)",
+                ))
+            }
+            _ => self.named(),
+        }
+    }
+
     /// The agent of this hub that a name means. The person's name is refused in an agent's process.
     pub(crate) fn identity_of(&self, name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name

@@ -125,7 +125,7 @@ fn announce(context: &Context, address: &str) {
 fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
     let own = Token::generate()?.reveal().to_owned();
     let mut tokens = vec![AccessToken { token: own, owner: None }];
-    let Some(path) = file else { return Ok(Access { tokens, client_pid: None }) };
+    let Some(path) = file else { return Ok(Access { tokens, ..Access::default() }) };
     let bad = |problem: String| {
         Failure::new("bad_tokens", Exit::Usage, format!("{}: {problem}", path.display()))
             .hint("write one `OWNER TOKEN` a line, tokens of at least 43 letters and digits")
@@ -141,5 +141,5 @@ fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
         let token = Token::from_text(token).map_err(|error| bad(error.to_string()))?;
         tokens.push(AccessToken { token: token.reveal().to_owned(), owner: Some(owner.to_owned()) });
     }
-    Ok(Access { tokens, client_pid: None })
+    Ok(Access { tokens, ..Access::default() })
 }

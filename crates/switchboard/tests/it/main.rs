@@ -18,6 +18,7 @@ mod grid;
 mod loops;
 mod mcp;
 mod nats;
+mod person;
 mod reaching;
 mod repository;
 mod router;

@@ -2,6 +2,7 @@
 
 mod codex;
 mod hooks;
+mod idle;
 mod install;
 mod killed;
 mod notify;
