@@ -44,8 +44,8 @@ const ORCHESTRATOR: &str = "orchestrator";
 pub struct Access {
     /// The tokens, one of which `hello` has to bring; none where whoever can connect may.
     pub tokens: Vec<AccessToken>,
-    /// The client's process, where the system tells. One of an agent neither speaks as the person nor answers questions.
-    pub process: Option<u32>,
+    /// The process at the other end, where the system tells it. What only a person may do is refused to an agent's.
+    pub client_pid: Option<u32>,
 }
 
 /// A token and what it opens.
@@ -60,13 +60,6 @@ pub struct AccessToken {
 impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AccessToken").field("owner", &self.owner).finish_non_exhaustive()
-    }
-}
-
-impl Access {
-    /// Whether the client's process belongs to an agent.
-    fn is_of_an_agent(&self) -> bool {
-        self.process.is_some_and(|pid| Lineage::of_process(pid).evidence().is_some())
     }
 }
 
@@ -258,13 +251,12 @@ impl Session {
             // What was asked before is done before.
             _ => self.submit(injections).await,
         }
+        if matches!(request.command, Command::Approve(_)) {
+            self.refuse_agent("payload.approval_id", "answer what agents ask for").await?;
+        }
         match request.command {
             Command::Hello(hello) => self.hello(hello, request.request_id).await,
             Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
-            Command::Approve(_) if self.access.is_of_an_agent() => {
-                let reason = "only a person may answer, and this client's process is an agent's".to_owned();
-                Err(reject(RejectCode::NotAllowed, None, reason))
-            }
             _ => {
                 let answers = self.router.handle(&self.asker, request).await?;
                 for answer in answers {
@@ -390,10 +382,13 @@ impl Session {
                 reject(RejectCode::BadField, Some("payload.agent"), format!("payload.agent: {error}"))
             })?;
             // The person's own programs may speak for them, and those of other owners for nobody here but themselves.
-            let is_impostor = name.is_human() && (self.asker.owner.is_some() || self.access.is_of_an_agent());
-            if is_impostor || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
+            let is_person = name.is_human() && self.asker.owner.is_some();
+            if is_person || name.as_str().eq_ignore_ascii_case(HUB_NAME) {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
                 return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
+            }
+            if name.is_human() {
+                self.refuse_agent("payload.agent", "speak as the person").await?;
             }
             self.asker.agent = AgentId::local(name);
         }
@@ -412,6 +407,21 @@ impl Session {
         };
         self.answer(EventBody::Hello(answer)).await;
         Ok(())
+    }
+
+    /// Refuses an action of the person's to a client that is an agent's process.
+    async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
+        let Some(pid) = self.access.client_pid else { return Ok(()) };
+        // Other systems than Linux run a program to list the ancestors.
+        let found = tokio::task::spawn_blocking(move || Lineage::of_process(pid).evidence()).await;
+        let evidence = match found {
+            Ok(None) => return Ok(()),
+            Ok(Some(evidence)) => evidence.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let reason =
+            format!("{field}: only a person may {action}, and the client is an agent's process: {evidence}");
+        Err(reject(RejectCode::NotAllowed, Some(field), reason))
     }
 
     async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {

@@ -18,10 +18,41 @@ use crate::lineage::{Launch, LaunchKind};
 
 /// The variables that every program is given, when they are set. A trailing `*` stands for any rest.
 ///
-/// They say where and for whom a program runs. Keys and tokens are not among them: a program gets
-/// the ones it needs by name.
-pub const ENV_ALLOWED: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ", "XDG_*"];
+/// They say where and for whom a program runs, and by which proxy and certificates it reaches others.
+/// Keys and tokens are not among them: a program gets the ones it needs by name.
+pub const ENV_ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_*",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+];
+
+/// Those of [`ENV_ALLOWED`] that hold an address, which may have a password in it.
+pub const PROXY_VARIABLES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// How often a group is looked at that has lost its leader.
 ///

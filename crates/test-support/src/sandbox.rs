@@ -73,9 +73,17 @@ impl Sandbox {
         sandbox
     }
 
-    /// Another folder with all that this one holds.
+    /// Another folder with all that this one holds, adopted by its new owner.
     #[must_use]
     pub fn copy(&self) -> Self {
+        let copy = self.copy_from_elsewhere();
+        copy.ok(["adopt", "--yes"]);
+        copy
+    }
+
+    /// Another folder with all that this one holds, of a user with another home.
+    #[must_use]
+    pub fn copy_from_elsewhere(&self) -> Self {
         let copy = Self::bare(&self.binary);
         files::copy_tree(&self.path, &copy.path);
         copy

@@ -79,7 +79,8 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
 async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) -> Result<(), Failure> {
     let (input, output) = (standard_input()?, standard_output()?);
     let (eof, told) = (CancellationToken::new(), CancellationToken::new());
-    let access = Access { process: Some(std::process::id()), ..Access::default() };
+    // The program at the other end of stdin is an ancestor of this process.
+    let access = Access { client_pid: Some(std::process::id()), ..Access::default() };
     let serving =
         serve(running.router(), input, output, Transport::Stdio, &access, eof.clone(), told.clone());
     let ending = async {

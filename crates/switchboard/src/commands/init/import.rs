@@ -78,7 +78,7 @@ impl Plan {
         if let Some(root) = &self.root {
             let children = report.take(&self.places, &root.servers, &trust, yes, context)?;
             if root.needs_change() && (!children.is_empty() || root.servers.candidates.is_empty()) {
-                let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+                let program = crate::program::shared_name()?;
                 let now = Clock::system().now();
                 report.replaced = Some(root.replace(&self.places, &children, &program, now)?);
             }

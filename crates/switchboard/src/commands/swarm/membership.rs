@@ -1,7 +1,7 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmSettings, Swarms};
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmError, SwarmSettings, Swarms};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
@@ -261,12 +261,21 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
         text.clear();
         std::io::stdin().read_line(&mut text).map_err(anyhow::Error::from)?;
     }
-    let link = InviteLink::parse(&text).map_err(door_swarm::SwarmError::from)?;
+    let link = InviteLink::parse(&text).map_err(SwarmError::from)?;
     let realm = args.realm.as_deref().map(Name::parse).transpose()?;
     let working = context.printer.working("asking to join");
     let outcome = swarms.join(args.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
-    match outcome? {
+    let outcome = match outcome {
+        // For example where `serve` has asked again in between.
+        Err(SwarmError::AlreadyMember { swarm }) => {
+            context.printer.note(format_args!("Your agent is in '{swarm}' already."));
+            let (_, known) = swarms.find_active(Some(swarm.as_str()))?;
+            JoinOutcome::Joined(Box::new(known.as_ref().clone()))
+        }
+        outcome => outcome?,
+    };
+    match outcome {
         JoinOutcome::Joined(swarm) => {
             if context.printer.is_json() {
                 context.printer.object(&json!({
@@ -424,6 +433,7 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
                 "fingerprint": member.public_key.fingerprint(), "joined_at": member.joined_at,
                 "is_master": *id == swarm.master, "is_me": *id == agent, "key_changed": member.offered_key.is_some(),
                 "muted": identity.muted_agents.contains(id), "signs_envelopes": member.signs_envelopes,
+                "provisional": member.provisional, "endpoint_change": member.endpoint_change,
             }));
             continue;
         }
@@ -432,9 +442,13 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
             (*id == agent, "you"),
             (*id == swarm.master, "master"),
             (identity.muted_agents.contains(id), "muted"),
+            (member.provisional, "provisional"),
             (member.offered_key.is_some(), "KEY CHANGED"),
         ];
-        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark));
+        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned()));
+        if let Some(change) = &member.endpoint_change {
+            marks.push(format!("endpoint changed {:.0} from {}", change.at, change.from));
+        }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
@@ -465,7 +479,7 @@ pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swa
 }
 
 /// Says what was done to whom.
-fn told(context: &Context, what: &'static str, whom: &str) {
+pub(super) fn told(context: &Context, what: &'static str, whom: &str) {
     if context.printer.is_json() {
         context.printer.object(&json!({ "status": what, "name": whom }));
     } else {
