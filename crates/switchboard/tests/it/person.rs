@@ -71,7 +71,7 @@ fn agent_environment_decides_nothing() {
 fn cleared_environment_leaves_ancestors() {
     let sandbox = with_server();
     let script = r#"for verb in "resume --all --yes" "suite trust notes --yes" "send codex x" "send codex x --from human"; do
-        env -i "$SWITCHBOARD" --workspace "$ROOT" $verb; echo "code $?"; done"#;
+        env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$ROOT" $verb; echo "code $?"; done"#;
     let said = run_as(&sandbox, "claude", script);
     assert_eq!(said.matches("code 4").count(), 3, "{said}");
     // Its launcher still names it.
@@ -89,7 +89,7 @@ fn detached_process_keeps_its_mark() {
     let sandbox = workspace();
     let out = sandbox.path().join("out");
     let script = format!(
-        "setsid -f sh -c '\"$SWITCHBOARD\" resume --all --yes; echo code $? > {0}.new; mv {0}.new {0}'; sleep 100",
+        "setsid -f sh -c '\"$SWITCHBOARD\" resume --all --yes; echo code $? > {0}.new; mv {0}.new {0}'; cat",
         out.display()
     );
     let mut command = sandbox.command(["run", "--name", "claude", "--", "sh", "-c", &script]);
@@ -106,7 +106,7 @@ exec 3> in 4< out
 printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}' >&3
 read answer <&4
 for verb in "resume --all --yes" "send codex hello --from human" "send codex hello"; do
-    env -i "$SWITCHBOARD" --workspace "$PWD" $verb; echo "code $?"
+    env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$PWD" $verb; echo "code $?"
 done
 exec 3>&-
 wait
@@ -181,7 +181,7 @@ fn launcher_names_agent_over_environment() {
     let script = r#"export SWITCHBOARD_AGENT_NAME=claude
         echo '{"hook_event_name":"SessionStart","session_id":"s","cwd":"'"$ROOT"'"}' | "$SWITCHBOARD" hook claude session-start --agent claude
         "$SWITCHBOARD" send codex 'who am I'
-        env -i "$SWITCHBOARD" --workspace "$ROOT" send codex 'and now'"#;
+        env -i HOME="$HOME" "$SWITCHBOARD" --workspace "$ROOT" send codex 'and now'"#;
     let said = run_as(&sandbox, "reviewer", script);
     assert!(said.contains("for the reviewer") && !said.contains("for claude"), "{said}");
     let mail = sandbox.json(["inbox", "codex"]);
@@ -200,7 +200,7 @@ fn session_keeps_launcher_name() {
     let lines: Vec<String> = calls.iter().map(ToString::to_string).collect();
     files::put(sandbox.path().join("calls"), lines.join("\n") + "\n");
     // As a client starts the server of its settings: with the name that `install` wrote, and without ours.
-    let script = r#"mkfifo out; (cat calls; read go < out2) | env -i SWITCHBOARD_AGENT_NAME=claude "$SWITCHBOARD" --workspace "$ROOT" mcp > out & 
+    let script = r#"mkfifo out; (cat calls; read go < out2) | env -i HOME="$HOME" SWITCHBOARD_AGENT_NAME=claude "$SWITCHBOARD" --workspace "$ROOT" mcp > out & 
         exec 4< out; read a <&4; read b <&4; echo "$b"; echo > out2; wait"#;
     let script = format!("mkfifo out2; {script}");
     let said = run_as(&sandbox, "reviewer", &script);
@@ -288,4 +288,62 @@ fn codex_shares_no_daemon() {
     std::fs::set_permissions(&codex, std::fs::Permissions::from_mode(0o755)).unwrap();
     let ran = sandbox.run(["run", "--name", "codex", "--", codex.to_str().unwrap(), "resume", "--last"]);
     assert!(ran.stdout.contains("given: -c features.daemon_auto_start=false resume --last"), "{ran:?}");
+}
+
+/// Speaks to the router's socket without our command line.
+const ROUTER_CLIENT: &str = r#"
+import json, os, socket
+root = os.environ["ROOT"]
+address = json.load(open(root + "/.switchboard/router.json"))["listen"]
+link = socket.socket(socket.AF_UNIX)
+link.connect(address.removeprefix("unix:"))
+lines = link.makefile("rw")
+def ask(id, command, payload):
+    lines.write(json.dumps({"protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
+                            "command": command, "request_id": id, "payload": payload}) + "\n")
+    lines.flush()
+    for line in lines:
+        event = json.loads(line)
+        if event["data"].get("request_id") == id:
+            print(command, event["event"], event["data"].get("code"))
+            return
+ask("1", "hello", {"agent": "human"})
+ask("2", "approve", {"approval_id": "a1", "decision": "accept"})
+ask("3", "jobs_list", {})
+"#;
+
+#[test]
+fn agent_on_router_socket_is_refused() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let script = sandbox.path().join("client.py");
+    files::put(&script, ROUTER_CLIENT);
+    let said = run_as(
+        &sandbox,
+        "claude",
+        &format!("exec env -i ROOT=\"$ROOT\" \"$(command -v python3)\" {}", script.display()),
+    );
+    assert!(said.contains("hello command_rejected not_allowed"), "{said}");
+    assert!(said.contains("approve command_rejected not_allowed"), "{said}");
+    assert!(said.contains("jobs_list jobs"), "{said}");
+    let mut person = test_support::process::command("python3");
+    let ran = Ran::of(person.arg(&script).env("ROOT", sandbox.path()));
+    assert!(ran.stdout.contains("hello hello None"), "{ran:?}");
+    assert!(
+        ran.stdout.contains("approve command_rejected") && !ran.stdout.contains("not_allowed"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn tools_offer_no_decision_of_persons() {
+    let sandbox = workspace();
+    let mut client = crate::mcp::stdio(&sandbox, Some("claude"));
+    let listed = client.ask("tools/list", json!({})).unwrap();
+    let names: Vec<&str> =
+        listed["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(names.contains(&"send_message"), "{names:?}");
+    for word in ["approve", "deny", "trust", "pin", "resume", "kick", "transfer", "dissolve"] {
+        assert!(!names.iter().any(|name| name.contains(word)), "{word}: {names:?}");
+    }
 }
