@@ -80,7 +80,9 @@ impl Swarm {
                 Ok(Admission::AlreadyMember)
             };
         }
-        if self.members.keys().any(|id| id.clashes_with(&candidate.agent)) {
+        // What was signed for a former member can still be replayed.
+        let is_ambiguous = self.former.keys().any(|id| id.is_ambiguous_with(&candidate.agent));
+        if is_ambiguous || self.members.keys().any(|id| id.clashes_with(&candidate.agent)) {
             return Err(NotAdmitted::IdTaken);
         }
         if self.members.values().any(|member| member.public_key == candidate.public_key) {

@@ -19,7 +19,7 @@ use crate::state::SwarmSettings;
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
-pub use self::files::Merge;
+pub use self::files::{Imported, KeptKey, Merge};
 pub use self::invites::{INVITE_LIFETIME, Made};
 pub use self::keys::Rotated;
 
@@ -48,6 +48,7 @@ impl Swarms {
             signs_envelopes: true,
             confirmed_at: None,
             offered_key: None,
+            replaced_keys: Vec::new(),
         };
         let swarm = Swarm {
             swarm_id: id,
@@ -68,6 +69,8 @@ impl Swarms {
             rotations: Vec::new(),
             handover: None,
             invites_since: now,
+            orders: <_>::default(),
+            left_out: <_>::default(),
         };
         self.insert(&identity.agent, swarm).await
     }
