@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use switchboard_core::Name;
+use switchboard_core::{Name, label_inline, quote_inline};
 use switchboard_https::{Answer, Limits, Url};
 use uuid::Uuid;
 
@@ -253,11 +253,10 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// The error of the protocol in an answer, where it has one.
+/// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
 pub(crate) fn error_of(answer: &Answer) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
-    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    Some((plain(body.error.code), plain(body.error.message)))
+    Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
 fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, SwarmError> {

@@ -96,6 +96,7 @@ fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     let place = input.iter().rposition(said).unwrap_or_default();
     let pieces = input.get(place).and_then(|item| item["content"].as_array()).cloned().unwrap_or_default();
     let prompt: String = pieces.iter().filter_map(|piece| piece["text"].as_str()).collect();
+    let prompt = unquoted(&prompt);
     let has_run = input[place..].iter().any(|item| item["type"] == "function_call_output");
     state.prompts.lock().unwrap().push(prompt.clone());
     state.requests.lock().unwrap().push(body["input"].clone());
@@ -172,4 +173,13 @@ fn call(stream: &mut TcpStream, command: &str) -> std::io::Result<()> {
     let arguments = json!({ "cmd": command }).to_string();
     let item = json!({ "type": "function_call", "id": "f", "call_id": "call_1", "name": "exec_command", "arguments": arguments });
     send(stream, json!({ "type": "response.output_item.done", "item": item }))
+}
+
+/// The text of a message that another agent wrote, without its header and the marks before its lines.
+fn unquoted(prompt: &str) -> String {
+    let Some((_, quoted)) = prompt.split_once(":\n> ").filter(|(head, _)| head.starts_with("Message from "))
+    else {
+        return prompt.to_owned();
+    };
+    quoted.replace("\n> ", "\n")
 }

@@ -19,6 +19,7 @@ mod loops;
 mod mcp;
 mod nats;
 mod reaching;
+mod rendering;
 mod router;
 mod soak;
 mod storm;
