@@ -162,7 +162,7 @@ fn reading_ones_own_marks_as_seen_and_reading_anothers_does_not() {
     --- stdout
     claude → codex  delegate_task  just now  delivered
     [msg-1]
-        hello
+    > hello
     ");
     assert_eq!(state(), "seen");
     assert_snapshot!(sandbox.show_as("codex", ["inbox"]), @"
@@ -170,7 +170,7 @@ fn reading_ones_own_marks_as_seen_and_reading_anothers_does_not() {
     --- stdout
     claude → codex  delegate_task  just now  seen
     [msg-1]
-        hello
+    > hello
     ");
     assert_snapshot!(sandbox.show_as("codex", ["inbox", "--unseen"]), @"
     exit 0
