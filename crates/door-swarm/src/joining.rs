@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use switchboard_core::Name;
+use switchboard_core::{Name, label_inline, quote_inline};
 use switchboard_https::{Answer, Limits, Url};
 use uuid::Uuid;
 
@@ -292,11 +292,10 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// The error of the protocol in an answer, where it has one.
+/// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
 pub(crate) fn error_of(answer: &Answer) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
-    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    Some((plain(body.error.code), plain(body.error.message)))
+    Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
 fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, SwarmError> {

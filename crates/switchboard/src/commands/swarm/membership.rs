@@ -398,7 +398,7 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
         context.printer.line(format_args!(
             "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}{asked}",
             swarm.realm,
-            show::plain(&swarm.name)
+            show::inline(&swarm.name)
         ));
     }
     Ok(())
