@@ -48,8 +48,7 @@ pub struct TerminalConfig {
     pub execute_from_files: bool,
     /// Whether a one-line notice of new mail is typed.
     pub notify_mail: bool,
-    /// How long nothing must have been typed by the person before a half-typed line is typed onto, and how
-    /// long nothing must have happened at all before a notice is typed.
+    /// How long nothing must have happened in a terminal before a notice is typed.
     pub idle: Duration,
     /// Whether `serve` types into tmux panes.
     pub tmux: bool,
