@@ -23,17 +23,22 @@ const PROGRAM: &str = "switchboard";
 
 /// Variables that agents' programs set for the commands that they run. Variables that people set to configure those
 /// programs are not among them.
-const CLIENT_VARIABLES: [&str; 9] = [
+const CLIENT_VARIABLES: [&str; 10] = [
+    "AI_AGENT",
     "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
     "CLAUDE_PID",
     "CODEX_SANDBOX",
+    "CODEX_SESSION_ID",
     "CODEX_THREAD_ID",
     "CURSOR_AGENT",
-    "COPILOT_AGENT_SESSION_ID",
     "GEMINI_CLI",
     "OPENCODE",
-    "QWEN_CODE",
 ];
+
+/// Arguments that keep Codex from sharing a daemon between sessions. The daemon has the environment of the session that
+/// started it, so that another session would act as that session's agent. Versions without a daemon ignore the setting.
+pub const NO_SHARED_DAEMON: [&str; 2] = ["-c", "features.daemon_auto_start=false"];
 
 /// The verb that launched an agent's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +185,10 @@ impl Lineage {
             Some((place + above, place, launch))
         });
         // Of the marks of one launcher, the one nearest to it is its own; those below may have been changed.
-        launches.min_by_key(|(launcher, place, _)| (*launcher, usize::MAX - place)).map(|(.., launch)| launch)
+        let nearest = launches.min_by_key(|(launcher, place, _)| (*launcher, usize::MAX - place));
+        // In another pid namespace the launcher cannot be seen, and the environment has to do.
+        let unseen = || self.recorded_launch(0).filter(|launch| !launch.launcher.is_on_this_host());
+        nearest.map(|(.., launch)| launch).or_else(unseen)
     }
 
     /// The launch that the environment records but that the process does not descend from: the environment is that of

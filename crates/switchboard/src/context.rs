@@ -18,6 +18,7 @@ use crate::commands::sentinel::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::front::SwarmTools;
+use crate::ownership;
 use crate::person::{self, agent_evidence, lineage};
 use crate::printer::Printer;
 use crate::show::Reader;
@@ -69,6 +70,26 @@ impl Context {
         name.filter(|name| !name.is_empty()).map(|name| self.identity_of(&name)).transpose()
     }
 
+    /// Who a client's session is: as [`Self::named`], but never by the environment of another session.
+    ///
+    /// A daemon that several sessions share has the environment of the one that started it.
+    pub(crate) fn session_identity(&self) -> Result<Option<AgentId>, Failure> {
+        let is_said = self.global.from.as_ref().is_some_and(|name| !name.is_empty());
+        let foreign = if is_said { None } else { lineage().foreign_launch() };
+        match foreign.filter(|launch| std::env::var(AGENT_NAME).is_ok_and(|name| name == launch.agent)) {
+            Some(launch) if lineage().launch().is_none() => {
+                let (name, pid) = (&launch.agent, launch.launcher().pid());
+                let message = format!(
+                    "{AGENT_NAME} is '{name}', which process {pid} gave to a session that this process does not belong to"
+                );
+                Err(Failure::new("foreign_environment", Exit::NotAllowed, message).hint(
+                    "name the agent with --from, or keep the client from sharing a daemon between sessions (Codex: --disable daemon_auto_start)",
+                ))
+            }
+            _ => self.named(),
+        }
+    }
+
     /// The agent of this hub that a name means. The person's name is refused in an agent's process.
     pub(crate) fn identity_of(&self, name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name
@@ -114,8 +135,14 @@ impl Context {
         Ok(if is_agent { Reader::Model } else { Reader::Person })
     }
 
-    /// The folder that holds `.switchboard/`.
+    /// The folder that holds `.switchboard/`. One of another user is refused, unless the user's own settings name it.
     pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
+        let folder = self.find_workspace()?;
+        ownership::check(&folder)?;
+        Ok(folder)
+    }
+
+    fn find_workspace(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.global.workspace {
             if !folder.is_dir() {
                 let message = format!("there is no folder {}", folder.display());
@@ -191,11 +218,16 @@ impl Context {
                 let message = format!("there is no folder {}", folder.display());
                 Err(Failure::new("no_folder", Exit::NotFound, message).hint("make it first"))
             }
-            Some(folder) => Ok(folder.clone()),
+            Some(folder) => {
+                ownership::check(folder)?;
+                Ok(folder.clone())
+            }
             None => {
                 let here = std::env::current_dir().map_err(anyhow::Error::from)?;
                 let asked = self.environment_root.is_some();
-                Ok(if asked { self.workspace_at(&here)?.unwrap_or(here) } else { here })
+                let folder = if asked { self.workspace_at(&here)?.unwrap_or(here) } else { here };
+                ownership::check(&folder)?;
+                Ok(folder)
             }
         }
     }
@@ -246,15 +278,28 @@ impl Context {
     pub(crate) async fn open(&self) -> Result<Workspace, Failure> {
         let folder = self.workspace_folder()?;
         let settings = config::load(&folder)?;
+        let key = ownership::hub_key(&folder)?;
         let workspace =
-            Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?;
+            Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?;
         if let Some(aside) = workspace.hub().moved_aside() {
             self.printer.note(format_args!(
                 "The journal was damaged. It was moved to {} and rebuilt from what could be read.",
                 aside.display()
             ));
         }
+        self.note_quarantine(&workspace);
         Ok(workspace)
+    }
+
+    /// Tells the person of a database from elsewhere that was moved aside.
+    pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
+        if let Some(aside) = workspace.hub().quarantined() {
+            self.printer.note(format_args!(
+                "The journal hub.db came from elsewhere and is not used. It was moved to {}; `switchboard adopt` shows \
+                 whose messages it holds.",
+                aside.display()
+            ));
+        }
     }
 
     /// Opens the workspace with its door: this process delivers, also what others left undelivered.

@@ -2,7 +2,7 @@ use std::process::Command;
 
 use super::Model;
 use crate::process::command;
-use crate::{claude, tools};
+use crate::{claude, gemini, tools};
 
 /// Runs Claude Code in print mode with a prompt and returns what it prints.
 fn print_with_claude(program: &std::path::Path, model: &Model, prompt: &str) -> String {
@@ -31,15 +31,15 @@ fn claude_prints_scripted_answers() {
 
 #[test]
 fn gemini_prints_scripted_answer() {
-    let (package, node) = match (tools::installed("npm/@google/gemini-cli"), tools::node()) {
-        (Ok(package), Ok(node)) => (package, node),
-        (Err(reason), _) | (_, Err(reason)) => return tools::skip("gemini_prints_scripted_answer", &reason),
+    let [node, script] = match gemini::program() {
+        Ok(program) => program,
+        Err(reason) => return tools::skip("gemini_prints_scripted_answer", &reason),
     };
     let (model, folder) = (Model::start(), tempfile::TempDir::new().unwrap());
+    gemini::prepare_home(folder.path());
     let mut command = command(node);
-    command.arg(package.join("node_modules/.bin/gemini")).args(["--skip-trust", "-p", "SAY hello there"]);
-    command.current_dir(folder.path()).env("HOME", folder.path());
-    command.env("GOOGLE_GEMINI_BASE_URL", model.origin()).env("GEMINI_API_KEY", "dummy");
+    command.arg(script).args(["--skip-trust", "-p", "SAY hello there"]);
+    command.current_dir(folder.path()).envs(gemini::environment(&model, folder.path()));
     let printed = tools::run(&mut command).unwrap();
     assert_eq!(printed.trim(), "hello there");
 }

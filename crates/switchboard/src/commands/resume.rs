@@ -39,8 +39,8 @@ pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
     if args.what.is_none() && !args.all {
         return list(&context).await;
     }
-    let what = args.what.as_deref().map_or_else(|| "everything".to_owned(), show::plain);
-    require_person(&context, &format!("let {what} go on that was stopped"), args.consent.yes)?;
+    let what = args.what.as_deref().map_or_else(|| "everything that was stopped".to_owned(), show::plain);
+    require_person(&context, &format!("resume {what}"), args.consent.yes)?;
     let open = context.open_door().await?;
     let result = resume(&open.workspace, &context, args.what.as_deref()).await;
     open.close().await;

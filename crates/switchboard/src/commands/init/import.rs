@@ -15,7 +15,7 @@ use crate::commands::suite::{trust, typed};
 use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::person::{ask, can_ask, refuse_agent};
+use crate::person::{agent_evidence, ask, can_ask};
 use crate::show::plain;
 
 /// What the list of a server's tools costs, and its suite: the mean of four well-known servers, in tokens of
@@ -78,7 +78,7 @@ impl Plan {
         if let Some(root) = &self.root {
             let children = report.take(&self.places, &root.servers, &trust, yes, context)?;
             if root.needs_change() && (!children.is_empty() || root.servers.candidates.is_empty()) {
-                let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+                let program = crate::program::shared_name()?;
                 let now = Clock::system().now();
                 report.replaced = Some(root.replace(&self.places, &children, &program, now)?);
             }
@@ -116,8 +116,7 @@ impl Report {
             }
             let written = candidate.file.written(&candidate.name)?;
             let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
-            let is_trusted =
-                was_trusted || candidate.is_own || agrees(places, candidate, &written, yes, context);
+            let is_trusted = was_trusted || agrees(places, candidate, &written, yes, context);
             if is_trusted && !was_trusted {
                 trust.grant_file(&candidate.name, &candidate.file)?;
             }
@@ -184,11 +183,12 @@ impl Report {
 /// Whether the person agrees to a server that the workspace brought along. An agent's process imports it and leaves
 /// the decision to the person; so does one without a terminal.
 fn agrees(places: &Places, candidate: &Candidate, written: &Written, yes: bool, context: &Context) -> bool {
-    if refuse_agent(context, "trust a server").is_err() {
+    if agent_evidence().is_some() {
         return false;
     }
-    if yes || !can_ask(context) {
-        return yes;
+    // What comes from the person's own settings of a client they have agreed to there.
+    if yes || candidate.is_own || !can_ask(context) {
+        return yes || candidate.is_own;
     }
     let file = places.child_file(&candidate.name);
     let folder = file.parent().zip(written.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));

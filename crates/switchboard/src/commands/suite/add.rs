@@ -65,6 +65,7 @@ pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result
     let path = workspace.places.workspace.join(".switchboard/mcps").join(&name).join(".mcp.json");
     let tool = workspace.settings.suites.suite_name(&name);
     let problem = found.problems.iter().find(|problem| problem.file == path).map(|problem| &problem.message);
+    let problem = problem.or_else(|| found.child(&name)?.unready.as_ref());
     if context.printer.is_json() {
         context.printer.object(&json!({
             "name": name, "tool": tool, "file": workspace.shown(&path), "state": "trusted", "problem": problem,
