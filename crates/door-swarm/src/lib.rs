@@ -10,6 +10,7 @@ pub mod wire;
 mod admit;
 mod agent_id;
 mod announce;
+mod approval;
 mod book;
 mod canonical;
 mod config;
@@ -28,6 +29,7 @@ mod keys;
 mod ledger;
 mod limits;
 mod members;
+mod moves;
 mod operations;
 mod problem;
 mod roster;
@@ -52,8 +54,11 @@ pub use health::Ailment;
 pub use invite::{Invite, InviteError, InviteLink};
 pub use joining::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
-pub use ledger::{Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm};
+pub use ledger::{
+    EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm,
+};
 pub use members::{Clash, LeftOut, Members};
+pub use moves::EndpointSet;
 pub use operations::{INVITE_LIFETIME, Imported, KeptKey, Made, Merge, Rotated};
 pub use roster::Orders;
 pub use run::{run, start};

@@ -52,6 +52,8 @@ pub(crate) struct Told {
     pub(crate) endpoint: Endpoint,
     pub(crate) public_key: PublicKey,
     pub(crate) joined_at: Timestamp,
+    /// True if it has not proved its key.
+    pub(crate) provisional: bool,
 }
 
 /// Members that were left out of a roster: the id as it was told, and the reason.

@@ -38,6 +38,7 @@ fn told(name: &str, seed: u8) -> Told {
         endpoint: endpoint("host"),
         public_key: key(seed).public(),
         joined_at: at(i64::from(seed)),
+        provisional: false,
     }
 }
 

@@ -60,6 +60,7 @@ struct Import {
     merge: Merge,
     /// Members whose key the state may replace.
     accepted: BTreeSet<PeerId>,
+    now: Timestamp,
 }
 
 impl Swarms {
@@ -96,7 +97,8 @@ impl Swarms {
             }
             accepted.insert(PeerId::parse(id)?);
         }
-        self.take_over(&identity, Import { state, merge, accepted }).await
+        let now = self.hub().now();
+        self.take_over(&identity, Import { state, merge, accepted, now }).await
     }
 
     /// Takes over what a file in the agent's folder says that the hub does not know, for instance when the hub is new.
@@ -109,7 +111,8 @@ impl Swarms {
         if state.agent_id != agent.as_str() {
             return Ok(());
         }
-        let imported = self.take_over(&identity, Import { state, merge, accepted: <_>::default() }).await?;
+        let import = Import { state, merge, accepted: <_>::default(), now: self.hub().now() };
+        let imported = self.take_over(&identity, import).await?;
         for (id, reason) in &imported.left_out {
             tracing::warn!(%agent, member = %id, "a member in state.json is left out: {reason}");
         }
@@ -236,7 +239,7 @@ impl Swarm {
         told: Told,
         imported: &mut Imported,
     ) -> Option<Clash> {
-        let Told { id, endpoint, public_key: found, joined_at } = told;
+        let Told { id, endpoint, public_key: found, joined_at, provisional: _ } = told;
         if self.banned.contains_key(&id) {
             // A file does not undo a kick, whatever its dates say.
             self.left_out.insert(id.to_string(), "it was removed from the swarm; invite it again".to_owned());
@@ -270,6 +273,9 @@ impl Swarm {
             member.name = kept.name.clone();
             member.signs_envelopes = kept.signs_envelopes && is_same;
             member.confirmed_at = kept.confirmed_at.filter(|_| is_same);
+            member.provisional = kept.provisional && is_same;
+            member.signed_at = kept.signed_at.filter(|_| is_same);
+            member.endpoint_change = kept.change_to(&member.endpoint, import.now);
         }
         None
     }
@@ -283,13 +289,15 @@ fn read_members(membership: &SwarmMembership, now: Timestamp) -> Result<Vec<Told
             endpoint: Endpoint::parse(&member.endpoint)?,
             public_key: PublicKey::parse(&member.public_key)?,
             joined_at: stamp::parse(&member.joined_at).unwrap_or(now),
+            // A file does not tell; what is known here stays.
+            provisional: false,
         })
     };
     membership.members.iter().map(read).collect()
 }
 
 fn take_over_lists(identity: &mut Identity, import: &Import, now: Timestamp) {
-    let Import { state, merge, accepted } = import;
+    let Import { state, merge, accepted, .. } = import;
     if *merge == Merge::Unheard {
         return;
     }

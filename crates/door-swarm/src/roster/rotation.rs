@@ -78,6 +78,7 @@ impl Swarm {
             member.replaced_keys.retain(|replaced| *replaced != key);
             member.public_key = key;
         }
+        member.provisional = false;
         member.confirmed_at = Some(said.now);
         if id == *said.sender {
             self.end_invites_of(&id);

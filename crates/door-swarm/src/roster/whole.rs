@@ -70,6 +70,7 @@ impl Swarm {
             endpoint: member.endpoint.clone(),
             public_key: member.public_key.clone(),
             joined_at: member.joined_at,
+            provisional: member.provisional,
         });
         let (members, left_out) = sift(said.me, &master, others.chain(told).collect())?;
         let gone: Vec<PeerId> =
@@ -118,7 +119,7 @@ impl Swarm {
     /// Makes these the members of their part. The own word of a member counts where it is later than the roster.
     fn put_told(&mut self, said: &Said<'_>, told: Vec<Told>) {
         let mut fresh = Vec::new();
-        for Told { id, endpoint, public_key, joined_at } in told {
+        for Told { id, endpoint, public_key, joined_at, provisional } in told {
             let is_earlier = self.orders.rekeyed_at(&id).is_some_and(|rekeyed| said.at <= rekeyed);
             let has_left = self.orders.left_at(&id).is_some_and(|left| said.at <= left)
                 && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);
@@ -128,7 +129,7 @@ impl Swarm {
                 let former = former.filter(|former| former.replaced_keys.contains(&public_key));
                 let key = former.map_or(public_key, |former| former.public_key.clone());
                 if !has_left {
-                    fresh.push((id, endpoint, key, joined_at));
+                    fresh.push(Told { id, endpoint, public_key: key, joined_at, provisional });
                 }
                 continue;
             };
@@ -140,13 +141,15 @@ impl Swarm {
                 known.offered_key = None;
                 known.confirmed_at = Some(said.now);
             }
-            known.endpoint = endpoint;
+            known.move_to(endpoint, said.now);
+            known.provisional = provisional;
             // It may have left and come back since.
             known.joined_at = known.joined_at.max(joined_at);
         }
         // After the known ones, one of which may have had the key before.
-        for (id, endpoint, key, joined_at) in fresh {
-            self.put_member(&id, endpoint, key, joined_at);
+        for member in fresh {
+            self.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
+            self.note_provisional(&member.id, member.provisional);
         }
     }
 

@@ -12,4 +12,5 @@ mod owner;
 mod plain;
 mod proxy;
 mod rules;
+mod takeover;
 mod verbs;
