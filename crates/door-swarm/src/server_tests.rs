@@ -1,4 +1,3 @@
-use http::header::CONTENT_TYPE;
 use switchboard_hub::clock::Clock;
 
 use super::*;
@@ -43,7 +42,7 @@ async fn each_request_counts_once_for_its_client() {
         ("POST", "/swarm/message", json, "", 400),
         ("POST", "/swarm/message", json, "[]", 400),
         ("POST", "/swarm/message", "text/plain", "{}", 400),
-        ("POST", "/swarm/message", json, &large, 413),
+        ("POST", "/swarm/message", json, large.as_str(), 413),
         ("POST", "/swarm/join", json, garbage, 400),
         ("POST", "/swarm/join", "text/plain", garbage, 400),
     ];

@@ -19,8 +19,7 @@ pub(super) fn normalize(der: &[u8]) -> Result<Vec<u8>, &'static str> {
     if !(2048..=8192).contains(&bits(modulus)) || modulus.last().is_none_or(|byte| byte % 2 == 0) {
         return Err(SIZE);
     }
-    let is_small = bits(exponent) < 2 || bits(exponent) > 33;
-    if is_small || exponent.last().is_none_or(|byte| byte % 2 == 0) {
+    if !(2..=33).contains(&bits(exponent)) || exponent.last().is_none_or(|byte| byte % 2 == 0) {
         return Err(EXPONENT);
     }
     let mut text = vec![0];

@@ -185,7 +185,7 @@ fn earlier_roster_spares_own_word() {
         Applied::Changed,
         "the master has heard, and has it back"
     );
-    assert!(known.members.contains_key(&id("carol")));
+    assert_eq!(known.members[&id("carol")].public_key, key(9).public(), "with the key of its own word");
 }
 
 /// A window that is set wider later does not bring forgotten orders back.

@@ -124,8 +124,12 @@ impl Swarm {
             let has_left = self.orders.left_at(&id).is_some_and(|left| said.at <= left)
                 && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);
             let Some(known) = self.members.get_mut(&id) else {
+                // The same membership again: its own word for its key counts as before.
+                let former = self.former.get(&id).filter(|former| joined_at <= former.joined_at);
+                let former = former.filter(|former| former.replaced_keys.contains(&public_key));
+                let key = former.map_or(public_key, |former| former.public_key.clone());
                 if !has_left {
-                    fresh.push(Told { id, endpoint, public_key, joined_at, provisional });
+                    fresh.push(Told { id, endpoint, public_key: key, joined_at, provisional });
                 }
                 continue;
             };

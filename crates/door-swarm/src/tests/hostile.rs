@@ -74,7 +74,7 @@ async fn signatures_and_keys_have_one_spelling() {
     let raw = STANDARD.decode(&wire).unwrap();
     let neutral = STANDARD.encode([&[1], &[0; 31][..]].concat());
     // RSA of 1024 bits.
-    let small = [&[0x30, 0x81, 0x89, 0x02, 0x81, 0x81, 0], &[0xa5; 128][..], &[0x02, 3, 1, 0, 1]].concat();
+    let small = [&[0x30_u8, 0x81, 0x89, 0x02, 0x81, 0x81, 0], &[0xa5; 128][..], &[0x02, 3, 1, 0, 1]].concat();
     let small = STANDARD.encode(small);
     let zeros = STANDARD.encode([0; 32]);
     for weak in [neutral.as_str(), "", "zzz", &wire[..40], &format!("{wire}\n"), &zeros, &small] {
