@@ -173,8 +173,11 @@ fn earlier_roster_spares_own_word() {
     roster["epoch"] = 7.into();
     let change = rotated(&known, "carol", 9);
     assert_eq!(say(&mut known, "carol", "c1", 5, &change), Applied::Changed);
+    let moved = json!({ "action": "endpoint_changed", "endpoint": endpoint("elsewhere") });
+    assert_eq!(say(&mut known, "carol", "c3", 5, &moved), Applied::Changed);
     assert_eq!(say(&mut known, "alice", "m1", 4, &roster), Applied::Changed);
     assert_eq!(known.members[&id("carol")].public_key, key(9).public());
+    assert_eq!(known.members[&id("carol")].endpoint, endpoint("elsewhere"));
     assert_eq!(say(&mut known, "carol", "c2", 6, &json!({ "action": "member_left" })), Applied::Changed);
     roster["epoch"] = 8.into();
     assert_eq!(say(&mut known, "alice", "m2", 5, &roster), Applied::Changed);

@@ -141,7 +141,10 @@ impl Swarm {
                 known.offered_key = None;
                 known.confirmed_at = Some(said.now);
             }
-            known.move_to(endpoint, said.now);
+            let moved_at = known.endpoint_change.as_ref().map(|change| change.at);
+            if moved_at.is_none_or(|moved_at| moved_at < said.at) {
+                known.move_to(endpoint, said.at);
+            }
             known.provisional = provisional;
             // It may have left and come back since.
             known.joined_at = known.joined_at.max(joined_at);
