@@ -1,5 +1,6 @@
 //! Mail reaches the model: by the hooks of each client, in a worker, and the person by a program of theirs.
 
+mod claude_wake;
 mod codex;
 mod hooks;
 mod install;
