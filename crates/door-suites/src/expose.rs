@@ -1,8 +1,7 @@
 //! Which tools of a child are offered at all.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
-use crate::neutral::{is_hidden, neutral};
+use switchboard_core::{is_hidden, sanitize_description};
 
 /// The longest name of a tool that is looked at. Hosts take 64 characters; children have been seen with more.
 const MAX_NAME: usize = 256;
@@ -36,6 +35,16 @@ impl Exposed {
     }
 }
 
+/// Whether every tool that a pattern allows is allowed by one of `patterns` as well.
+///
+/// Of two patterns that is known only where they are the same text.
+pub fn is_within(pattern: &str, patterns: &[String]) -> bool {
+    let pattern = pattern.trim();
+    let is_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+    patterns.iter().any(|known| known.trim() == pattern)
+        || (is_name && set(patterns, false, &mut Vec::new()).is_match(pattern))
+}
+
 /// Whether a text can be the name of a tool: no control or invisible characters, no markup that poses as an
 /// instruction, no spaces around it, no path that goes upward.
 pub(crate) fn is_name(tool: &str) -> bool {
@@ -44,7 +53,7 @@ pub(crate) fn is_name(tool: &str) -> bool {
         && tool.len() <= MAX_NAME
         && tool.trim() == tool
         && !tool.contains(is_odd)
-        && neutral(tool).flags.is_empty()
+        && sanitize_description(tool).flags.is_empty()
         && !tool.split('/').any(|part| part == ".." || part == ".")
 }
 

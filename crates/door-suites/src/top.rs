@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_core::sanitize_description;
 
 use crate::config::Config;
 use crate::descriptions::{Descriptions, suite_description};
 use crate::flat;
 use crate::introspect::Offered;
-use crate::neutral::neutral;
 use crate::raw::raw;
 use crate::rules::is_tool_name;
 use crate::spec::Expose;
@@ -156,7 +156,11 @@ const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"s
 
 /// A suite as a tool. Each letter of it is paid for in every conversation.
 fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
-    own_tool(&suite.rules.tool_name, &describe(suite, config, descriptions), SUITE_SCHEMA)
+    let mut description = describe(suite, config, descriptions);
+    if let Some(reason) = &suite.spec.unready {
+        description = summarise(&format!("Cannot be started: {reason}. {description}"), MAX_DESCRIPTION);
+    }
+    own_tool(&suite.rules.tool_name, &description, SUITE_SCHEMA)
 }
 
 fn search_tool() -> Box<RawValue> {
@@ -182,7 +186,7 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
     } else {
         written
     };
-    summarise(&neutral(&described).text, MAX_DESCRIPTION)
+    summarise(&sanitize_description(&described).text, MAX_DESCRIPTION)
 }
 
 /// What a child can do by the names of its tools, the first few of them.

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use switchboard_core::Name;
+use serde_json::json;
+use switchboard_core::{Name, label_inline, quote_inline};
 use switchboard_https::{Answer, Limits, Url};
 use uuid::Uuid;
 
@@ -12,8 +13,9 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
 use crate::ledger::{Identity, Joining, Standing, Swarm};
+use crate::members::sift;
 use crate::roster::{ROSTER_BYTES, read_member};
-use crate::signing::Payload;
+use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::swarms::Swarms;
@@ -95,8 +97,15 @@ impl Swarms {
             message_id: Some(message_id.clone()),
             timestamp: Some(timestamp.clone()),
             rejoin: has_left.then_some(true),
+            metadata: None,
         };
-        let body = Bytes::from(serde_json::to_vec(&request).unwrap_or_default());
+        // A struct of texts can always be written.
+        let mut request = serde_json::to_value(&request).unwrap_or_default();
+        // The protocol's signature leaves the endpoint open.
+        if let Some(signature) = sign_envelope(&key, &request) {
+            request["metadata"] = json!({ ENVELOPE_SIGNATURE: signature });
+        }
+        let body = Bytes::from(request.to_string());
         let limits = Limits { time: self.config().timeout, body: ROSTER_BYTES };
         self.post(&invite.endpoint, "join", &identity.agent, body, limits).await
     }
@@ -167,14 +176,34 @@ impl Swarms {
             rotations: Vec::new(),
             handover: None,
             invites_since: now,
+            orders: <_>::default(),
+            left_out: <_>::default(),
         };
+        let mut told = Vec::new();
         for member in &accepted.members {
-            let (id, endpoint, key, joined_at) =
-                read_member(member, now).map_err(|error| bad(&format!("a member's {error}")))?;
-            if swarm.members.contains_key(&id) || swarm.members.values().any(|m| m.public_key == key) {
-                return Err(bad("its roster names an agent or a key twice"));
+            match read_member(member, now) {
+                Ok(member) => told.push(member),
+                // Other programs check less; one member of theirs does not keep our agent out.
+                Err(error) => {
+                    let id = member.agent_id.chars().take(128).collect::<String>().escape_debug().to_string();
+                    swarm.left_out.insert(id, error.to_string());
+                }
             }
-            swarm.put_member(&id, endpoint, key, joined_at);
+        }
+        let (told, left_out) =
+            sift(&identity.agent, &invite.master, told).map_err(|clash| bad(&clash.to_string()))?;
+        for member in told {
+            if swarm.members.contains_key(&member.id) {
+                return Err(bad("its roster names an agent twice"));
+            }
+            let checked = swarm.members.check(&member.id, &member.public_key);
+            checked.map_err(|clash| bad(&clash.to_string()))?;
+            swarm.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
+            swarm.note_provisional(&member.id, member.provisional);
+        }
+        swarm.left_out.extend(left_out);
+        for (id, reason) in &swarm.left_out {
+            tracing::warn!(swarm = %swarm.realm, member = %id, "a member of the swarm is left out: {reason}");
         }
         let signer =
             swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
@@ -219,19 +248,29 @@ impl Swarms {
     pub(crate) async fn ask_again(&self, now: Timestamp) {
         for identity in self.identities() {
             for (id, joining) in identity.joining.iter().filter(|(_, joining)| joining.ask_at <= now) {
-                let Ok(link) = InviteLink::parse(&joining.link) else { continue };
-                let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
-                match asked {
-                    Ok(JoinOutcome::Joined(swarm)) => tracing::info!(swarm = %swarm.realm, "joined"),
-                    Ok(JoinOutcome::Pending { .. }) => {}
-                    Err(error) if error.is_temporary() => {
-                        let _ = self.note_joining(&identity.agent, &link, joining.realm.clone()).await;
-                    }
-                    Err(error) => {
-                        tracing::warn!(swarm = %id, error = %error, "the swarm will not be joined");
-                        let _ = self.forget_joining(&identity.agent, *id).await;
-                    }
+                self.ask_once_more(&identity, *id, joining).await;
+            }
+        }
+    }
+
+    /// Asks again to join a swarm whose master has to approve.
+    pub(crate) async fn ask_once_more(&self, identity: &Identity, id: Uuid, joining: &Joining) {
+        let Ok(link) = InviteLink::parse(&joining.link) else { return };
+        let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
+        match asked {
+            Ok(JoinOutcome::Joined(swarm)) => {
+                tracing::info!(swarm = %swarm.realm, "joined");
+                self.notify_approved(&identity.agent, &swarm).await;
+            }
+            Ok(JoinOutcome::Pending { .. }) => {}
+            Err(error) if error.is_temporary() => {
+                let _ = self.note_joining(&identity.agent, &link, joining.realm.clone()).await;
+            }
+            Err(error) => {
+                if !matches!(error, SwarmError::AlreadyMember { .. }) {
+                    tracing::warn!(swarm = %id, error = %error, "the swarm will not be joined");
                 }
+                let _ = self.forget_joining(&identity.agent, id).await;
             }
         }
     }
@@ -253,11 +292,10 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// The error of the protocol in an answer, where it has one.
+/// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
 pub(crate) fn error_of(answer: &Answer) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
-    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    Some((plain(body.error.code), plain(body.error.message)))
+    Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
 fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, SwarmError> {

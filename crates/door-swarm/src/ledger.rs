@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
+use crate::members::{LeftOut, Members};
+use crate::roster::Orders;
 use crate::stamp;
 use crate::state::{KnownKey, MembershipState, StateMember, SwarmMembership, SwarmSettings};
 use crate::wire::Joined;
@@ -84,7 +86,7 @@ pub struct Swarm {
     #[serde(default)]
     pub epoch: u64,
     /// Everybody in it, our own agent included.
-    pub members: BTreeMap<PeerId, Member>,
+    pub members: Members,
     /// When our agent joined.
     pub joined_at: Timestamp,
     /// Its rules.
@@ -119,6 +121,12 @@ pub struct Swarm {
     pub handover: Option<Handover>,
     /// Invites from before are not known here, so that nobody can say how often they were used.
     pub invites_since: Timestamp,
+    /// The orders that were applied, so that a replay changes nothing.
+    #[serde(default)]
+    pub orders: Orders,
+    /// Members of a roster that cannot be members here.
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
 /// A member of a swarm.
@@ -141,6 +149,27 @@ pub struct Member {
     /// Another key that its endpoint has named, which nobody with authority has confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_key: Option<PublicKey>,
+    /// Keys that it has replaced by its own word, oldest first: no roster brings them back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced_keys: Vec<PublicKey>,
+    /// True until it proves its key: it joined by an unsigned request, and gives way to an agent that proves the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
+    /// Time of its newest signed join request, by its own clock. An older request is a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_at: Option<Timestamp>,
+    /// The last change of its endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_change: Option<EndpointChange>,
+}
+
+/// A change of a member's endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointChange {
+    /// When.
+    pub at: Timestamp,
+    /// The endpoint before.
+    pub from: Endpoint,
 }
 
 /// Whether our agent belongs to a swarm.
@@ -172,6 +201,9 @@ pub struct InviteRecord {
     /// Who has.
     #[serde(default)]
     pub used_by: BTreeSet<PeerId>,
+    /// Further uses by other agents under an id in `used_by`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reused: u32,
     /// Whether it was taken back.
     #[serde(default)]
     pub revoked: bool,
@@ -197,6 +229,9 @@ pub struct Ban {
     pub at: Timestamp,
     /// With which key, so that another name does not help.
     pub public_key: Option<PublicKey>,
+    /// True if it was provisional: the ban does not apply to the agent that proves the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
 
 /// Somebody who waits for approval.
@@ -210,6 +245,9 @@ pub struct PendingJoin {
     pub invite: String,
     /// When it asked.
     pub asked_at: Timestamp,
+    /// When it signed the request, by its own clock; nothing where it did not, and its key is not proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_at: Option<Timestamp>,
     /// Whether it was denied; kept so that asking again changes nothing.
     #[serde(default)]
     pub denied: bool,
@@ -255,6 +293,17 @@ impl Identity {
     }
 }
 
+impl Ban {
+    /// The ban of a member that is removed, or of an id alone.
+    pub(crate) fn of(member: Option<&Member>, at: Timestamp) -> Self {
+        Self {
+            at,
+            public_key: member.map(|member| member.public_key.clone()),
+            provisional: member.is_some_and(|member| member.provisional),
+        }
+    }
+}
+
 impl Swarm {
     /// Whether our agent belongs to it.
     pub fn is_active(&self) -> bool {
@@ -277,20 +326,21 @@ impl Swarm {
             .unwrap_or_else(Name::human)
     }
 
-    /// Takes a member in, whatever was before; one that is known keeps its name.
+    /// Adds or replaces a member; one that is known keeps its name. False where it clashes with another.
     pub fn put_member(
         &mut self,
         id: &PeerId,
         endpoint: Endpoint,
         public_key: PublicKey,
         joined_at: Timestamp,
-    ) {
+    ) -> bool {
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
-        let signs = known.is_some_and(|known| known.public_key == public_key && known.signs_envelopes);
-        self.former.remove(id);
-        self.banned.remove(id);
-        self.announced.remove(id);
+        let same = known.filter(|known| known.public_key == public_key);
+        let signs = same.is_some_and(|known| known.signs_envelopes);
+        let signed_at = same.and_then(|known| known.signed_at);
+        let replaced_keys = same.map(|known| known.replaced_keys.clone()).unwrap_or_default();
+        let endpoint_change = known.and_then(|known| known.change_to(&endpoint, joined_at));
         let member = Member {
             name,
             endpoint,
@@ -299,8 +349,27 @@ impl Swarm {
             signs_envelopes: signs,
             confirmed_at: None,
             offered_key: None,
+            provisional: false,
+            signed_at,
+            endpoint_change,
+            replaced_keys,
         };
-        self.members.insert(id.clone(), member);
+        if let Err(clash) = self.members.insert(id.clone(), member) {
+            tracing::warn!(swarm = %self.realm, member = %id, "a member was not taken in: {clash}");
+            return false;
+        }
+        self.former.remove(id);
+        self.banned.remove(id);
+        self.announced.remove(id);
+        self.left_out.remove(id.as_str());
+        true
+    }
+
+    /// Notes whether the master says of a member that it has not proved its key.
+    pub(crate) fn note_provisional(&mut self, id: &PeerId, is_provisional: bool) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.provisional = is_provisional;
+        }
     }
 
     /// Takes a member out; false where it was none.
@@ -334,6 +403,7 @@ impl Swarm {
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
             joined_at: Some(stamp::render(member.joined_at)),
+            provisional: member.provisional.then_some(true),
         };
         self.members.iter().map(joined).collect()
     }
@@ -354,6 +424,11 @@ impl Swarm {
             settings: self.settings,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What `state.json` says of an agent and its swarms.

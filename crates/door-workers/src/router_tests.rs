@@ -285,7 +285,7 @@ async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
 async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
     let rig = Rig::new().await;
     let token = |token: &str, owner: &str| AccessToken { token: token.into(), owner: Some(owner.into()) };
-    let access = Access { tokens: vec![token("aaaa", "alice"), token("bbbb", "bob")] };
+    let access = Access { tokens: vec![token("aaaa", "alice"), token("bbbb", "bob")], ..Access::default() };
     let mut nobody = rig.client_with(access.clone());
     assert_eq!(nobody.rejected("jobs_list", json!({})).await, "not_allowed");
     let mut wrong = rig.client_with(access.clone());
@@ -349,7 +349,7 @@ async fn a_message_from_another_door_is_run_and_answered() {
         for reply in replies {
             assert_eq!(
                 (reply.message.body.as_str(), reply.message.kind.as_str()),
-                ("do this", "submit_result")
+                ("Message from claude:\n> do this", "submit_result")
             );
             assert_eq!(reply.message.to, "claude".parse::<AgentId>().unwrap().into());
         }

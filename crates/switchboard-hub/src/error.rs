@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName};
+use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName, sanitize_inline};
 
 use crate::files::FileError;
 use crate::reservations::Reservation;
@@ -73,7 +73,7 @@ pub enum HubError {
     #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
     BadClaim,
     /// Somebody else works at these files.
-    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", by.pattern, by.holder, by.until)).collect::<Vec<_>>().join("; "))]
+    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", sanitize_inline(&by.pattern), by.holder, by.until)).collect::<Vec<_>>().join("; "))]
     FilesReserved {
         /// Each pattern as asked for, and what it overlaps.
         taken: Vec<(Pattern, Reservation)>,
@@ -161,6 +161,40 @@ pub enum HubError {
     DamagedInUse {
         /// The database.
         path: PathBuf,
+    },
+    /// The database is not bound to this user and machine.
+    #[error("{path} came from elsewhere: it is not bound to this user and machine")]
+    ForeignDatabase {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database came from elsewhere, and another process has the hub open, so it cannot be moved.
+    #[error("{path} came from elsewhere and another process has the hub open")]
+    ForeignInUse {
+        /// The database.
+        path: PathBuf,
+    },
+    /// There is no such database to adopt.
+    #[error("there is no database {path} to adopt")]
+    NoForeignDatabase {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database is another user's, whose key is not at hand.
+    #[error("{path} belongs to the user {owner}, and is not bound to you")]
+    OthersDatabase {
+        /// The database.
+        path: PathBuf,
+        /// The number of its owner.
+        owner: u32,
+    },
+    /// The key that databases are bound with cannot be read or made.
+    #[error("the hub's key {path} cannot be used: {problem}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A row of the journal does not match its checksum.
     #[error("message {id} is damaged in the journal")]
@@ -254,6 +288,7 @@ impl HubError {
             | Self::Unsure { .. }
             | Self::Closed
             | Self::DamagedInUse { .. }
+            | Self::ForeignInUse { .. }
             | Self::OlderSchema { .. }
             | Self::NoLink { .. } => true,
             Self::Store { source } => matches!(

@@ -3,14 +3,22 @@
 //! Everything that differs between Linux and the other systems is in here. Where a system has no
 //! answer, the functions give the one that makes their callers more careful, never less.
 
+mod processes;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
+use rustix::termios::{self, LocalModes};
+
+pub use self::processes::{
+    ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
+};
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
 ///
@@ -63,9 +71,36 @@ pub fn processes_with_variable(variable: &str) -> Vec<u32> {
     os::processes_with_variable(variable)
 }
 
+/// True if a process in the foreground of this process's terminal waits for a line of it; `None` where the system
+/// does not tell.
+pub fn awaits_line(pid: u32) -> Option<bool> {
+    os::awaits_line(pid)
+}
+
+/// True if the terminal itself edits and echoes lines.
+pub fn edits_lines(terminal: BorrowedFd<'_>) -> bool {
+    let modes = termios::tcgetattr(terminal).map(|settings| settings.local_modes);
+    modes.is_ok_and(|modes| modes.contains(LocalModes::ICANON | LocalModes::ECHO))
+}
+
+/// Opens a terminal to read its settings, without making it the terminal of this process.
+pub fn open_terminal(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
 /// The id that the kernel drew when it booted; `None` where the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
+}
+
+/// The id that this machine was given when it was installed; `None` where the system has none.
+pub fn machine_id() -> Option<String> {
+    os::machine_id()
+}
+
+/// Whether a file in this directory keeps its inode number when the file system is mounted again.
+pub(crate) fn has_stable_inodes(dir: &Path) -> bool {
+    os::has_stable_inodes(dir)
 }
 
 /// Whether this process was started so that the end of its terminal does not end it, as `nohup` does. Where the
@@ -200,6 +235,22 @@ mod os {
         0x4D44,
     ];
 
+    /// The local ones that store inode numbers: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS
+    /// and ReiserFS. FAT and exFAT make them up at each mount.
+    const STABLE_MAGICS: [i128; 11] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0x0102_1994,
+        0x794C_7630,
+        0xF2F5_2010,
+        0x2FC1_2FC1,
+        0xCA45_1A4E,
+        0x8584_58F6,
+        0x3153_464A,
+        0x5265_4973,
+    ];
+
     /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
     const MACHINE_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
@@ -237,6 +288,54 @@ mod os {
                 .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|one| one == variable.as_bytes()))
         };
         pids.filter(has_it).collect()
+    }
+
+    /// Functions of the kernel in which a process waits for a terminal's input, proc_pid_wchan(5).
+    const TERMINAL_READS: [&str; 2] = ["wait_woken", "n_tty_read"];
+
+    pub(super) fn awaits_line(pid: u32) -> Option<bool> {
+        let terminal = Foreground::of(pid)?.terminal;
+        let entries = fs::read_dir("/proc").ok()?;
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let mut is_told = true;
+        for pid in pids {
+            let Some(process) = Foreground::of(pid).filter(|process| process.terminal == terminal) else {
+                continue;
+            };
+            if !process.is_foreground || !process.sleeps {
+                continue;
+            }
+            match fs::read_to_string(format!("/proc/{pid}/wchan")).as_deref() {
+                Ok(waits) if TERMINAL_READS.contains(&waits) => return Some(true),
+                // The kernel does not tell, or not us.
+                Ok("" | "0") | Err(_) => is_told = false,
+                Ok(_) => {}
+            }
+        }
+        is_told.then_some(false)
+    }
+
+    /// A process and its terminal, proc_pid_stat(5).
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Foreground {
+        pub(super) terminal: i64,
+        pub(super) is_foreground: bool,
+        pub(super) sleeps: bool,
+    }
+
+    impl Foreground {
+        fn of(pid: u32) -> Option<Self> {
+            Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        }
+
+        /// After the name: state, parent, group, session, terminal, the terminal's foreground group.
+        pub(super) fn parse(stat: &str) -> Option<Self> {
+            let (_, after_name) = stat.rsplit_once(')')?;
+            let fields: Vec<&str> = after_name.split_ascii_whitespace().take(6).collect();
+            let [state, _, group, _, terminal, foreground] = fields[..] else { return None };
+            let terminal = terminal.parse().ok().filter(|terminal| *terminal != 0)?;
+            Some(Self { terminal, is_foreground: group == foreground, sleeps: state == "S" })
+        }
     }
 
     pub(super) fn process_start_time(pid: u32) -> Option<Timestamp> {
@@ -285,6 +384,16 @@ mod os {
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
     }
 
+    pub(super) fn machine_id() -> Option<String> {
+        let text = fs::read_to_string("/etc/machine-id").ok()?;
+        Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn has_stable_inodes(dir: &Path) -> bool {
+        rustix::fs::statfs(dir)
+            .is_ok_and(|stat| STABLE_MAGICS.contains(&(i128::from(stat.f_type) & 0xFFFF_FFFF)))
+    }
+
     pub(super) fn pid_namespace() -> Option<u64> {
         let link = fs::read_link("/proc/self/ns/pid").ok()?;
         parse_namespace(link.to_str()?).filter(|&number| number != MACHINE_PID_NAMESPACE)
@@ -331,6 +440,10 @@ mod os {
         Vec::new()
     }
 
+    pub(super) fn awaits_line(_pid: u32) -> Option<bool> {
+        None
+    }
+
     pub(super) fn process_start_time(_pid: u32) -> Option<jiff::Timestamp> {
         None
     }
@@ -353,6 +466,15 @@ mod os {
 
     pub(super) fn boot_id() -> Option<String> {
         None
+    }
+
+    pub(super) fn machine_id() -> Option<String> {
+        None
+    }
+
+    /// APFS and HFS+ store them.
+    pub(super) fn has_stable_inodes(_dir: &Path) -> bool {
+        true
     }
 
     pub(super) fn pid_namespace() -> Option<u64> {

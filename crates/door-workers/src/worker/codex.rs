@@ -8,6 +8,7 @@ mod items;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use switchboard_hub::lineage::NO_SHARED_DAEMON;
 use tokio::sync::oneshot;
 
 use self::items::Items;
@@ -18,7 +19,8 @@ use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, vec!["app-server".into()]) {
+    let args = ["app-server".into()].into_iter().chain(NO_SHARED_DAEMON.map(Into::into));
+    let program = match Program::start(&seat, args.collect()) {
         Ok(program) => program,
         Err(error) => return error,
     };

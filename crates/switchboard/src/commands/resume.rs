@@ -11,6 +11,7 @@ use switchboard_hub::{Resumed, Selection, Stopped};
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
 use crate::show;
 
 /// How long the doors of this process have for what goes on. What they do not take now, they take later.
@@ -29,20 +30,17 @@ pub(crate) struct Resume {
     /// Everything goes on
     #[arg(long)]
     all: bool,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
     if args.what.is_none() && !args.all {
         return list(&context).await;
     }
-    if !context.identity()?.is_human() {
-        return Err(Failure::new(
-            "not_allowed",
-            Exit::NotAllowed,
-            "only a person lets stopped messages go on",
-        )
-        .hint("ask the person to run `switchboard resume`"));
-    }
+    let what = args.what.as_deref().map_or_else(|| "everything that was stopped".to_owned(), show::plain);
+    require_person(&context, &format!("resume {what}"), args.consent.yes)?;
     let open = context.open_door().await?;
     let result = resume(&open.workspace, &context, args.what.as_deref()).await;
     open.close().await;
@@ -73,7 +71,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
     let resumed = hub.resume(selection).await?;
     if resumed.is_empty() {
         let message = match what {
-            Some(what) => format!("nothing of '{}' is stopped", show::plain(what)),
+            Some(what) => format!("nothing of '{}' is stopped", show::inline(what)),
             None => "nothing is stopped".to_owned(),
         };
         return Err(Failure::new("nothing_stopped", Exit::NotFound, message)
@@ -120,7 +118,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {
             message.to,
             native_of(message)
         ));
-        context.printer.line(format_args!("    {}", show::plain(&one.reason)));
+        context.printer.line(format_args!("    {}", show::inline(&one.reason)));
     }
 }
 

@@ -4,14 +4,16 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use door_swarm::{Merge, Swarms};
+use door_swarm::{Endpoint, KeptKey, Merge, Swarms};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
+use crate::show;
 
-/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, for one that is in no
-/// swarm now.
+/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, to move it: its swarms
+/// are told, signed with its key.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The agent's id, here and there
@@ -21,6 +23,9 @@ pub(crate) struct Init {
     /// Where others reach it: `https://` and a host, usually with the path `/swarm`
     #[arg(long, value_name = "URL")]
     endpoint: String,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Print your agent's state, to take it elsewhere.
@@ -44,6 +49,10 @@ pub(crate) struct Import {
     /// Forget what the state does not have
     #[arg(long)]
     replace: bool,
+
+    /// Replace the pinned key of this member by the one in the file, after you compared it with its owner [repeatable]
+    #[arg(long, value_name = "ID")]
+    accept_key: Vec<String>,
 }
 
 /// Show or change keys.
@@ -73,12 +82,30 @@ enum KeyVerb {
         /// The key, base64 [default: the one that its endpoint names]
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
 pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let known = swarms.identity(Some(&args.agent)).ok();
+    let is_moved = known.is_some_and(|identity| {
+        let all = swarms.swarms();
+        let is_in_swarms = all.iter().any(|(agent, swarm)| *agent == identity.agent && swarm.is_active());
+        is_in_swarms && Endpoint::parse(&args.endpoint).is_ok_and(|new| new != identity.endpoint)
+    });
+    if is_moved {
+        let action = format!("move {} to {}", show::plain(&args.agent), show::plain(&args.endpoint));
+        require_person(context, &action, args.consent.yes)?;
+    }
     let identity = swarms.init(&args.agent, &args.endpoint).await?;
     let printer = context.printer;
+    if is_moved {
+        printer.note(
+            "Your swarms are told. A master with another program does not follow: leave its swarm and join again. \
+             Open invites of yours that name another host are refused from now on; make new ones.",
+        );
+    }
     if printer.is_json() {
         printer.object(&json!({
             "agent_id": identity.agent, "endpoint": identity.endpoint, "public_key": identity.public_key,
@@ -120,11 +147,28 @@ pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> 
         Failure::new("file", Exit::NotFound, format!("cannot read {}: {error}", args.file.display()))
     })?;
     let merge = if args.replace { Merge::Replace } else { Merge::Add };
-    let brought = swarms.import(args.agent.as_deref(), &bytes, merge).await?;
-    if context.printer.is_json() {
-        context.printer.object(&json!({ "imported": brought }));
+    let imported = swarms.import(args.agent.as_deref(), &bytes, merge, &args.accept_key).await?;
+    let printer = context.printer;
+    if printer.is_json() {
+        let kept =
+            |kept: &KeptKey| json!({ "agent_id": kept.agent, "pinned": kept.pinned, "found": kept.found });
+        printer.object(&json!({
+            "imported": imported.swarms, "left_out": imported.left_out,
+            "kept_keys": imported.kept_keys.iter().map(kept).collect::<Vec<_>>(),
+        }));
     } else {
-        context.printer.line(format_args!("{brought} swarms taken over"));
+        printer.line(format_args!("{} swarms taken over", imported.swarms));
+    }
+    for kept in &imported.kept_keys {
+        let (pinned, found) = (kept.pinned.fingerprint(), kept.found.fingerprint());
+        printer.note(format_args!(
+            "'{id}' keeps its pinned key {pinned}; the file has {found}. Compare it with its owner, then import again \
+             with --replace --accept-key {id}.",
+            id = kept.agent,
+        ));
+    }
+    for (id, reason) in &imported.left_out {
+        printer.note(format_args!("'{id}' is left out: {reason}"));
     }
     Ok(())
 }
@@ -155,7 +199,8 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
             }
             (identity.agent.to_string(), rotated.key)
         }
-        KeyVerb::Accept { member, swarm, key } => {
+        KeyVerb::Accept { member, swarm, key, consent } => {
+            require_person(context, &format!("accept a new key of {}", show::plain(&member)), consent.yes)?;
             let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
             (member, key)
         }
