@@ -24,7 +24,7 @@ const NOTIFICATION: &str = "<task-notification>";
 pub(super) enum Item {
     /// Text of the user.
     User(String),
-    /// Text that the client adds to what the user says; it counts only with a script in it.
+    /// Text that the client adds to what the user says; it counts only with a script or a notification in it.
     Client(String),
     /// Result of a call.
     Result,
@@ -93,7 +93,7 @@ impl Item {
 fn newest(items: &[Item]) -> usize {
     let counts = |item: &Item| match item {
         Item::User(_) => true,
-        Item::Client(text) => !lines(text).is_empty(),
+        Item::Client(text) => !lines(text).is_empty() || text.contains(NOTIFICATION),
         Item::Result => false,
     };
     items.iter().rposition(counts).unwrap_or_default()
