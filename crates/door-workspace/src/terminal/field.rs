@@ -63,9 +63,32 @@ const OTHER_ENDS: [char; 14] = ['>', '❯', '›', '»', 'λ', '✗', '➜', '�
 
 /// What zsh shows while a command goes on in the next line.
 const ZSH_CONTINUES: [&str; 26] = [
-    "for", "while", "until", "if", "then", "else", "elif", "case", "select", "repeat", "foreach", "quote", "dquote",
-    "bquote", "cmdsubst", "cmdor", "cmdand", "pipe", "errpipe", "function", "braceparam", "mathsubst", "heredoc",
-    "cursh", "subsh", "array",
+    "for",
+    "while",
+    "until",
+    "if",
+    "then",
+    "else",
+    "elif",
+    "case",
+    "select",
+    "repeat",
+    "foreach",
+    "quote",
+    "dquote",
+    "bquote",
+    "cmdsubst",
+    "cmdor",
+    "cmdand",
+    "pipe",
+    "errpipe",
+    "function",
+    "braceparam",
+    "mathsubst",
+    "heredoc",
+    "cursh",
+    "subsh",
+    "array",
 ];
 
 /// Placeholders of clients that colour them like text in some themes.
@@ -155,7 +178,6 @@ impl Field {
         }
         scrolled(first, &tail, text, screen.cursor.0 + 1)
     }
-
 }
 
 /// A row of a field: the cursor's up to the cursor, others whole.
@@ -246,7 +268,9 @@ pub(crate) fn squeeze(text: &str) -> String {
 /// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` is without blanks. The count in it, of
 /// characters or of lines, is the text's.
 fn is_collapsed(found: &str, text: &str) -> bool {
-    let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else { return false };
+    let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else {
+        return false;
+    };
     let count = |unit: &str| {
         let before = inner.strip_suffix(unit)?.rsplit(|c: char| !c.is_ascii_digit()).next()?;
         before.parse::<usize>().ok()

@@ -87,7 +87,9 @@ impl Pane {
             return Err(format!("the program in pane {pane} has ended"));
         }
         let numbers: Vec<u16> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
-        let [height, width, row, column] = numbers[..] else { return Err(format!("there is no pane {pane}")) };
+        let [height, width, row, column] = numbers[..] else {
+            return Err(format!("there is no pane {pane}"));
+        };
         let mode = match *in_mode {
             "0" => mode_of(paste, pid, terminal),
             // Copy mode: keys are tmux's.

@@ -345,9 +345,7 @@ fn dialog_between_paste_and_enter_gets_no_enter() {
     let person = fake_field(&sandbox, "> ", "dialog");
     let id = execute(&sandbox, "claude", "text");
     person.until_shown("1. Yes");
-    poll::until("the reason", || {
-        (waits(&sandbox, &id) == "the program shows a question").then_some(())
-    });
+    poll::until("the reason", || (waits(&sandbox, &id) == "the program shows a question").then_some(()));
     assert_eq!(keys(&sandbox), "<paste>text</paste>");
     person.types("n");
     result(&sandbox, "claude", &id, "executed");
