@@ -27,6 +27,7 @@ pub(crate) use self::rule::EXECUTE;
 pub use self::rule::Refusal;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
 pub use self::serve::run_terminals;
+pub(crate) use self::serve::{PANES, pane_key};
 pub(crate) use self::tmux::Pane;
 
 /// What may be typed into terminals. Without a word from the owner: verified `execute` messages into

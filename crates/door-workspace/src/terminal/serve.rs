@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Name, OFFLINE};
+use switchboard_core::{AgentId, Door, Name, OFFLINE};
 use switchboard_hub::platform::{self, ProcessStart};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +16,14 @@ use super::tmux::Pane;
 use crate::error::WorkspaceError;
 use crate::state::{Loaded, objects, text};
 use crate::workspace::{Workspace, blocking};
+
+/// Topic of the notes that say which panes were registered with this hub.
+pub(crate) const PANES: &str = "panes";
+
+/// The key of an agent's pane in those notes.
+pub(crate) fn pane_key(agent: &AgentId) -> String {
+    agent.name.as_str().to_lowercase()
+}
 
 /// How often `state.json` is looked at for terminals that registered.
 const LOOK: Duration = Duration::from_secs(1);
@@ -163,7 +171,13 @@ async fn type_one(
     let line = execute.text.replace(['\n', '\t'], " ");
     let typed = match (&target.way, target.is_gone()) {
         (_, true) => Err("the process that was registered for this terminal has ended".to_owned()),
-        (Way::Pane(pane), false) => pane.type_line(execute.message.id, &line).await,
+        (Way::Pane(pane), false) => {
+            // state.json may have come with a repository: what it says of panes is checked, unless it was registered here.
+            let registered = workspace.hub().noted(Door::Workspace, PANES, &pane_key(&target.agent)).await?;
+            let is_ours = registered.as_deref() == Some(pane.as_str());
+            let holds = (!is_ours).then(|| target.process.as_ref().map(|(pid, _)| *pid));
+            pane.type_line(execute.message.id, &line, holds).await
+        }
         (Way::Bridge, false) => bridge::type_line(workspace, &target.agent, execute, &line).await,
     };
     let result = match typed {

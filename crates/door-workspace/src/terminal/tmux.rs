@@ -51,11 +51,33 @@ impl Pane {
         })
     }
 
+    /// Its name.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Types one line and Enter; says why where that failed, and whether something was typed.
-    pub(crate) async fn type_line(&self, id: MessageId, line: &str) -> Result<(), String> {
+    ///
+    /// With `holds`, only where that process is the pane's own.
+    pub(crate) async fn type_line(
+        &self,
+        id: MessageId,
+        line: &str,
+        holds: Option<Option<u32>>,
+    ) -> Result<(), String> {
         let Self(pane) = self;
-        let state = tmux(&["display-message", "-p", "-t", pane, "#{pane_dead}#{pane_in_mode}"], "").await?;
-        match state.trim() {
+        let asked = "#{pane_dead}#{pane_in_mode} #{pane_pid}";
+        let state = tmux(&["display-message", "-p", "-t", pane, asked], "").await?;
+        let (state, process) = state.trim().split_once(' ').unwrap_or((state.trim(), ""));
+        if let Some(holds) = holds
+            && !process.is_empty()
+            && holds.map(|pid| pid.to_string()).as_deref() != Some(process)
+        {
+            return Err(format!(
+                "pane {pane} is not that of the process in state.json, so nothing was typed"
+            ));
+        }
+        match state {
             "00" => {}
             "01" => return Err(format!("pane {pane} is in copy mode, so nothing was typed")),
             "" => return Err(format!("there is no pane {pane}")),

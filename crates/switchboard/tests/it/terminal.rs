@@ -227,7 +227,7 @@ fn a_program_that_does_not_read_makes_typing_fail_in_time() {
 #[test]
 fn a_half_typed_line_is_left_alone_until_the_person_pauses() {
     let sandbox = workspace();
-    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 1500}}"#);
+    sandbox.configure_user(r#"{"terminals": {"idleMs": 1500}}"#);
     let person = scribe(&sandbox);
     person.types("draft ");
     person.until_shown("draft ");
@@ -427,7 +427,7 @@ fn a_program_that_is_not_there_and_a_missing_one_are_errors() {
 #[test]
 fn a_notice_of_mail_is_typed_once_and_only_when_asked_for() {
     let sandbox = workspace();
-    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 200}}"#);
+    sandbox.configure_user(r#"{"terminals": {"idleMs": 200}}"#);
     let args = [&["run", "--name", "codex", "--notify-mail", "--"], &SCRIBE[..]].concat();
     let person = Person::sit_down(&sandbox, &args);
     person.until_shown("ready");
