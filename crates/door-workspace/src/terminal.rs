@@ -3,32 +3,39 @@
 //! An `execute` message is typed into the terminal of the agent it is for. Whoever types (the pty of
 //! `switchboard run`, [`run_terminals`] for tmux panes and for hosts) stands at that agent's
 //! [`TerminalPost`], of which there is one at a time, and gets from it only what may be typed. The rule
-//! is in `rule`, what becomes of the text in `keys` and `paste`: all pure.
+//! is in `rule`, the text as keys in `keys`. A text is typed only into an input field: `screen` holds the program's
+//! screen, `field` finds the field, `question` the dialogs that no text may answer, and `typist` decides each step.
+//! All but the emulator in `screen` are pure.
 
 mod bridge;
+mod field;
 mod keys;
 mod notices;
-mod paste;
 mod post;
+mod question;
 mod results;
 mod rule;
 mod run_in;
+mod screen;
 mod serve;
 mod tmux;
+mod typist;
 
 use std::time::Duration;
 
+pub use self::field::Obstacle;
 pub use self::keys::{keystrokes, neutral, paste_end};
-pub use self::notices::Notices;
-pub use self::paste::PasteMode;
+pub use self::notices::{Notice, Notices};
 pub use self::post::{Execute, TerminalPost};
 pub use self::results::ExecuteResult;
 pub(crate) use self::rule::EXECUTE;
 pub use self::rule::Refusal;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
+pub use self::screen::{Emulator, InputMode, Screen};
 pub use self::serve::run_terminals;
 pub(crate) use self::serve::{PANES, pane_key};
 pub(crate) use self::tmux::Pane;
+pub use self::typist::{Step, Stray, Typist, check_field};
 
 /// What may be typed into terminals. Without a word from the owner: verified `execute` messages into
 /// terminals under `switchboard run`, and nothing else.
@@ -42,8 +49,7 @@ pub struct TerminalConfig {
     pub execute_from_files: bool,
     /// Whether a one-line notice of new mail is typed.
     pub notify_mail: bool,
-    /// How long nothing must have been typed by the person before a half-typed line is typed onto, and how
-    /// long nothing must have happened at all before a notice is typed.
+    /// How long nothing must have happened in a terminal before a notice is typed.
     pub idle: Duration,
     /// Whether `serve` types into tmux panes.
     pub tmux: bool,

@@ -8,11 +8,13 @@ mod processes;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use jiff::Timestamp;
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
+use rustix::termios::{self, LocalModes};
 
 pub use self::processes::{
     ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
@@ -67,6 +69,23 @@ pub fn process_start_time(pid: u32) -> Option<Timestamp> {
 /// Only processes whose environment we may read are found: those of our own user.
 pub fn processes_with_variable(variable: &str) -> Vec<u32> {
     os::processes_with_variable(variable)
+}
+
+/// True if a process in the foreground of this process's terminal waits for a line of it; `None` where the system
+/// does not tell.
+pub fn awaits_line(pid: u32) -> Option<bool> {
+    os::awaits_line(pid)
+}
+
+/// True if the terminal itself edits and echoes lines.
+pub fn edits_lines(terminal: BorrowedFd<'_>) -> bool {
+    let modes = termios::tcgetattr(terminal).map(|settings| settings.local_modes);
+    modes.is_ok_and(|modes| modes.contains(LocalModes::ICANON | LocalModes::ECHO))
+}
+
+/// Opens a terminal to read its settings, without making it the terminal of this process.
+pub fn open_terminal(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// The id that the kernel drew when it booted; `None` where the system has none.
@@ -271,6 +290,54 @@ mod os {
         pids.filter(has_it).collect()
     }
 
+    /// Functions of the kernel in which a process waits for a terminal's input, proc_pid_wchan(5).
+    const TERMINAL_READS: [&str; 2] = ["wait_woken", "n_tty_read"];
+
+    pub(super) fn awaits_line(pid: u32) -> Option<bool> {
+        let terminal = Foreground::of(pid)?.terminal;
+        let entries = fs::read_dir("/proc").ok()?;
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let mut is_told = true;
+        for pid in pids {
+            let Some(process) = Foreground::of(pid).filter(|process| process.terminal == terminal) else {
+                continue;
+            };
+            if !process.is_foreground || !process.sleeps {
+                continue;
+            }
+            match fs::read_to_string(format!("/proc/{pid}/wchan")).as_deref() {
+                Ok(waits) if TERMINAL_READS.contains(&waits) => return Some(true),
+                // The kernel does not tell, or not us.
+                Ok("" | "0") | Err(_) => is_told = false,
+                Ok(_) => {}
+            }
+        }
+        is_told.then_some(false)
+    }
+
+    /// A process and its terminal, proc_pid_stat(5).
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Foreground {
+        pub(super) terminal: i64,
+        pub(super) is_foreground: bool,
+        pub(super) sleeps: bool,
+    }
+
+    impl Foreground {
+        fn of(pid: u32) -> Option<Self> {
+            Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        }
+
+        /// After the name: state, parent, group, session, terminal, the terminal's foreground group.
+        pub(super) fn parse(stat: &str) -> Option<Self> {
+            let (_, after_name) = stat.rsplit_once(')')?;
+            let fields: Vec<&str> = after_name.split_ascii_whitespace().take(6).collect();
+            let [state, _, group, _, terminal, foreground] = fields[..] else { return None };
+            let terminal = terminal.parse().ok().filter(|terminal| *terminal != 0)?;
+            Some(Self { terminal, is_foreground: group == foreground, sleeps: state == "S" })
+        }
+    }
+
     pub(super) fn process_start_time(pid: u32) -> Option<Timestamp> {
         let Some(ProcessStat::Running(ticks)) = process_stat(pid) else { return None };
         let booted = parse_boot_time(&fs::read_to_string("/proc/stat").ok()?)?;
@@ -371,6 +438,10 @@ mod os {
 
     pub(super) fn processes_with_variable(_variable: &str) -> Vec<u32> {
         Vec::new()
+    }
+
+    pub(super) fn awaits_line(_pid: u32) -> Option<bool> {
+        None
     }
 
     pub(super) fn process_start_time(_pid: u32) -> Option<jiff::Timestamp> {

@@ -1,7 +1,7 @@
 //! Notices of new mail, for a terminal whose owner wants them.
 
 use switchboard_core::{AgentId, Door, MessageId};
-use switchboard_hub::{Changes, Mail, MailboxQuery, Part, Showing};
+use switchboard_hub::{Changes, Hold, Mail, MailboxQuery, Part, Showing};
 
 use super::post::TerminalPost;
 use super::rule::EXECUTE;
@@ -27,6 +27,15 @@ pub struct Notices {
     outstanding: Option<MessageId>,
 }
 
+/// A notice that is about to be typed.
+pub struct Notice {
+    /// The line.
+    pub text: String,
+    hold: Hold,
+    ids: Vec<MessageId>,
+    oldest: Option<MessageId>,
+}
+
 impl Notices {
     /// Notices of what is accepted after `post` was taken.
     pub fn new(post: &TerminalPost) -> Self {
@@ -43,24 +52,31 @@ impl Notices {
         Ok(())
     }
 
-    /// The notice to type now, if there still is one; it counts as typed. What another adapter shows to the agent
-    /// or has told it of needs none.
-    pub async fn take(&mut self) -> Result<Option<String>, WorkspaceError> {
+    /// The notice to type now, if there still is one. What another adapter shows to the agent or has told it of
+    /// needs none. Its messages are held until [`finish`](Self::finish), or until it is dropped: then it was not typed.
+    pub async fn take(&mut self) -> Result<Option<Notice>, WorkspaceError> {
         let Some((mail, more)) = self.look().await? else { return Ok(None) };
-        self.outstanding = mail.first().map(|mail| mail.stored.message.id);
+        let oldest = mail.first().map(|mail| mail.stored.message.id);
         let hold = self.workspace.hold_unseen(&self.agent, &mail, Showing::Unasked).await?;
         let told: Vec<&Mail> = mail.iter().filter(|mail| hold.has(mail.stored.message.id)).collect();
         if told.is_empty() {
+            self.outstanding = oldest;
             return Ok(None);
         }
         let senders: Vec<&AgentId> = told.iter().map(|mail| &mail.stored.message.from).collect();
         let text = notice(&senders, more);
         let ids = told.iter().map(|mail| mail.stored.message.id).collect();
+        Ok(Some(Notice { text, hold, ids, oldest }))
+    }
+
+    /// Notes that a notice was typed.
+    pub async fn finish(&mut self, notice: Notice) -> Result<(), WorkspaceError> {
+        let Notice { text, hold, ids, oldest } = notice;
+        self.outstanding = oldest;
         self.workspace.finish_showing(hold, Vec::new(), ids).await?;
         let hub = self.workspace.hub();
         let (key, value) = (self.agent.to_string(), format!("{} {text}", iso(hub.now())));
-        hub.note(Door::Workspace, NOTICES, key, Some(value)).await?;
-        Ok(Some(text))
+        Ok(hub.note(Door::Workspace, NOTICES, key, Some(value)).await?)
     }
 
     /// The mail to tell of, and whether there is more of it.

@@ -15,6 +15,9 @@ use crate::workspace::{Workspace, blocking};
 /// Under this topic the hub remembers what is being typed: message, and for whom.
 const TYPING: &str = "typing";
 
+/// Under this topic the hub remembers why a message is not typed yet: message, and the reason.
+const NOT_TYPED: &str = "not typed";
+
 /// How many messages of a mailbox are read at a time.
 const PAGE: usize = 100;
 
@@ -82,6 +85,11 @@ impl Workspace {
         post.service = Some(claim(self, &agent).await?);
         post.settle_interrupted().await?;
         Ok(post)
+    }
+
+    /// Why a message is not typed yet; none where nothing is known.
+    pub(crate) async fn not_typed_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
+        Ok(self.hub().noted(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
     }
 
     /// Who types for an agent now, in words.
@@ -240,6 +248,22 @@ impl TerminalPost {
         Ok(true)
     }
 
+    /// Notes why a message is not typed yet, for its sender. It stays in the mailbox.
+    pub async fn note_waiting(&self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
+        let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
+        Ok(self.workspace.hub().note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
+    }
+
+    /// Puts a message back that was begun and of which nothing was entered; it comes again.
+    pub async fn postpone(&mut self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
+        self.note_waiting(execute, reason).await?;
+        let key = execute.message.id.to_string();
+        self.workspace.hub().note(Door::Workspace, TYPING, key, None).await?;
+        self.done.remove(&execute.message.id);
+        self.quiet_at = None;
+        Ok(())
+    }
+
     /// Notes what came of typing: the message goes to the archive and its sender is told.
     pub async fn finish(&self, execute: &Execute, result: ExecuteResult) -> Result<(), WorkspaceError> {
         self.settle(&execute.message, result).await
@@ -258,6 +282,10 @@ impl TerminalPost {
     }
 
     async fn record(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
+        let (hub, key) = (self.workspace.hub(), message.id.to_string());
+        if hub.noted(Door::Workspace, NOT_TYPED, &key).await?.is_some() {
+            hub.note(Door::Workspace, NOT_TYPED, key, None).await?;
+        }
         let (tree, now) = (self.workspace.tree().clone(), self.workspace.hub().now());
         let (message, agent) = (message.clone(), self.agent.clone());
         blocking(move || Ok(result.write(&tree, &message, &agent, now)?)).await

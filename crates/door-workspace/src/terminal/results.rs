@@ -29,6 +29,11 @@ pub enum ExecuteResult {
         /// Why.
         reason: String,
     },
+    /// It is not typed yet and waits in the mailbox. Never in a record.
+    Queued {
+        /// For what.
+        reason: String,
+    },
 }
 
 impl ExecuteResult {
@@ -38,6 +43,7 @@ impl ExecuteResult {
             Self::Executed => "executed",
             Self::Failed { .. } => "failed",
             Self::Refused { .. } => "refused",
+            Self::Queued { .. } => "queued",
         }
     }
 
@@ -45,7 +51,7 @@ impl ExecuteResult {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Executed => None,
-            Self::Failed { reason } | Self::Refused { reason } => Some(reason),
+            Self::Failed { reason } | Self::Refused { reason } | Self::Queued { reason } => Some(reason),
         }
     }
 
@@ -54,6 +60,7 @@ impl ExecuteResult {
         match self {
             Self::Executed => self.status().to_owned(),
             Self::Failed { reason } | Self::Refused { reason } => format!("{}: {reason}", self.status()),
+            Self::Queued { reason } => format!("not typed yet: {reason}"),
         }
     }
 
@@ -73,6 +80,7 @@ impl ExecuteResult {
             Self::Refused { .. } => {
                 format!("Not typed into the terminal of '{agent}'; it stays in the mailbox")
             }
+            Self::Queued { .. } => format!("Not typed into the terminal of '{agent}' yet"),
         }
     }
 

@@ -113,13 +113,17 @@ impl Workspace {
         };
         match tokio::time::timeout(patience, told).await {
             Ok(told) => told,
-            Err(_) => Ok(TerminalOutcome::Queued {
-                reason: format!(
-                    "the terminal of '{terminal}' has not taken it within {} s; ask later with `switchboard receipt {}`",
-                    patience.as_secs(),
-                    ids::to_native(id)
-                ),
-            }),
+            Err(_) => {
+                let why = match self.not_typed_reason(id).await? {
+                    Some(reason) => format!("not typed yet: {reason}"),
+                    None => format!(
+                        "the terminal of '{terminal}' has not taken it within {} s",
+                        patience.as_secs()
+                    ),
+                };
+                let reason = format!("{why}; ask later with `switchboard receipt {}`", ids::to_native(id));
+                Ok(TerminalOutcome::Queued { reason })
+            }
         }
     }
 
@@ -128,15 +132,26 @@ impl Workspace {
         if message.kind.as_str() != EXECUTE {
             return Ok(None);
         }
-        let (tree, message) = (self.tree().clone(), message.clone());
-        blocking(move || Ok(ExecuteResult::read(&tree, &message)?)).await
+        let (tree, found) = (self.tree().clone(), message.clone());
+        let told = blocking(move || Ok(ExecuteResult::read(&tree, &found)?)).await?;
+        if told.is_some() {
+            return Ok(told);
+        }
+        let Some(reason) = self.not_typed_reason(message.id).await? else { return Ok(None) };
+        let Some((_, receipt)) = self.hub().receipt(message.id).await? else { return Ok(None) };
+        // Nothing waits where the message was read another way, or the terminal has ended.
+        let waits = receipt.deliveries.iter().find(|delivery| delivery.state.is_waiting());
+        let Some(delivery) = waits else { return Ok(None) };
+        let is_worked = self.is_terminal_worked(&delivery.agent).await?;
+        Ok(is_worked.then_some(ExecuteResult::Queued { reason }))
     }
 
     async fn told(&self, message: &Message) -> Result<Option<TerminalOutcome>, WorkspaceError> {
-        Ok(self.execute_result(message).await?.map(|result| match result {
-            ExecuteResult::Executed => TerminalOutcome::Executed,
-            ExecuteResult::Failed { reason } => TerminalOutcome::Failed { reason },
-            ExecuteResult::Refused { reason } => TerminalOutcome::Refused { reason },
+        Ok(self.execute_result(message).await?.and_then(|result| match result {
+            ExecuteResult::Executed => Some(TerminalOutcome::Executed),
+            ExecuteResult::Failed { reason } => Some(TerminalOutcome::Failed { reason }),
+            ExecuteResult::Refused { reason } => Some(TerminalOutcome::Refused { reason }),
+            ExecuteResult::Queued { .. } => None,
         }))
     }
 

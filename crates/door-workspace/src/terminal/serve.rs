@@ -7,12 +7,15 @@ use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Door, Name, OFFLINE};
 use switchboard_hub::platform::{self, ProcessStart};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge;
+use super::field::Obstacle;
 use super::post::{Execute, Mark, TerminalPost};
 use super::results::ExecuteResult;
 use super::tmux::Pane;
+use super::typist::{Step, Typist, check_field};
 use crate::error::WorkspaceError;
 use crate::state::{Loaded, objects, text};
 use crate::workspace::{Workspace, blocking};
@@ -27,6 +30,12 @@ pub(crate) fn pane_key(agent: &AgentId) -> String {
 
 /// How often `state.json` is looked at for terminals that registered.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often a message that waits for an input field is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often a pane is looked at while a text is typed into it.
+const GLANCE: Duration = Duration::from_millis(60);
 
 /// A terminal that `serve` has a way to type into.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,19 +140,26 @@ fn target(name: &str, record: &Map<String, Value>) -> Option<Target> {
 async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: CancellationToken) -> AgentId {
     let worked = async {
         let mut post = TerminalPost::unclaimed(&workspace, &agent, mark);
+        let mut retry = None;
         while !stop.is_cancelled() {
             if workspace.terminal_targets().await?.iter().all(|target| target.agent != agent) {
                 return Ok(());
             }
             if post.claim_for_work().await? {
-                while let Some(execute) = post.look().await?
-                    && type_one(&workspace, &mut post, &execute).await?
-                {}
+                let mut waits = false;
+                while let Some(execute) = post.look().await? {
+                    if type_one(&workspace, &mut post, &execute).await? == Served::Waits {
+                        waits = true;
+                        break;
+                    }
+                }
                 post.release();
+                retry = waits.then_some(RETRY);
             }
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = post.changed() => {}
+                () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
             }
         }
         Ok::<(), WorkspaceError>(())
@@ -154,38 +170,86 @@ async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: Cancellati
     agent
 }
 
-/// Types one message; false where there is no terminal any more to type into.
+/// What came of one message at a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Served {
+    /// It is done with.
+    Done,
+    /// It waits: the terminal is gone, or takes no text now.
+    Waits,
+}
+
+/// Types one message, where the terminal takes text.
 async fn type_one(
     workspace: &Workspace,
     post: &mut TerminalPost,
     execute: &Execute,
-) -> Result<bool, WorkspaceError> {
+) -> Result<Served, WorkspaceError> {
     let targets = workspace.terminal_targets().await?;
     let Some(target) = targets.into_iter().find(|target| target.agent == *post.agent()) else {
-        return Ok(false);
+        return Ok(Served::Waits);
     };
-    if !post.begin(execute).await? {
-        return Ok(true);
-    }
     // One line: whether the program takes lines as a paste is known to its terminal alone.
     let line = execute.text.replace(['\n', '\t'], " ");
+    if let (Way::Pane(pane), false) = (&target.way, target.is_gone())
+        && let Ok(screen) = pane.screen().await
+        && let Err(obstacle) = check_field(&screen, None)
+    {
+        post.note_waiting(execute, &obstacle.to_string()).await?;
+        return Ok(Served::Waits);
+    }
+    if !post.begin(execute).await? {
+        return Ok(Served::Done);
+    }
     let typed = match (&target.way, target.is_gone()) {
         (_, true) => Err("the process that was registered for this terminal has ended".to_owned()),
         (Way::Pane(pane), false) => {
-            // state.json may have come with a repository: what it says of panes is checked, unless it was registered here.
+            // state.json may have come with a repository: its panes are checked, unless registered here.
             let registered = workspace.hub().noted(Door::Workspace, PANES, &pane_key(&target.agent)).await?;
-            let is_ours = registered.as_deref() == Some(pane.as_str());
-            let holds = (!is_ours).then(|| target.process.as_ref().map(|(pid, _)| *pid));
-            pane.type_line(execute.message.id, &line, holds).await
+            let checked = if registered.as_deref() == Some(pane.as_str()) {
+                Ok(())
+            } else {
+                pane.check_process(target.process.as_ref().map(|(pid, _)| *pid)).await
+            };
+            match checked {
+                Ok(()) => type_into_pane(pane, execute, &line).await,
+                Err(reason) => Err(reason),
+            }
         }
-        (Way::Bridge, false) => bridge::type_line(workspace, &target.agent, execute, &line).await,
+        (Way::Bridge, false) => {
+            bridge::type_line(workspace, &target.agent, execute, &line).await.map(|()| None)
+        }
     };
     let result = match typed {
-        Ok(()) => ExecuteResult::Executed,
+        Ok(None) => ExecuteResult::Executed,
+        Ok(Some(obstacle)) => {
+            post.postpone(execute, &obstacle.to_string()).await?;
+            return Ok(Served::Waits);
+        }
         Err(reason) => ExecuteResult::Failed { reason },
     };
     post.finish(execute, result).await?;
-    Ok(true)
+    Ok(Served::Done)
+}
+
+/// Types one line into a pane; says why where it was not typed, or where it may have been.
+async fn type_into_pane(pane: &Pane, execute: &Execute, line: &str) -> Result<Option<Obstacle>, String> {
+    // The person's keys do not wait for us in a pane.
+    let mut typist = Typist::new(line.to_owned(), None, false);
+    let began = Instant::now();
+    loop {
+        match typist.look(&pane.screen().await?, began.elapsed()) {
+            Step::Wait => tokio::time::sleep(GLANCE).await,
+            Step::Paste => pane.paste(execute.message.id, line).await?,
+            Step::Key(key) => pane.press(key).await?,
+            Step::Enter => pane
+                .press(b'\r')
+                .await
+                .map_err(|error| format!("the text was typed, but no Enter: {error}"))?,
+            Step::Typed => return Ok(None),
+            Step::NotTyped(obstacle) => return Ok(Some(obstacle)),
+        }
+    }
 }
 
 impl Target {

@@ -3,23 +3,28 @@
 //! The text goes through a buffer that is read from stdin, so it is never an argument that tmux could take
 //! for a flag or the name of a key. tmux puts the marks of a paste around it where the program asked.
 
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::MessageId;
+use switchboard_hub::platform;
 use switchboard_hub::process::Spawn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::screen::{Emulator, InputMode, Screen};
 use crate::error::WorkspaceError;
 
 /// How long one call of tmux may take; it answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long after the text the Enter comes: programs that look for pastes by their speed need a pause.
-const BEFORE_ENTER: Duration = Duration::from_millis(150);
+/// The state of a pane, in front of its rows.
+const STATE: &str = "#{pane_dead} #{pane_in_mode} #{bracket_paste_flag} #{pane_pid} #{pane_tty} #{pane_height} \
+     #{pane_width} #{cursor_y} #{cursor_x}";
 
-/// Most of what tmux says that is read.
-const ANSWER: u64 = 4096;
+/// Most of what tmux says that is read: the largest screen with all its colours.
+const ANSWER: u64 = 4 << 20;
 
 /// A tmux pane, spelled so that tmux can take it for nothing else.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,44 +61,74 @@ impl Pane {
         &self.0
     }
 
-    /// Types one line and Enter; says why where that failed, and whether something was typed.
-    ///
-    /// With `holds`, only where that process is the pane's own.
-    pub(crate) async fn type_line(
-        &self,
-        id: MessageId,
-        line: &str,
-        holds: Option<Option<u32>>,
-    ) -> Result<(), String> {
+    /// Checks that this process is the pane's own; refused where none is named.
+    pub(crate) async fn check_process(&self, expected: Option<u32>) -> Result<(), String> {
         let Self(pane) = self;
-        let asked = "#{pane_dead}#{pane_in_mode} #{pane_pid}";
-        let state = tmux(&["display-message", "-p", "-t", pane, asked], "").await?;
-        let (state, process) = state.trim().split_once(' ').unwrap_or((state.trim(), ""));
-        if let Some(holds) = holds
-            && !process.is_empty()
-            && holds.map(|pid| pid.to_string()).as_deref() != Some(process)
-        {
-            return Err(format!(
-                "pane {pane} is not that of the process in state.json, so nothing was typed"
-            ));
+        let process = tmux(&["display-message", "-p", "-t", pane, "#{pane_pid}"], "").await?;
+        let process = process.trim();
+        if process.is_empty() || expected.is_some_and(|pid| pid.to_string() == process) {
+            return Ok(());
         }
-        match state {
-            "00" => {}
-            "01" => return Err(format!("pane {pane} is in copy mode, so nothing was typed")),
-            "" => return Err(format!("there is no pane {pane}")),
-            _ => return Err(format!("the program in pane {pane} has ended")),
+        Err(format!("pane {pane} is not that of the process in state.json, so nothing was typed"))
+    }
+
+    /// The pane's screen now; says why where it cannot be typed into at all.
+    pub(crate) async fn screen(&self) -> Result<Screen, String> {
+        let Self(pane) = self;
+        // Both in one call: the cursor belongs to these rows.
+        let args = ["display-message", "-p", "-t", pane, STATE, ";", "capture-pane", "-e", "-p", "-t", pane];
+        let shown = tmux(&args, "").await?;
+        let (state, rows) = shown.split_once('\n').unwrap_or((&shown, ""));
+        let state: Vec<&str> = state.split(' ').collect();
+        let [dead, in_mode, paste, pid, terminal, numbers @ ..] = &state[..] else {
+            return Err(format!("there is no pane {pane}"));
+        };
+        if *dead == "1" {
+            return Err(format!("the program in pane {pane} has ended"));
         }
+        let numbers: Vec<u16> = numbers.iter().filter_map(|number| number.parse().ok()).collect();
+        let [height, width, row, column] = numbers[..] else { return Err(format!("there is no pane {pane}")) };
+        let mode = match *in_mode {
+            "0" => mode_of(paste, pid, terminal),
+            // Copy mode: keys are tmux's.
+            _ => InputMode::Keys,
+        };
+        Ok(Emulator::redraw(rows, (height, width), (row.into(), column.into()), mode))
+    }
+
+    /// Types one line, as a paste where the program asked for it.
+    pub(crate) async fn paste(&self, id: MessageId, line: &str) -> Result<(), String> {
+        let Self(pane) = self;
         let buffer = format!("switchboard-{id}");
         tmux(&["load-buffer", "-b", &buffer, "-"], line).await?;
         if let Err(error) = tmux(&["paste-buffer", "-d", "-p", "-b", &buffer, "-t", pane], "").await {
             let _ = tmux(&["delete-buffer", "-b", &buffer], "").await;
             return Err(error);
         }
-        tokio::time::sleep(BEFORE_ENTER).await;
-        tmux(&["send-keys", "-t", pane, "Enter"], "")
-            .await
-            .map(drop)
-            .map_err(|error| format!("the text was typed, but no Enter: {error}"))
+        Ok(())
+    }
+
+    /// Presses one key, given by its code.
+    pub(crate) async fn press(&self, key: u8) -> Result<(), String> {
+        let Self(pane) = self;
+        tmux(&["send-keys", "-t", pane, "-H", &format!("{key:02x}")], "").await.map(drop)
+    }
+}
+
+/// How a program in a pane takes input.
+///
+/// Only newer versions of tmux tell whether it asked for bracketed paste. With an older one a program that reads key
+/// by key counts as one that did: tmux knows, and puts the marks around the paste or not.
+fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
+    let opened = platform::open_terminal(Path::new(terminal));
+    let edits_lines = opened.is_ok_and(|terminal| platform::edits_lines(terminal.as_fd()));
+    match paste {
+        "1" => InputMode::Paste,
+        "" if !edits_lines => InputMode::Paste,
+        _ if edits_lines && pid.parse().is_ok_and(|pid| platform::awaits_line(pid).unwrap_or(true)) => {
+            InputMode::Lines
+        }
+        _ => InputMode::Keys,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::failure::{Exit, Failure};
 use crate::log;
 
 /// Run an agent's program in this terminal. You use it as ever; messages of kind `execute` to the agent
-/// are typed into it, as if you had.
+/// are typed into its empty input field, as if you had, and never while it shows a question.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The agent whose terminal this is; registered where it is not known

@@ -3,7 +3,6 @@
 pub(crate) mod person;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, test_kill_process};
@@ -59,6 +58,40 @@ fn lines(sandbox: &Sandbox, count: usize) -> Vec<String> {
 
 fn is_running(pid: u32) -> bool {
     Pid::from_raw(i32::try_from(pid).unwrap()).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+/// A program with an input field, in Python: it shows `prompt`, notes every key in the file `keys`, and after a key
+/// that is no paste shows an input field. `echo` is what it does with a paste.
+fn fake(sandbox: &Sandbox, prompt: &str, echo: &str) -> String {
+    let path = sandbox.path().join("fake.py");
+    let script = include_str!("terminal/fake.py").replace("@PROMPT@", prompt).replace("@ECHO@", echo);
+    files::put(&path, script);
+    path.display().to_string()
+}
+
+fn fake_field(sandbox: &Sandbox, prompt: &str, echo: &str) -> Person {
+    let program = fake(sandbox, prompt, echo);
+    let person = Person::sit_down(sandbox, &run("codex", &["python3", &program]));
+    person.until_shown("\u{1b}[?2004h");
+    poll::until("the terminal to be registered", || pid_of(sandbox, "codex"));
+    person
+}
+
+fn field(sandbox: &Sandbox, prompt: &str) -> Person {
+    fake_field(sandbox, prompt, "echo")
+}
+
+/// The keys that the program with an input field has read.
+fn keys(sandbox: &Sandbox) -> String {
+    std::fs::read_to_string(sandbox.path().join("keys")).unwrap_or_default()
+}
+
+/// Waits until the receipt says why a message is not typed yet.
+fn waits(sandbox: &Sandbox, id: &str) -> String {
+    poll::until("a reason", || {
+        let terminal = sandbox.json(["receipt", id])[0]["terminal"].clone();
+        (terminal["status"] == "queued").then(|| terminal["reason"].as_str().unwrap().to_owned())
+    })
 }
 
 fn drop_execute(sandbox: &Sandbox, id: &str, payload: &str) -> PathBuf {
@@ -166,33 +199,26 @@ fn keys_that_would_mean_more_than_text_are_not_typed() {
 }
 
 #[test]
-fn a_program_that_asks_for_bracketed_paste_gets_lines_as_a_paste() {
+fn lines_go_as_one_paste() {
     let sandbox = workspace();
-    let expected = b"\x1b[200~one\n\ttwo\x1b[201~\r";
-    let program = format!(
-        "stty raw -echo; printf '\\033[?20'; printf '04h'; echo ready; head -c {} > typed; stty sane",
-        expected.len()
-    );
-    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", &program]));
-    person.until_shown("ready");
+    let person = field(&sandbox, "> ");
     let id = execute(&sandbox, "claude", "one\n\ttwo");
     result(&sandbox, "claude", &id, "executed");
-    assert_eq!(person.end().code(), Some(0));
-    assert_eq!(typed(&sandbox).as_bytes(), expected);
+    poll::until("Enter", || keys(&sandbox).ends_with("<Enter>").then_some(()));
+    assert_eq!(keys(&sandbox), "<paste>one\n\ttwo</paste><Enter>");
+    drop(person);
 }
 
 #[test]
 fn long_text_arrives_whole() {
     let sandbox = workspace();
-    let text = "grüße ".repeat(3000);
+    let text = "grüße ".repeat(500);
     let text = text.trim_end();
-    let program = format!("stty raw -echo; echo ready; head -c {} > typed; stty sane", text.len() + 1);
-    let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", &program]));
-    person.until_shown("ready");
+    let _person = field(&sandbox, "> ");
     let id = execute(&sandbox, "claude", text);
     result(&sandbox, "claude", &id, "executed");
-    assert_eq!(person.end().code(), Some(0));
-    assert_eq!(typed(&sandbox), format!("{text}\r"));
+    poll::until("Enter", || keys(&sandbox).ends_with("<Enter>").then_some(()));
+    assert_eq!(keys(&sandbox), format!("<paste>{text}</paste><Enter>"));
 }
 
 #[test]
@@ -208,11 +234,11 @@ fn what_cannot_be_typed_whole_fails_and_says_how_far_it_got() {
 }
 
 #[test]
-fn a_program_that_does_not_read_makes_typing_fail_in_time() {
+fn program_that_stops_reading_fails_in_time() {
     let sandbox = workspace();
-    let program = "stty raw -echo; echo ready; exec sleep 1000";
+    let program = "stty raw -echo; printf '\\033[?2004h> '; exec sleep 1000";
     let mut person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
-    person.until_shown("ready");
+    person.until_shown("> ");
     let id = execute(&sandbox, "claude", &"x".repeat(60_000));
     let told = result(&sandbox, "claude", &id, "failed");
     let error = told["error"].as_str().unwrap();
@@ -225,31 +251,119 @@ fn a_program_that_does_not_read_makes_typing_fail_in_time() {
 }
 
 #[test]
-fn a_half_typed_line_is_left_alone_until_the_person_pauses() {
+fn half_typed_line_is_never_typed_onto() {
     let sandbox = workspace();
-    sandbox.configure_user(r#"{"terminals": {"idleMs": 1500}}"#);
     let person = scribe(&sandbox);
     person.types("draft ");
     person.until_shown("draft ");
-    let since = Instant::now();
     let id = execute(&sandbox, "claude", "typed for claude");
+    assert_eq!(waits(&sandbox, &id), "the program shows no empty input field");
+    person.types("of mine\r");
     result(&sandbox, "claude", &id, "executed");
-    assert!(since.elapsed() > Duration::from_millis(1200), "{:?}", since.elapsed());
-    assert_eq!(lines(&sandbox, 1), ["draft typed for claude"]);
-    // After Enter nothing is waited for.
-    person.types("whole\r");
-    assert_eq!(lines(&sandbox, 2)[1], "whole");
+    assert_eq!(lines(&sandbox, 2), ["draft of mine", "typed for claude"]);
+}
+
+#[test]
+fn single_key_dialog_gets_nothing() {
+    for question in [
+        "Run `touch danger.txt`? (y/n) ",
+        "Do you want to proceed?\\r\\n\u{276f} 1. Yes\\r\\n  2. No\\r\\n",
+        "\u{276f} 1. Yes\\r\\n  2. No\\r\\n\\r\\n> ",
+        "  Trust this folder\\r\\n\\r\\n> \\r\\n  Enter to confirm \u{b7} Esc to cancel\\033[A\\r> ",
+    ] {
+        let sandbox = workspace();
+        let person = field(&sandbox, question);
+        let id = execute(&sandbox, "claude", "y yes 1");
+        assert_eq!(waits(&sandbox, &id), "the program shows a question", "{question}");
+        assert_eq!(keys(&sandbox), "", "{question}");
+        assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
+        assert!(sandbox.run(["receipt", &id]).stdout.contains("not typed yet: the program shows a question"));
+        // The person answers, and the program shows its input field.
+        person.types("n");
+        result(&sandbox, "claude", &id, "executed");
+        poll::until("Enter", || keys(&sandbox).ends_with("<Enter>").then_some(()));
+        assert_eq!(keys(&sandbox), "n<paste>y yes 1</paste><Enter>", "{question}");
+    }
+}
+
+#[test]
+fn notice_waits_for_the_question() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 200}}"#);
+    let program = fake(&sandbox, "Allow? (y/n) ", "echo");
+    let args = ["run", "--name", "codex", "--notify-mail", "--", "python3", &program];
+    let person = Person::sit_down(&sandbox, &args);
+    person.until_shown("(y/n)");
+    poll::until("the terminal to be registered", || pid_of(&sandbox, "codex"));
+    sandbox.send("claude", "codex", "a task");
+    let id = execute(&sandbox, "claude", "later");
+    assert_eq!(waits(&sandbox, &id), "the program shows a question");
+    assert_eq!(keys(&sandbox), "");
+    person.types("n");
+    result(&sandbox, "claude", &id, "executed");
+    let notice = "<paste>[switchboard] 1 new message from claude: run check_inbox</paste><Enter>";
+    poll::until("the notice", || keys(&sandbox).contains(notice).then_some(()));
+    assert_eq!(keys(&sandbox).matches("[switchboard]").count(), 1);
+}
+
+#[test]
+fn starting_program_gets_nothing() {
+    let sandbox = workspace();
+    let program = "echo starting; until [ -e go ]; do sleep 0.05; done; stty raw -echo; printf '\\033[?2004h> '; \
+                   exec sleep 1000";
+    let person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
+    person.until_shown("starting");
+    let id = execute(&sandbox, "claude", "too early");
+    assert_eq!(waits(&sandbox, &id), "the program does not take input yet");
+    assert!(!person.shown().contains("too early"), "{}", person.shown());
+    files::put(sandbox.path().join("go"), "");
+    // Now there is a field, but it swallows the text: that is not `executed` either.
+    person.until_shown("> ");
+    let reason = poll::until("the paste to be missed", || {
+        Some(waits(&sandbox, &id)).filter(|reason| reason.contains("did not appear"))
+    });
+    assert!(reason.starts_with("the text did not appear in the input field"), "{reason}");
+    assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
+}
+
+#[test]
+fn other_echo_is_removed_and_not_entered() {
+    let sandbox = workspace();
+    let _person = fake_field(&sandbox, "> ", "upper");
+    let id = execute(&sandbox, "claude", "text");
+    let taken_back = poll::until("the removal", || {
+        Some(waits(&sandbox, &id)).filter(|reason| reason.contains("was taken back"))
+    });
+    assert!(taken_back.starts_with("the text did not appear"), "{taken_back}");
+    assert!(keys(&sandbox).starts_with("<paste>text</paste><Kill>"), "{}", keys(&sandbox));
+    assert!(!keys(&sandbox).contains("<Enter>"), "{}", keys(&sandbox));
+}
+
+#[test]
+fn dialog_between_paste_and_enter_gets_no_enter() {
+    let sandbox = workspace();
+    let person = fake_field(&sandbox, "> ", "dialog");
+    let id = execute(&sandbox, "claude", "text");
+    person.until_shown("1. Yes");
+    poll::until("the reason", || {
+        (waits(&sandbox, &id) == "the program shows a question").then_some(())
+    });
+    assert_eq!(keys(&sandbox), "<paste>text</paste>");
+    person.types("n");
+    result(&sandbox, "claude", &id, "executed");
+    poll::until("Enter", || keys(&sandbox).ends_with("<Enter>").then_some(()));
+    assert_eq!(keys(&sandbox), "<paste>text</paste>n<paste>text</paste><Enter>");
 }
 
 #[test]
 fn the_person_s_keys_never_get_between_what_is_typed() {
     let sandbox = workspace();
     let person = scribe(&sandbox);
-    let id = execute(&sandbox, "claude", &"m".repeat(3000));
+    let id = execute(&sandbox, "claude", &"m".repeat(2000));
     poll::until("the typing to begin", || person.shown().contains("mmm").then_some(()));
     person.types("person\r");
     result(&sandbox, "claude", &id, "executed");
-    assert_eq!(lines(&sandbox, 2), ["m".repeat(3000), "person".to_owned()]);
+    assert_eq!(lines(&sandbox, 2), ["m".repeat(2000), "person".to_owned()]);
 }
 
 #[test]

@@ -3,15 +3,18 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::pending;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use door_workspace::{PasteMode, keystrokes, paste_end};
+use door_workspace::{
+    Emulator, InputMode, Obstacle, Screen, Step, Stray, Typist, check_field, keystrokes, paste_end,
+};
 use pty_process::WritePty;
 use rustix::termios::{self, LocalModes, SpecialCodeIndex};
+use switchboard_hub::platform;
 use tokio::io::AsyncWriteExt;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long a program may leave what is typed unread before the typing counts as failed.
 const STALLED: Duration = Duration::from_secs(5);
@@ -19,10 +22,15 @@ const STALLED: Duration = Duration::from_secs(5);
 /// How long whoever got the turn has to say what to type: one write to the journal.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Pauses between two pieces of a text, and before the Enter: a program that looks for pastes by their
-/// speed takes an Enter that comes with the text for a part of it.
+/// The pause between two pieces of a text.
 const BETWEEN: Duration = Duration::from_millis(20);
-const BEFORE_ENTER: Duration = Duration::from_millis(150);
+
+/// How often the screen is looked at while something waits to be typed, and while it is typed.
+const LOOK: Duration = Duration::from_millis(100);
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long the person must have let go of the keys.
+const KEYS: Duration = Duration::from_millis(500);
 
 /// Most bytes of the person's that wait during one piece of typing; then the person's terminal waits.
 const HELD: usize = 64 << 10;
@@ -37,46 +45,67 @@ const TURNS: usize = 2;
 const INTERRUPT: u8 = 0x03;
 const END_OF_FILE: u8 = 0x04;
 
-/// Somebody wants to type. It waits for its turn, gets the keyboard for itself, and then says what.
+/// A request to type: it waits for its turn, gets the keyboard for itself, and then says what.
 #[derive(Debug)]
 pub(super) struct Turn {
     /// When it may be.
     pub(super) when: When,
+    /// Told why it still waits.
+    pub(super) blocked: watch::Sender<Option<Obstacle>>,
     /// Told when it is its turn.
     pub(super) granted: oneshot::Sender<()>,
     /// What to type; nothing where that is off by now.
     pub(super) text: oneshot::Receiver<Option<String>>,
     /// What came of it.
-    pub(super) typed: oneshot::Sender<Result<(), String>>,
+    pub(super) typed: oneshot::Sender<Typed>,
 }
 
-/// When something may be typed.
+/// What came of typing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Typed {
+    /// All of it, with Enter.
+    Done,
+    /// Nothing of it was entered; it may be tried again.
+    NotYet(Obstacle),
+    /// It went wrong on the way, and is not tried again.
+    Failed(String),
+}
+
+/// When something may be typed, beside the screen's own conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// When the person has not typed half a line, or has left it alone for a while.
+    /// When the person has let go of the keys.
     LineIsFree,
     /// When nothing has happened for a while.
     AllIsQuiet,
 }
 
-/// What has happened in the terminal, as far as it matters for typing.
-#[derive(Debug)]
+/// The program's screen, and what has happened in the terminal as far as it matters for typing.
 pub(super) struct Watch {
-    paste: PasteMode,
+    emulator: Emulator,
     last_output: Instant,
     last_key: Instant,
     is_line_begun: bool,
 }
 
 impl Watch {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(rows: u16, columns: u16) -> Self {
         let now = Instant::now();
-        Self { paste: PasteMode::default(), last_output: now, last_key: now, is_line_begun: false }
+        Self {
+            emulator: Emulator::new(rows, columns),
+            last_output: now,
+            last_key: now,
+            is_line_begun: false,
+        }
     }
 
     pub(super) fn note_output(&mut self, output: &[u8]) {
-        self.paste.read(output);
+        self.emulator.read(output);
         self.last_output = Instant::now();
+    }
+
+    pub(super) fn resize(&mut self, rows: u16, columns: u16) {
+        self.emulator.resize(rows, columns);
     }
 
     /// Enter ends a line and so does Ctrl-C. Arrow keys, the mouse and what a terminal answers begin none.
@@ -89,13 +118,13 @@ impl Watch {
         }
     }
 
-    /// The moment from which it may be typed, as far as can be told now.
-    fn free_from(&self, when: When, idle: Duration) -> Instant {
-        match when {
-            When::LineIsFree if !self.is_line_begun => self.last_key,
-            When::LineIsFree => self.last_key + idle,
+    /// Why nothing may be typed now, as far as the keys and the clock tell.
+    fn check_quiet(&self, when: When, idle: Duration) -> Result<(), Obstacle> {
+        let from = match when {
+            When::LineIsFree => self.last_key + KEYS,
             When::AllIsQuiet => self.last_key.max(self.last_output) + idle,
-        }
+        };
+        if Instant::now() < from { Err(Obstacle::InUse) } else { Ok(()) }
     }
 }
 
@@ -103,20 +132,30 @@ impl Watch {
 pub(super) struct Keyboard<'s> {
     pty: WritePty<'s>,
     control: &'s OwnedFd,
+    /// The program's process.
+    pid: u32,
     watch: &'s RefCell<Watch>,
     idle: Duration,
     /// The person's keys that came while something else was typed.
     held: VecDeque<Vec<u8>>,
+    /// A text of ours that may still show up in the input field.
+    stray: Option<Stray>,
 }
 
 impl<'s> Keyboard<'s> {
     pub(super) fn new(
         pty: WritePty<'s>,
         control: &'s OwnedFd,
+        pid: u32,
         watch: &'s RefCell<Watch>,
         idle: Duration,
     ) -> Self {
-        Self { pty, control, watch, idle, held: VecDeque::new() }
+        Self { pty, control, pid, watch, idle, held: VecDeque::new(), stray: None }
+    }
+
+    /// The program's screen now.
+    fn screen(&self) -> Screen {
+        screen(self.watch, self.control, self.pid)
     }
 
     /// Writes what the person types and what is wanted, each as a whole, for as long as the program lives.
@@ -134,7 +173,7 @@ impl<'s> Keyboard<'s> {
             while let Some(held) = self.held.pop_front() {
                 self.pass_on(&held).await;
             }
-            let whens: Vec<When> = turns.iter().map(|turn| turn.when).collect();
+            let waiting: Vec<_> = turns.iter().map(|turn| (turn.when, turn.blocked.clone())).collect();
             tokio::select! {
                 // The person comes first.
                 biased;
@@ -150,7 +189,7 @@ impl<'s> Keyboard<'s> {
                     Some(next) => turns.push(next),
                     None => is_wanted = false,
                 },
-                next = self.is_free(&whens) => {
+                next = self.is_free(&waiting) => {
                     let turn = turns.swap_remove(next);
                     self.give(turn, &mut keys).await;
                 }
@@ -158,17 +197,21 @@ impl<'s> Keyboard<'s> {
         }
     }
 
-    /// Returns when somebody waits for a turn and may have it, with the place among those who wait.
-    async fn is_free(&self, whens: &[When]) -> usize {
+    /// Returns when one that waits may type, with its place among them. The others are told why they wait.
+    async fn is_free(&self, waiting: &[(When, watch::Sender<Option<Obstacle>>)]) -> usize {
+        if waiting.is_empty() {
+            return pending().await;
+        }
         loop {
-            let from = |when: &When| self.watch.borrow().free_from(*when, self.idle);
-            let first = whens.iter().map(from).enumerate().min_by_key(|(_, from)| *from);
-            match first {
-                None => return pending().await,
-                Some((next, from)) if from <= Instant::now() => return next,
-                // Something may happen in the meantime, so look again then.
-                Some((_, from)) => sleep_until(from).await,
+            let screen = self.screen();
+            for (place, (when, blocked)) in waiting.iter().enumerate() {
+                let free = check_field(&screen, self.stray.as_ref())
+                    .and_then(|()| self.watch.borrow().check_quiet(*when, self.idle));
+                let Err(obstacle) = free else { return place };
+                blocked.send_if_modified(|known| known.replace(obstacle) != Some(obstacle));
             }
+            // By the clock: what the terminal's own settings say changes without output.
+            sleep(LOOK).await;
         }
     }
 
@@ -201,42 +244,73 @@ impl<'s> Keyboard<'s> {
     }
 
     /// Types a text and one Enter. The person's keys wait meanwhile, but for Ctrl-C, which ends it.
-    async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> Result<(), String> {
-        let paste = self.watch.borrow().paste.is_on();
+    async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> Typed {
+        let mode = self.screen().mode();
+        let paste = mode == InputMode::Paste;
         let writes = keystrokes(text, paste);
         let size: usize = writes.iter().map(Vec::len).sum();
-        let by_line =
-            termios::tcgetattr(self.control).is_ok_and(|set| set.local_modes.contains(LocalModes::ICANON));
-        if by_line && size > LONGEST_LINE {
-            return Err(format!(
+        if mode == InputMode::Lines && size > LONGEST_LINE {
+            return Typed::Failed(format!(
                 "the program reads lines of at most {LONGEST_LINE} bytes and this one has {size}; nothing was typed"
             ));
         }
         let mut done = 0;
+        let mut typist = Typist::new(text.to_owned(), self.stray.take(), true);
         let typed = {
-            let (pty, done) = (&mut self.pty, &mut done);
+            let (pty, watch, control, pid) = (&mut self.pty, self.watch, self.control, self.pid);
+            let (done, typist) = (&mut done, &mut typist);
             let typing = async move {
-                for write in &writes {
-                    write_all(pty, write, done).await?;
-                    sleep(BETWEEN).await;
+                let began = Instant::now();
+                loop {
+                    let now = screen(watch, control, pid);
+                    match typist.look(&now, began.elapsed()) {
+                        Step::Wait => sleep(GLANCE).await,
+                        // The settings have changed since: the next look starts over.
+                        Step::Paste if now.mode() != mode => return Ok(Some(Obstacle::NotReady)),
+                        Step::Paste => {
+                            for write in &writes {
+                                write_all(pty, write, done).await?;
+                                sleep(BETWEEN).await;
+                            }
+                        }
+                        Step::Enter => write_all(pty, b"\r", &mut 0).await?,
+                        Step::Key(key) => {
+                            write_all(pty, &[key], &mut 0).await?;
+                            sleep(GLANCE).await;
+                        }
+                        Step::Typed => return Ok(None),
+                        Step::NotTyped(obstacle) => return Ok(Some(obstacle)),
+                    }
                 }
-                sleep(BEFORE_ENTER).await;
-                let mut enter = 0;
-                write_all(pty, b"\r", &mut enter).await
             };
             tokio::select! {
                 typed = typing => typed,
                 () = interrupted(keys, &mut self.held) => Err("the person pressed Ctrl-C".to_owned()),
             }
         };
-        typed.map_err(|reason| {
-            if paste && (1..size).contains(&done) {
-                // Or what the person types next would be a part of the paste.
-                self.held.push_front(paste_end().to_vec());
+        self.stray = typist.stray();
+        match typed {
+            Ok(None) => Typed::Done,
+            Ok(Some(obstacle)) => Typed::NotYet(obstacle),
+            Err(_) if done == 0 => Typed::NotYet(Obstacle::InUse),
+            Err(reason) => {
+                if paste && done < size {
+                    // Or what the person types next would be a part of the paste.
+                    self.held.push_front(paste_end().to_vec());
+                }
+                Typed::Failed(format!("{reason}; {done} of {size} bytes were typed, without Enter"))
             }
-            format!("{reason}; {done} of {size} bytes were typed, without Enter")
-        })
+        }
     }
+}
+
+/// The program's screen now.
+fn screen(watch: &RefCell<Watch>, control: &OwnedFd, pid: u32) -> Screen {
+    // Where the system does not tell whether a process waits, one that edits no lines itself does.
+    let reads_lines = || platform::edits_lines(control.as_fd()) && platform::awaits_line(pid).unwrap_or(true);
+    let watch = watch.borrow();
+    let takes_pastes = watch.emulator.takes_pastes();
+    watch.emulator.screen(!takes_pastes && reads_lines())
 }
 
 /// Writes all of `bytes` and counts them; gives up when the program does not read.

@@ -19,27 +19,24 @@ async fn enter_ends_a_line_and_keys_that_are_no_text_begin_none() {
         (&[b"line\n"], false),
     ];
     for (pieces, begun) in table {
-        let mut watch = Watch::new();
+        let mut watch = Watch::new(24, 80);
         for piece in pieces {
             watch.note_keys(piece);
         }
         assert_eq!(watch.is_line_begun, begun, "{pieces:?}");
-        let waits = watch.free_from(When::LineIsFree, IDLE) > Instant::now();
-        assert_eq!(waits, begun, "{pieces:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_notice_waits_for_quiet_and_an_execute_only_for_the_person() {
-    let mut watch = Watch::new();
-    let is_free = |watch: &Watch, when| watch.free_from(when, IDLE) <= Instant::now();
+async fn notices_wait_for_quiet_executes_for_keys() {
+    let mut watch = Watch::new(24, 80);
+    let is_free = |watch: &Watch, when| watch.check_quiet(when, IDLE).is_ok();
     watch.note_keys(b"half a line");
-    tokio::time::advance(Duration::from_secs(2)).await;
-    watch.note_output(b"\x1b[?2004h...");
     assert!(!is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
-    tokio::time::advance(Duration::from_secs(1)).await;
+    tokio::time::advance(KEYS).await;
+    watch.note_output(b"\x1b[?2004h...");
     assert!(is_free(&watch, When::LineIsFree) && !is_free(&watch, When::AllIsQuiet));
-    tokio::time::advance(Duration::from_secs(2)).await;
+    tokio::time::advance(IDLE).await;
     assert!(is_free(&watch, When::AllIsQuiet));
-    assert!(watch.paste.is_on());
+    assert!(watch.emulator.takes_pastes());
 }

@@ -4,17 +4,31 @@ use std::cell::Cell;
 use std::future::pending;
 use std::time::Duration;
 
-use door_workspace::{Execute, ExecuteResult, Notices, TerminalPost, TerminalRegistration, WorkspaceError};
+use door_workspace::{
+    Execute, ExecuteResult, Notices, Obstacle, TerminalPost, TerminalRegistration, WorkspaceError,
+};
+use switchboard_core::MessageId;
 use switchboard_hub::owner::Owner;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::keyboard::{Turn, When};
+use super::keyboard::{Turn, Typed, When};
 
 /// How often the agent is said to be there.
 const ALIVE: Duration = Duration::from_mins(1);
 
 /// How long to wait after the journal or a file could not be read or written.
 const TROUBLE: Duration = Duration::from_secs(1);
+
+/// How long a message must have waited for one reason before its sender is told.
+const WAITS: Duration = Duration::from_secs(1);
+
+/// Pauses after a text that did not show up in the input field: the first, doubled each time, and the longest.
+const BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
+
+/// The pause after a notice that was not typed.
+const NOTICE_PAUSE: Duration = Duration::from_secs(2);
 
 /// The keyboard is no longer there: the program has ended.
 struct Over;
@@ -52,44 +66,80 @@ pub(super) async fn type_mail(
 }
 
 async fn type_executes(mut post: TerminalPost, turns: &mpsc::Sender<Turn>, is_typing: &Cell<bool>) -> Over {
+    let mut retry = Retry::default();
     loop {
         let typed = match post.next().await {
-            Ok(execute) => type_execute(&mut post, &execute, turns, is_typing).await,
+            Ok(execute) => type_execute(&mut post, &execute, turns, is_typing, &mut retry).await,
             Err(error) => Err(error),
         };
         is_typing.set(false);
         match typed {
             Ok(Some(Over)) => return Over,
-            Ok(None) => {}
+            Ok(None) => sleep(retry.pause).await,
             Err(error) => {
                 tracing::warn!(error = %error, "mail could not be typed");
-                tokio::time::sleep(TROUBLE).await;
+                sleep(TROUBLE).await;
             }
         }
     }
 }
 
+/// The backoff for a message whose text does not show up.
+#[derive(Debug, Default)]
+struct Retry {
+    message: Option<MessageId>,
+    pause: Duration,
+}
+
+impl Retry {
+    /// Sets the pause after one attempt at a message.
+    fn note(&mut self, message: MessageId, typed: &Typed) {
+        let was_pasted = matches!(typed, Typed::NotYet(Obstacle::NotEchoed | Obstacle::NotRemoved));
+        self.pause = match (was_pasted, self.message == Some(message)) {
+            (false, _) => Duration::ZERO,
+            (true, true) => (self.pause * 2).clamp(BACKOFF, LONGEST_BACKOFF),
+            (true, false) => BACKOFF,
+        };
+        self.message = was_pasted.then_some(message);
+    }
+}
+
 /// Types one message. It is noted on disk when the keyboard is ours and before the first byte: while the
-/// person types it waits in the mailbox like any other.
+/// program shows no empty input field it waits in the mailbox like any other, and its sender can ask why.
 async fn type_execute(
     post: &mut TerminalPost,
     execute: &Execute,
     turns: &mpsc::Sender<Turn>,
     is_typing: &Cell<bool>,
+    retry: &mut Retry,
 ) -> Result<Option<Over>, WorkspaceError> {
-    let Some(turn) = Asked::ask(turns, When::LineIsFree).await else { return Ok(Some(Over)) };
+    let Some(mut asked) = Asked::ask(turns, When::LineIsFree).await else { return Ok(Some(Over)) };
+    let waits = async {
+        loop {
+            let obstacle = asked.blocked.wait_long().await;
+            post.note_waiting(execute, &obstacle.to_string()).await?;
+        }
+    };
+    let turn = tokio::select! {
+        turn = asked.granted => turn,
+        failed = waits => return failed,
+    };
+    if turn.is_err() {
+        return Ok(Some(Over));
+    }
     is_typing.set(true);
     if !post.begin(execute).await? {
         return Ok(None);
     }
-    let result = match turn.type_text(execute.text.clone()).await {
-        Some(Ok(())) => ExecuteResult::Executed,
-        Some(Err(reason)) => ExecuteResult::Failed { reason },
-        None => ExecuteResult::Failed {
-            reason: "the program ended while it was being typed, or the turn to type was over".to_owned(),
-        },
-    };
-    post.finish(execute, result).await?;
+    let typed = asked.turn.type_text(execute.text.clone()).await.unwrap_or_else(|| {
+        Typed::Failed("the program ended while it was being typed, or the turn to type was over".to_owned())
+    });
+    retry.note(execute.message.id, &typed);
+    match typed {
+        Typed::Done => post.finish(execute, ExecuteResult::Executed).await?,
+        Typed::Failed(reason) => post.finish(execute, ExecuteResult::Failed { reason }).await?,
+        Typed::NotYet(obstacle) => post.postpone(execute, &obstacle.to_string()).await?,
+    }
     Ok(None)
 }
 
@@ -98,38 +148,89 @@ async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> O
     loop {
         if let Err(error) = notices.wait().await {
             tracing::warn!(error = %error, "the mailbox could not be read");
-            tokio::time::sleep(TROUBLE).await;
+            sleep(TROUBLE).await;
             continue;
         }
-        let Some(turn) = Asked::ask(turns, When::AllIsQuiet).await else { return Over };
+        let Some(asked) = Asked::ask(turns, When::AllIsQuiet).await else { return Over };
+        if asked.granted.await.is_err() {
+            return Over;
+        }
         // More may have come, or all been read, while it waited for its turn.
-        match notices.take().await {
-            Ok(Some(text)) => drop(turn.type_text(text).await),
-            Ok(None) => {}
-            Err(error) => tracing::warn!(error = %error, "a notice of mail could not be typed"),
+        let typed = match notices.take().await {
+            Ok(Some(notice)) => match asked.turn.type_text(notice.text.clone()).await {
+                Some(Typed::Done) => notices.finish(notice).await,
+                // It comes again: the messages are as new as before.
+                Some(Typed::NotYet(_)) => {
+                    drop(notice);
+                    sleep(NOTICE_PAUSE).await;
+                    Ok(())
+                }
+                Some(Typed::Failed(_)) | None => notices.finish(notice).await,
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = typed {
+            tracing::warn!(error = %error, "a notice of mail could not be typed");
+            sleep(TROUBLE).await;
         }
     }
 }
 
-/// A turn at the keyboard that was granted.
+/// A request for a turn at the keyboard.
 struct Asked {
+    granted: oneshot::Receiver<()>,
+    blocked: Blocked,
+    turn: AskedTurn,
+}
+
+/// A turn, once it is granted.
+struct AskedTurn {
     text: oneshot::Sender<Option<String>>,
-    typed: oneshot::Receiver<Result<(), String>>,
+    typed: oneshot::Receiver<Typed>,
+}
+
+/// Why a request still waits.
+struct Blocked(watch::Receiver<Option<Obstacle>>);
+
+impl Blocked {
+    /// Waits until one reason has held for a while, and returns it.
+    async fn wait_long(&mut self) -> Obstacle {
+        let Self(reasons) = self;
+        let mut since: Option<Instant> = None;
+        loop {
+            let due = since.map(|since| since + WAITS);
+            tokio::select! {
+                changed = reasons.changed() => match changed {
+                    Ok(()) => since = Some(Instant::now()),
+                    Err(_) => return pending().await,
+                },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    since = None;
+                    if let Some(obstacle) = *reasons.borrow() {
+                        return obstacle;
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl Asked {
-    /// Waits for a turn; none where the keyboard is gone.
+    /// Asks for a turn; none where the keyboard is gone.
     async fn ask(turns: &mpsc::Sender<Turn>, when: When) -> Option<Self> {
         let (granted, is_granted) = oneshot::channel();
+        let (blocked, reasons) = watch::channel(None);
         let (text, said) = oneshot::channel();
         let (answer, typed) = oneshot::channel();
-        turns.send(Turn { when, granted, text: said, typed: answer }).await.ok()?;
-        is_granted.await.ok()?;
-        Some(Self { text, typed })
+        turns.send(Turn { when, blocked, granted, text: said, typed: answer }).await.ok()?;
+        Some(Self { granted: is_granted, blocked: Blocked(reasons), turn: AskedTurn { text, typed } })
     }
+}
 
+impl AskedTurn {
     /// Types; none where the keyboard is gone or did not wait.
-    async fn type_text(self, text: String) -> Option<Result<(), String>> {
+    async fn type_text(self, text: String) -> Option<Typed> {
         self.text.send(Some(text)).ok()?;
         self.typed.await.ok()
     }

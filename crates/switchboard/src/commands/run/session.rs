@@ -98,10 +98,12 @@ impl Session {
         let mut resized = signal(SignalKind::window_change())?;
         let mut stopped = signal(SignalKind::from_raw(STOP_KEY))?;
         let mut asked = Asked::listen()?;
-        let watch = RefCell::new(Watch::new());
+        let size = outer::window_size();
+        let watch = RefCell::new(Watch::new(size.ws_row, size.ws_col));
+        let pid = self.pid();
         let (reader, keyboard_end) = self.pty.split();
         let mut output = Box::pin(show(reader, screen, &watch));
-        let keyboard = Keyboard::new(keyboard_end, &self.control, &watch, idle);
+        let keyboard = Keyboard::new(keyboard_end, &self.control, pid, &watch, idle);
         let mut input = Box::pin(keyboard.run(keys, wanted, !outer::is_terminal()));
         let mut mail = Box::pin(mail);
         let mut end = Ending::default();
@@ -117,10 +119,10 @@ impl Session {
                 }
                 () = &mut input => {}
                 () = &mut mail, if !is_mailed => is_mailed = true,
-                _ = resized.recv() => resize(&self.control),
+                _ = resized.recv() => resize(&self.control, &watch),
                 _ = stopped.recv() => {
                     self.raw.suspend()?;
-                    resize(&self.control);
+                    resize(&self.control, &watch);
                 }
                 signal = asked.next() => end.ask(self.group, &self.control, signal),
                 () = end.is_due() => end.ask_more_firmly(self.group, &self.control),
@@ -146,9 +148,11 @@ impl Session {
     }
 }
 
-/// Gives the pty the size of the person's window. One that has closed needs none.
-fn resize(control: &OwnedFd) {
-    let _ = termios::tcsetwinsize(control, outer::window_size());
+/// Gives the pty and the emulator the size of the person's window. A pty that has closed needs none.
+fn resize(control: &OwnedFd, watch: &RefCell<Watch>) {
+    let size = outer::window_size();
+    watch.borrow_mut().resize(size.ws_row, size.ws_col);
+    let _ = termios::tcsetwinsize(control, size);
 }
 
 /// Whether there was still somebody to show the output to.

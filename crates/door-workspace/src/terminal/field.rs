@@ -1,0 +1,266 @@
+//! Where a program takes text, told from its screen. Pure.
+//!
+//! Every known client leaves the cursor in its input field, right behind the prompt, and somewhere else while a
+//! dialog is open. So a field is: a cursor behind a prompt, nothing else in the line, and no question around it.
+
+use super::question::{has_hints, has_menu, has_question, is_border, is_busy, is_rule};
+use super::screen::{InputMode, Screen};
+
+/// Why nothing is typed at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Obstacle {
+    /// It takes neither pastes nor lines.
+    #[error("the program does not take input yet")]
+    NotReady,
+    /// A dialog, a menu, a prompt for one key.
+    #[error("the program shows a question")]
+    Question,
+    /// It would only queue the text, and may ask something any moment.
+    #[error("the program is busy")]
+    Busy,
+    /// There is text of the person's, or the cursor is somewhere else.
+    #[error("the program shows no empty input field")]
+    Occupied,
+    /// The person uses the keyboard, or the screen changes.
+    #[error("the terminal is in use")]
+    InUse,
+    /// A paste did not show up.
+    #[error("the text did not appear in the input field as it was typed, and was taken back")]
+    NotEchoed,
+    /// A paste did not show up and could not be removed.
+    #[error("the text did not appear in the input field as it was typed")]
+    NotRemoved,
+}
+
+/// An empty input field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Field {
+    /// The cursor's row up to the cursor: borders and the prompt.
+    prompt: String,
+}
+
+/// The text in an input field after a paste.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// Exactly that text, or the client's own sign for it.
+    Exact,
+    /// Nothing.
+    Empty,
+    /// Something else.
+    Other(String),
+    /// The field is not to be seen.
+    Hidden,
+}
+
+/// Prompts of agents' command lines. They stand in a frame.
+const MARKERS: [char; 4] = ['❯', '›', '>', '*'];
+
+/// Ends of a shell's prompt.
+const SHELL_ENDS: [char; 3] = ['$', '#', '%'];
+
+/// Ends of other prompts. Programs also put them in front of questions.
+const OTHER_ENDS: [char; 14] = ['>', '❯', '›', '»', 'λ', '✗', '➜', '▶', '⟩', '→', '\u{e0b0}', '❭', '⟫', '⇒'];
+
+/// What zsh shows while a command goes on in the next line.
+const ZSH_CONTINUES: [&str; 26] = [
+    "for", "while", "until", "if", "then", "else", "elif", "case", "select", "repeat", "foreach", "quote", "dquote",
+    "bquote", "cmdsubst", "cmdor", "cmdand", "pipe", "errpipe", "function", "braceparam", "mathsubst", "heredoc",
+    "cursh", "subsh", "array",
+];
+
+/// Placeholders of clients that colour them like text in some themes.
+const PLACEHOLDERS: [&str; 4] = ["Type your message", "Ask anything", "Ask Codex", "Try \""];
+
+/// How many rows above the field belong to it: a status line, a spinner, a tip.
+const NEARBY: usize = 6;
+
+/// How many rows above a plain prompt may hold the question it belongs to.
+const QUESTION_ROWS: usize = 4;
+
+/// Most blank columns between the cursor and a prompt at the right edge.
+const RIGHT_PROMPT_GAP: usize = 4;
+
+/// Fewest characters that tell a text by its end, where its beginning has scrolled away.
+const ENOUGH: usize = 200;
+
+impl Field {
+    /// Finds the empty input field of a screen, or says why there is none.
+    pub(crate) fn find(screen: &Screen) -> Result<Self, Obstacle> {
+        if screen.mode == InputMode::Keys {
+            return Err(Obstacle::NotReady);
+        }
+        if has_menu(screen) {
+            return Err(Obstacle::Question);
+        }
+        let (row, _) = screen.cursor;
+        let before = screen.before_cursor();
+        let below = row + 1..screen.rows.len();
+        if has_hints(screen, below.clone()) {
+            return Err(Obstacle::Question);
+        }
+        let nearby = row.saturating_sub(NEARBY)..screen.rows.len();
+        let field = Self { prompt: before.clone() };
+        if is_framed(screen, &before) {
+            if !has_only_ghost(screen) {
+                return Err(Obstacle::Occupied);
+            }
+            return if is_busy(screen, nearby) { Err(Obstacle::Busy) } else { Ok(field) };
+        }
+        let above = (0..row).rev().filter(|row| !screen.row(*row).is_empty()).take(QUESTION_ROWS);
+        let around: Vec<usize> = above.chain([row]).collect();
+        let end = before.trim_end().chars().next_back();
+        let is_shell = end.is_some_and(|end| SHELL_ENDS.contains(&end));
+        if !is_shell && (has_question(screen, around.clone()) || has_hints(screen, around)) {
+            return Err(Obstacle::Question);
+        }
+        let is_prompt = match end {
+            None => screen.mode == InputMode::Lines,
+            Some(end) => {
+                let has_space = before.ends_with(char::is_whitespace) || is_shell;
+                has_space && (is_shell || OTHER_ENDS.contains(&end)) && !continues(screen, before.trim())
+            }
+        };
+        let is_last = below.clone().all(|row| screen.row(row).is_empty());
+        if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
+    }
+
+    /// Compares the field with a text that was pasted into it.
+    pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
+        if has_menu(screen) || has_hints(screen, screen.cursor.0 + 1..screen.rows.len()) {
+            return Echo::Hidden;
+        }
+        if !has_nothing_after(screen) {
+            return Echo::Hidden;
+        }
+        let wanted = squeeze(text);
+        let mut first = None;
+        let mut tail = String::new();
+        for row in (0..=screen.cursor.0).rev() {
+            let line = line(screen, row);
+            if is_rule(&line) {
+                return scrolled(first, &tail, text, screen.cursor.0 - row);
+            }
+            let prompt = self.prompt.trim_end();
+            if let Some(begin) = line.strip_prefix(prompt) {
+                let found = squeeze(begin) + &tail;
+                if found == wanted {
+                    return Echo::Exact;
+                }
+                first.get_or_insert(found);
+                if !prompt.is_empty() && !wanted.contains(&squeeze(&line)) {
+                    break;
+                }
+            }
+            tail = squeeze(line.trim_matches(|c: char| c.is_whitespace() || is_border(c))) + &tail;
+        }
+        scrolled(first, &tail, text, screen.cursor.0 + 1)
+    }
+
+}
+
+/// A row of a field: the cursor's up to the cursor, others whole.
+fn line(screen: &Screen, row: usize) -> String {
+    if row == screen.cursor.0 { screen.before_cursor() } else { screen.row(row) }
+}
+
+/// Judges a field whose first line is not above the cursor, or holds something else.
+fn scrolled(first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
+    match first {
+        Some(found) if found.is_empty() => Echo::Empty,
+        Some(found) if is_collapsed(&found, text) => Echo::Exact,
+        _ if rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) => Echo::Exact,
+        Some(found) => Echo::Other(found),
+        None => Echo::Hidden,
+    }
+}
+
+/// True if the prompt stands alone between the lines of a frame, as agents' command lines draw it.
+fn is_framed(screen: &Screen, before: &str) -> bool {
+    let (row, _) = screen.cursor;
+    let above = row.checked_sub(1).map(|row| screen.row(row)).unwrap_or_default();
+    let below = screen.row(row + 1);
+    let prompt = before.trim();
+    let mut signs = prompt.chars().filter(|c| !is_border(*c) && !c.is_whitespace());
+    let Some(sign) = signs.next() else {
+        // opencode: a bar at the left, nothing else, over three rows.
+        let has_bar = |text: &str| text.trim_start().starts_with('┃');
+        return prompt == "┃" && has_bar(&above) && has_bar(&below);
+    };
+    if signs.next().is_some() || !MARKERS.contains(&sign) || !before.ends_with(char::is_whitespace) {
+        return false;
+    }
+    let is_last = row + 1 >= screen.rows.len();
+    if is_rule(&above) && (is_rule(&below) || is_last) {
+        return true;
+    }
+    // Codex: no lines, a blank row on both sides and a status line below.
+    let has_status = (row + 2..=row + 3).any(|row| !screen.row(row).is_empty());
+    sign == '›' && above.is_empty() && below.is_empty() && has_status
+}
+
+/// True if the rest of the cursor's row is blank or a placeholder.
+fn has_only_ghost(screen: &Screen) -> bool {
+    let after = screen.after_cursor();
+    let is_edge = |text: &str| text.chars().all(|c| c.is_whitespace() || is_border(c));
+    let is_placeholder = || {
+        let text: String = after.iter().map(|cell| cell.text.as_str()).collect();
+        PLACEHOLDERS.iter().any(|known| text.trim_start().starts_with(known))
+    };
+    // A block cursor has the colour of its own, so the first cell counts by its text alone.
+    after.iter().all(|cell| is_edge(&cell.text) || cell.is_faint) || is_placeholder()
+}
+
+/// True if nothing follows the cursor but a prompt at the right edge.
+fn has_nothing_after(screen: &Screen) -> bool {
+    let after = screen.after_cursor();
+    let gap = after.iter().take_while(|cell| cell.is_blank()).count();
+    gap == after.len() || gap > RIGHT_PROMPT_GAP || has_only_ghost(screen)
+}
+
+/// True for the prompt of a second line: `>` below a command that goes on, and what zsh shows.
+fn continues(screen: &Screen, prompt: &str) -> bool {
+    let Some(words) = prompt.strip_suffix('>') else { return false };
+    if !words.is_empty() {
+        return words.split_whitespace().all(|word| ZSH_CONTINUES.contains(&word));
+    }
+    let above = (0..screen.cursor.0).rev().map(|row| screen.row(row));
+    let mut commands = above.skip_while(|row| row.starts_with('>'));
+    let is_command = |row: &str| {
+        SHELL_ENDS.iter().any(|end| row.split_once(*end).is_some_and(|(_, rest)| rest.starts_with(' ')))
+    };
+    commands.next().is_some_and(|row| is_command(&row))
+}
+
+/// The text without blanks and without what takes no room: lines are wrapped anywhere.
+pub(crate) fn squeeze(text: &str) -> String {
+    let is_shown = |c: &char| {
+        !c.is_whitespace()
+            && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    text.chars().filter(is_shown).collect()
+}
+
+/// True for a client's own sign for a long paste: `[Pasted text #1 +12 lines]`, `[Pasted Content 1234 chars]`.
+///
+/// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` is without blanks. The count in it, of
+/// characters or of lines, is the text's.
+fn is_collapsed(found: &str, text: &str) -> bool {
+    let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else { return false };
+    let count = |unit: &str| {
+        let before = inner.strip_suffix(unit)?.rsplit(|c: char| !c.is_ascii_digit()).next()?;
+        before.parse::<usize>().ok()
+    };
+    let breaks = text.matches('\n').count();
+    let fits = match (count("chars"), count("lines").or(count("line"))) {
+        (Some(characters), _) => characters == text.chars().count(),
+        (None, Some(lines)) => lines == breaks || lines == breaks + 1,
+        (None, None) => inner.starts_with("edtext#"),
+    };
+    // A short line is never collapsed: the sign would be the text of somebody else.
+    fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= ENOUGH)
+}
+
+#[cfg(test)]
+#[path = "field_tests.rs"]
+mod tests;

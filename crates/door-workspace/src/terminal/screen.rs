@@ -1,0 +1,153 @@
+//! The screen of a program in a terminal, as the recogniser of input fields reads it.
+
+use std::num::NonZeroU16;
+
+/// A screen at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Screen {
+    pub(crate) rows: Vec<Vec<Cell>>,
+    /// Row and column, both from 0. A program that hides its cursor leaves it in its input field all the same.
+    pub(crate) cursor: (usize, usize),
+    pub(crate) mode: InputMode,
+}
+
+/// One column of a row. The second column of a wide character is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) text: String,
+    /// Dim or grey, as placeholders and suggestions are.
+    pub(crate) is_faint: bool,
+}
+
+/// How a program takes its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputMode {
+    /// Pastes arrive with marks around them (DECSET 2004).
+    Paste,
+    /// The terminal itself edits and echoes lines, and a process waits for one.
+    Lines,
+    /// Key by key, or not at all at this moment.
+    Keys,
+}
+
+impl Screen {
+    /// How the program takes its input.
+    pub fn mode(&self) -> InputMode {
+        self.mode
+    }
+
+    /// The text of a row without blanks at its end.
+    pub(crate) fn row(&self, row: usize) -> String {
+        self.text(row, 0, usize::MAX).trim_end().to_owned()
+    }
+
+    /// The text of a row between two columns.
+    pub(crate) fn text(&self, row: usize, from: usize, to: usize) -> String {
+        let cells = self.rows.get(row).map_or(&[][..], Vec::as_slice);
+        let to = to.min(cells.len());
+        let cells = cells.get(from.min(to)..to).unwrap_or_default();
+        cells.iter().map(|cell| cell.text.as_str()).collect()
+    }
+
+    /// The text of the cursor's row before the cursor.
+    pub(crate) fn before_cursor(&self) -> String {
+        self.text(self.cursor.0, 0, self.cursor.1)
+    }
+
+    /// The cells from the cursor to the end of its row.
+    pub(crate) fn after_cursor(&self) -> &[Cell] {
+        let row = self.rows.get(self.cursor.0).map_or(&[][..], Vec::as_slice);
+        row.get(self.cursor.1..).unwrap_or_default()
+    }
+}
+
+impl Cell {
+    pub(crate) fn is_blank(&self) -> bool {
+        self.text.trim().is_empty()
+    }
+}
+
+/// A terminal emulator that is fed a program's output.
+pub struct Emulator {
+    parser: vt100::Parser,
+}
+
+impl Emulator {
+    /// An empty screen of this size.
+    pub fn new(rows: u16, columns: u16) -> Self {
+        Self { parser: vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0) }
+    }
+
+    /// Reads the next piece of output; it may be cut anywhere.
+    pub fn read(&mut self, output: &[u8]) {
+        self.parser.process(output);
+    }
+
+    /// Follows the window.
+    pub fn resize(&mut self, rows: u16, columns: u16) {
+        self.parser.set_size(at_least_one(rows), at_least_one(columns));
+    }
+
+    /// True if the program asked for marks around pastes.
+    pub fn takes_pastes(&self) -> bool {
+        self.parser.screen().bracketed_paste()
+    }
+
+    /// The screen now. `reads_lines` says that the terminal edits lines and a process waits for one.
+    pub fn screen(&self, reads_lines: bool) -> Screen {
+        let screen = self.parser.screen();
+        let (rows, columns) = screen.size();
+        let row = |row| (0..columns.get()).map(|column| cell(screen.cell(row, column))).collect();
+        let (cursor_row, cursor_column) = screen.cursor_position();
+        let mode = match (screen.bracketed_paste(), reads_lines) {
+            (true, _) => InputMode::Paste,
+            (false, true) => InputMode::Lines,
+            (false, false) => InputMode::Keys,
+        };
+        Screen {
+            rows: (0..rows.get()).map(row).collect(),
+            cursor: (usize::from(cursor_row), usize::from(cursor_column)),
+            mode,
+        }
+    }
+
+    /// A screen that another emulator has drawn: its rows with colours, and its cursor.
+    pub(crate) fn redraw(rows: &str, size: (u16, u16), cursor: (usize, usize), mode: InputMode) -> Screen {
+        let mut emulator = Self::new(size.0, size.1);
+        for (row, text) in rows.lines().take(usize::from(size.0)).enumerate() {
+            emulator.read(format!("\x1b[{};1H", row + 1).as_bytes());
+            emulator.read(text.as_bytes());
+        }
+        Screen { cursor, mode, ..emulator.screen(false) }
+    }
+}
+
+fn at_least_one(size: u16) -> NonZeroU16 {
+    NonZeroU16::new(size).unwrap_or(NonZeroU16::MIN)
+}
+
+fn cell(cell: Option<&vt100::Cell>) -> Cell {
+    let Some(cell) = cell else { return Cell { text: " ".to_owned(), is_faint: false } };
+    let text = match (cell.has_contents(), cell.is_wide_continuation()) {
+        (true, _) => cell.contents().to_owned(),
+        (false, true) => String::new(),
+        (false, false) => " ".to_owned(),
+    };
+    Cell { text, is_faint: cell.dim() || is_grey(cell.fgcolor()) }
+}
+
+/// The greys of the 256 colours, bright black, and what lies between black and white in RGB.
+fn is_grey(colour: vt100::Color) -> bool {
+    match colour {
+        vt100::Color::Default => false,
+        vt100::Color::Idx(index) => matches!(index, 8 | 59 | 102 | 145 | 236..=250),
+        vt100::Color::Rgb(red, green, blue) => {
+            let (low, high) = (red.min(green).min(blue), red.max(green).max(blue));
+            high - low <= 24 && (40..=190).contains(&high)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;
