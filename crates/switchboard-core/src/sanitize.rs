@@ -199,7 +199,7 @@ fn is_emoji_selector(c: char) -> bool {
 
 /// True for a space that is not the ASCII one, and for the blanks that look like one.
 fn is_odd_space(c: char) -> bool {
-    matches!(c, '\u{2800}') || (c.is_whitespace() && !c.is_ascii() && !is_line_break(c))
+    c == '\u{2800}' || (c.is_whitespace() && !c.is_ascii() && !is_line_break(c))
 }
 
 fn clean_noting<'t>(text: &'t str, flags: &mut BTreeSet<Flag>) -> Cow<'t, str> {

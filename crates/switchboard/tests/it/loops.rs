@@ -268,9 +268,11 @@ impl Owner {
 /// again. Each answers the message before, as it came to it by its door.
 #[test]
 fn loops_of_a_triangle_over_three_doors_stop_before_a_second_round_is_over() {
-    /// The worker: finds what it was asked, and writes the next step.
+    /// The worker: finds the message below the header of its prompt, and writes the next step.
     const TELLER: &str = r#"
+read -r header
 read -r step
+step=${step#"> "}
 id=$("$SWITCHBOARD" --json search "$step" | sed -n 's/^{"id":"\([^"]*\)".*/\1/p')
 "$SWITCHBOARD" send dana "step$((${step#step} + 1))" --reply-to "$id" > /dev/null
 "#;

@@ -212,14 +212,18 @@ fn worker_prompts_name_their_sender() {
 #[test]
 fn watcher_prompts_keep_their_frames() {
     let sandbox = workspace();
+    sandbox.ok(["channel", "post", "--agent", "dana", "--channel", "general", "--text", "hello"]);
+    // Old messages wake no watcher.
+    let now = sandbox.json(["channel", "read", "--channel", "general", "--all"])[0]["timestamp"].clone();
     let program = Program::new(&sandbox, "program", "{ cat; echo =====; } >> prompts\necho done");
     let watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", program.path()]);
     watch.line();
     for (number, tag) in CLOSING_TAGS.iter().enumerate() {
-        let sender = if number % 2 == 0 { "mallory" } else { "bob@research" };
+        let sender =
+            if number % 2 == 0 { format!("mallory-{number}") } else { format!("bob-{number}@research") };
         let id = format!("msg-20260111-1633{number:02}-{number:04}");
         let file = json!({
-            "id": id, "timestamp": "2026-01-11T16:33:15.123Z", "session_id": "general", "from": sender, "to": "qc-1",
+            "id": id, "timestamp": now, "session_id": "general", "from": sender, "to": "qc-1",
             "type": "chat", "content": { "text": body(tag), "code": body(tag), "artifacts": [tag] },
         });
         files::put_by_rename(sandbox.file(&format!("channels/general/{id}.json")), file.to_string());

@@ -42,7 +42,8 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
         let text = format!("SAY number {number}");
         let sent = Instant::now();
         let id = sandbox.send("claude", "deep", &text);
-        poll::until("the model to be asked", || model.prompts().contains(&text).then_some(()));
+        let prompt = format!("Message from claude:\n> {text}");
+        poll::until("the model to be asked", || model.prompts().contains(&prompt).then_some(()));
         took.push(sent.elapsed());
         let answer = sandbox.run_as("claude", ["wait", "--timeout", "60"]).ok();
         assert!(answer.contains(&format!("number {number}")), "{answer}");
