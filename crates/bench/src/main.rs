@@ -8,6 +8,7 @@
 mod baseline_files;
 mod baseline_fsync;
 mod baseline_sqlite;
+mod binding;
 mod channels;
 mod cli;
 mod figure;

@@ -41,7 +41,8 @@ impl Serving {
     /// Makes a workspace in this folder, with one registered reader.
     pub(crate) async fn make(folder: &Path, at: At) -> anyhow::Result<Self> {
         Tree::make(folder)?;
-        let workspace = Workspace::open(folder, Config::default(), |_| {}).await?;
+        let key = crate::binding::own_key()?;
+        let workspace = Workspace::open(folder, Config::default(), |hub| hub.key = Some(key)).await?;
         workspace.register(Registration::mailbox(Name::parse(READER)?)).await?;
         let outbound = match at {
             At::Nothing => None,

@@ -21,6 +21,7 @@ fn spec(command: &str) -> ChildSpec {
             cwd: "/x".into(),
             framing: Framing::Auto,
         },
+        unready: None,
         limits: Limits::default(),
         expose: Expose::Suite,
         written: Written::default(),

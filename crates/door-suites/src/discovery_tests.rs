@@ -79,9 +79,9 @@ fn one_bad_file_never_hides_another() {
     site.child("unset", r#"{"command": "x", "args": ["${NOPE}"]}"#);
     std::fs::create_dir_all(site.path().join(".switchboard/mcps/folder/.mcp.json")).unwrap();
     let found = site.look(json!({}));
-    assert_eq!(names(&found), ["good"]);
+    assert_eq!(names(&found), ["good", "unset"]);
     let messages = messages(&found.problems);
-    assert_eq!(messages.len(), 5, "{messages:#?}");
+    assert_eq!(messages.len(), 4, "{messages:#?}");
     assert!(messages[0].starts_with("bad/.mcp.json: is not JSON: EOF while parsing"), "{}", messages[0]);
     assert!(messages[1].ends_with("is not a file but a directory"), "{}", messages[1]);
     assert!(messages[2].contains("more than the 262144 allowed"), "{}", messages[2]);
@@ -90,12 +90,8 @@ fn one_bad_file_never_hides_another() {
         "{}",
         messages[3]
     );
-    assert!(
-        messages[4].starts_with("unset/.mcp.json: the field 'args[0]' needs the variable NOPE"),
-        "{}",
-        messages[4]
-    );
-    assert_eq!(found.problems[4].child.as_deref(), Some("unset"));
+    let unready = found.child("unset").unwrap().unready.as_deref().unwrap();
+    assert!(unready.starts_with("the field 'args[0]' needs the variable NOPE"), "{unready}");
 }
 
 #[test]

@@ -51,6 +51,15 @@ pub fn expand(text: &str, lookup: Lookup<'_>) -> Result<String, ExpandError> {
     Ok(out)
 }
 
+/// The variables that a text names, and whether each has to be set.
+pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    text.split("${").skip(1).filter_map(|rest| {
+        let inside = rest.split_once('}')?.0;
+        let (name, is_required) = inside.split_once(":-").map_or((inside, true), |(name, _)| (name, false));
+        is_variable(name).then_some((name, is_required))
+    })
+}
+
 /// Whether a text can be the name of a variable.
 pub(crate) fn is_variable(name: &str) -> bool {
     !name.is_empty()

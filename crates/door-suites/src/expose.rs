@@ -36,6 +36,16 @@ impl Exposed {
     }
 }
 
+/// Whether every tool that a pattern allows is allowed by one of `patterns` as well.
+///
+/// Of two patterns that is known only where they are the same text.
+pub fn is_within(pattern: &str, patterns: &[String]) -> bool {
+    let pattern = pattern.trim();
+    let is_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
+    patterns.iter().any(|known| known.trim() == pattern)
+        || (is_name && set(patterns, false, &mut Vec::new()).is_match(pattern))
+}
+
 /// Whether a text can be the name of a tool: no control or invisible characters, no markup that poses as an
 /// instruction, no spaces around it, no path that goes upward.
 pub(crate) fn is_name(tool: &str) -> bool {

@@ -65,6 +65,7 @@ pub use discovery::{Discovered, Problem, discover, discover_with, is_reserved};
 pub use edit::{Put, put_child, remove_child};
 pub use error::SuiteError;
 pub use expand::{ExpandError, Lookup, expand};
+pub use expose::is_within;
 pub use host::{Caller, ClientRef, Host, RpcError};
 pub use import::{Candidate, Client, Imported, Reverted, RootFile, Servers, import, read_client, revert};
 pub use mcp_json::{CommandLine, McpFile, Transport};
@@ -82,5 +83,5 @@ pub use via::VARIABLE as VIA;
 pub use watch::watch;
 pub use wrapper::{
     ProviderKind, Unwrapped, Wrapped, Wrapper, WrapperError, WrapperSettings, is_wrapper, original_name,
-    take_what_only_the_user_may_set, unwrap_child, wrap_child,
+    unwrap_child, wrap_child,
 };

@@ -3,6 +3,7 @@
 mod shapes;
 
 use std::collections::BTreeMap;
+use switchboard_hub::process::PROXY_VARIABLES;
 
 use crate::spec::{ChildSpec, Launch};
 
@@ -50,6 +51,15 @@ impl Secrets {
             url.and_then(|url| reqwest::Url::parse(url).ok()?.password().map(str::to_owned))
         {
             secrets.add(&password);
+        }
+        // A program is given the proxies of ours.
+        let proxies = PROXY_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
+        for proxy in proxies.filter(|_| url.is_none()) {
+            if let Some(password) =
+                reqwest::Url::parse(&proxy).ok().and_then(|url| url.password().map(str::to_owned))
+            {
+                secrets.add(&password);
+            }
         }
         secrets
     }

@@ -20,6 +20,8 @@ pub struct ChildSpec {
     pub file: PathBuf,
     /// How it is reached.
     pub launch: Launch,
+    /// Why it cannot be started as things are: a variable that it needs is not set.
+    pub unready: Option<String>,
     /// How long things may take, and how many there may be.
     pub limits: Limits,
     /// How its tools are offered.

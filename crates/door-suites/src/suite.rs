@@ -125,7 +125,7 @@ impl Suite {
         matches!(self.spec.expose, Expose::Flat { .. })
     }
 
-    /// Whether the child may be started. The error is a text that says who can allow it.
+    /// Whether the child may and can be started. The error is a text that says what to do.
     pub(crate) fn check_trust(&self) -> Result<(), String> {
         // What runs was agreed to; what would be started may have been disagreed with a moment ago.
         if self.state.lock().is_trusted && self.child.opened().is_some() {
@@ -133,10 +133,13 @@ impl Suite {
         }
         let name = &self.spec.name;
         match Trust::load(&self.shared.places).is_trusted(&self.spec) {
-            TrustState::Trusted => {
-                self.state.lock().is_trusted = true;
-                Ok(())
-            }
+            TrustState::Trusted => match &self.spec.unready {
+                Some(reason) => Err(format!("{name} cannot be started: {reason}.")),
+                None => {
+                    self.state.lock().is_trusted = true;
+                    Ok(())
+                }
+            },
             TrustState::New => Err(format!(
                 "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
             )),

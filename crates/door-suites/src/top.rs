@@ -156,7 +156,11 @@ const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"s
 
 /// A suite as a tool. Each letter of it is paid for in every conversation.
 fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
-    own_tool(&suite.rules.tool_name, &describe(suite, config, descriptions), SUITE_SCHEMA)
+    let mut description = describe(suite, config, descriptions);
+    if let Some(reason) = &suite.spec.unready {
+        description = summarise(&format!("Cannot be started: {reason}. {description}"), MAX_DESCRIPTION);
+    }
+    own_tool(&suite.rules.tool_name, &description, SUITE_SCHEMA)
 }
 
 fn search_tool() -> Box<RawValue> {

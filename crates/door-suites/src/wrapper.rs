@@ -33,7 +33,7 @@ pub use self::layout::{Unwrapped, Wrapped, is_wrapper, unwrap_child, wrap_child}
 pub use self::original::original_name;
 pub use self::provider::ProviderKind;
 pub use self::server::Wrapper;
-pub use self::settings::{WrapperSettings, take_what_only_the_user_may_set};
+pub use self::settings::WrapperSettings;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Who may join: the rules of invites, bans and approval, as a function of a swarm. Pure.
+//! Admission: the rules of invites, bans, key proofs and approval, as a function of a swarm. Pure.
 
 use jiff::Timestamp;
 use uuid::Uuid;
@@ -7,7 +7,8 @@ use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::invite::Invite;
 use crate::keys::PublicKey;
-use crate::ledger::{InviteRecord, Member, PendingJoin, Swarm};
+use crate::ledger::{Ban, InviteRecord, Member, PendingJoin, Swarm};
+use crate::roster::millis;
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::wire::{Joined, MemberWord, SystemContent};
@@ -18,7 +19,7 @@ const MOST_PENDING: usize = 100;
 /// Most invites that are remembered. Those that have ended make room first.
 const MOST_INVITES: usize = 1000;
 
-/// Who asks to join, after everything that can be checked without the swarm was checked.
+/// An agent that asks to join, after all checks that need no swarm.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
     pub(crate) agent: PeerId,
@@ -29,26 +30,48 @@ pub(crate) struct Candidate {
     pub(crate) digest: String,
     /// Whether it says that it had left: others may have heard of that though we have not.
     pub(crate) has_left: bool,
+    /// Its signature by `public_key`, verified; nothing for an unsigned request.
+    pub(crate) proof: Option<Proof>,
 }
 
-/// What became of a request to join.
+/// A verified signature of a join request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// When it was signed, by the candidate's clock.
+    pub(crate) at: Timestamp,
+    /// True if it covers the whole request, endpoint and id included.
+    pub(crate) is_whole: bool,
+}
+
+/// The decision on a join request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// A new member.
     Joined,
-    /// It is one already.
+    /// A member already; its entry is unchanged.
     AlreadyMember,
+    /// A member that has proved its key and has another endpoint now.
+    Moved,
     /// The master has to approve.
     Pending,
 }
 
-/// Why somebody may not join.
+/// Why an agent may not join.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotAdmitted {
     #[error("the agent_id is taken by a member with another key, or clashes with one; choose another")]
     IdTaken,
-    #[error("the public_key belongs to another member")]
+    #[error(
+        "the public_key belongs to another member; where it is yours, sign the request with it, or ask the master"
+    )]
     KeyTaken,
+    #[error(
+        "the agent is a member with another endpoint, or signed its requests before; sign the whole request with its \
+         current key, or ask the master to change the endpoint"
+    )]
+    NotProven,
+    #[error("the request was used before, or is older than the last change of the member; sign a new one")]
+    Replayed,
     #[error("the agent was removed from the swarm; ask the master for a new invite")]
     Banned,
     #[error("the invite was taken back; ask for a new one")]
@@ -67,80 +90,222 @@ pub(crate) enum NotAdmitted {
     TooManyPending,
 }
 
+impl Candidate {
+    /// The entry that it asks for.
+    fn entry(&self, now: Timestamp) -> PendingJoin {
+        PendingJoin {
+            endpoint: self.endpoint.clone(),
+            public_key: self.public_key.clone(),
+            invite: self.digest.clone(),
+            asked_at: now,
+            signed_at: self.proof.map(|proof| proof.at),
+            denied: false,
+        }
+    }
+}
+
 impl Swarm {
     /// Decides on a request to join, and counts the use of its invite with it.
+    ///
+    /// Bans and the invite come first, for members too: without a good invite nothing is answered but the refusal. A
+    /// refusal may leave a part of the change behind, so callers work on a copy.
     pub(crate) fn admit(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, NotAdmitted> {
-        if let Some(member) = self.members.get(&candidate.agent) {
-            return if member.public_key != candidate.public_key {
-                Err(NotAdmitted::IdTaken)
-            } else if candidate.has_left {
-                self.take_in(&candidate.agent, candidate.endpoint.clone(), candidate.public_key.clone(), now);
-                Ok(Admission::Joined)
-            } else {
-                Ok(Admission::AlreadyMember)
-            };
+        self.check_bans(candidate)?;
+        self.check_invite(candidate)?;
+        if self.members.contains_key(&candidate.agent) {
+            return self.admit_member(candidate, now);
         }
-        if self.members.keys().any(|id| id.clashes_with(&candidate.agent)) {
-            return Err(NotAdmitted::IdTaken);
+        if candidate.proof.is_some() && !self.is_fresh(candidate) {
+            return self.answer_replay(candidate);
         }
-        if self.members.values().any(|member| member.public_key == candidate.public_key) {
-            return Err(NotAdmitted::KeyTaken);
+        let signed_before =
+            |former: &Member| former.signs_envelopes && former.public_key == candidate.public_key;
+        if candidate.proof.is_none() && self.former.get(&candidate.agent).is_some_and(signed_before) {
+            return Err(NotAdmitted::NotProven);
         }
-        // The token counts whole seconds; what was noted when it was made is exact.
-        let noted = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
-        let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
-        let invited_at = noted.unwrap_or_else(told);
-        let is_banned = |(id, ban): (&PeerId, &crate::ledger::Ban)| {
-            let same =
-                id.clashes_with(&candidate.agent) || ban.public_key.as_ref() == Some(&candidate.public_key);
-            same && invited_at <= ban.at
-        };
-        if self.banned.iter().any(is_banned) {
-            return Err(NotAdmitted::Banned);
-        }
-        self.use_invite(candidate, now)?;
-        if self.members.len() >= MOST_MEMBERS {
-            return Err(NotAdmitted::Full);
-        }
+        let squatter = self.find_place(&candidate.agent, &candidate.public_key, candidate.proof.is_some())?;
+        self.record_use(candidate, now)?;
         if self.settings.require_approval {
             self.wait_for_approval(candidate, now)?;
             return Ok(Admission::Pending);
         }
-        self.take_in(&candidate.agent, candidate.endpoint.clone(), candidate.public_key.clone(), now);
+        self.take_in(&candidate.agent, squatter.as_ref(), candidate.entry(now), now);
         Ok(Admission::Joined)
     }
 
-    /// Counts the use of an invite by somebody; the same agent uses it once however often it asks.
-    fn use_invite(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
-        let Candidate { invite, digest, agent, .. } = candidate;
-        let issuer = invite.signer().clone();
-        if issuer != self.master && !self.settings.allow_member_invite {
+    /// Decides on a request in the name of a member. Only its current key changes its entry.
+    fn admit_member(&mut self, candidate: &Candidate, now: Timestamp) -> Result<Admission, NotAdmitted> {
+        let id = &candidate.agent;
+        let Some(member) = self.members.get(id) else { return Err(NotAdmitted::IdTaken) };
+        if member.public_key != candidate.public_key {
+            return Err(NotAdmitted::IdTaken);
+        }
+        let is_same = member.endpoint == candidate.endpoint;
+        // The master's own entry changes by its own settings alone.
+        let proof = candidate.proof.filter(|_| self.is_fresh(candidate) && *id != self.master);
+        let Some(proof) = proof else {
+            return if is_same {
+                Ok(Admission::AlreadyMember)
+            } else if candidate.proof.is_some() {
+                Err(NotAdmitted::Replayed)
+            } else {
+                Err(NotAdmitted::NotProven)
+            };
+        };
+        // Without a signature over all of it, the endpoint could have been put in later.
+        if member.signs_envelopes && !proof.is_whole {
+            return if is_same { Ok(Admission::AlreadyMember) } else { Err(NotAdmitted::NotProven) };
+        }
+        let changed_at = member.endpoint_change.as_ref().map(|change| change.at);
+        if !is_same && changed_at.is_some_and(|changed_at| millis(proof.at) <= millis(changed_at)) {
+            return Err(NotAdmitted::Replayed);
+        }
+        if candidate.has_left {
+            self.take_in(id, None, candidate.entry(now), now);
+            return Ok(Admission::Joined);
+        }
+        if let Some(member) = self.members.get_mut(id) {
+            member.provisional = false;
+            member.signed_at = Some(proof.at);
+        }
+        if is_same {
+            return Ok(Admission::AlreadyMember);
+        }
+        self.change_endpoint(id, candidate.endpoint.clone(), now);
+        Ok(Admission::Moved)
+    }
+
+    /// Answers a signed request that is not new: nothing changes by it.
+    fn answer_replay(&self, candidate: &Candidate) -> Result<Admission, NotAdmitted> {
+        let waiting = self.pending.get(&candidate.agent).filter(|waiting| {
+            waiting.public_key == candidate.public_key && waiting.endpoint == candidate.endpoint
+        });
+        match waiting {
+            Some(waiting) if !waiting.denied => Ok(Admission::Pending),
+            _ => Err(NotAdmitted::Replayed),
+        }
+    }
+
+    /// True if the request was signed after every other request that is known of its key, under whatever id.
+    fn is_fresh(&self, candidate: &Candidate) -> bool {
+        let members = self.members.values().chain(self.former.values());
+        let of_members = members.map(|member| (&member.public_key, member.signed_at));
+        let of_pending = self.pending.values().map(|waiting| (&waiting.public_key, waiting.signed_at));
+        let of_key = of_members.chain(of_pending).filter(|(key, _)| **key == candidate.public_key);
+        let last = of_key.filter_map(|(_, signed_at)| signed_at).max();
+        candidate.proof.is_some_and(|proof| last.is_none_or(|last| millis(last) < millis(proof.at)))
+    }
+
+    fn check_bans(&self, candidate: &Candidate) -> Result<(), NotAdmitted> {
+        // The token counts whole seconds; what was noted when it was made is exact.
+        let noted = self.invites.get(&candidate.digest).map(|invite| invite.made_at);
+        let told = || Timestamp::from_second(candidate.invite.iat).unwrap_or(Timestamp::MIN);
+        let invited_at = noted.unwrap_or_else(told);
+        let is_banned = |(id, ban): (&PeerId, &Ban)| {
+            // A provisional member may have named the key of another agent, which proves it.
+            let by_key = ban.public_key.as_ref() == Some(&candidate.public_key)
+                && (!ban.provisional || candidate.proof.is_none());
+            (by_key || id.clashes_with(&candidate.agent)) && invited_at <= ban.at
+        };
+        if self.banned.iter().any(is_banned) { Err(NotAdmitted::Banned) } else { Ok(()) }
+    }
+
+    /// Checks that the invite is known, not revoked, and has a use left for this candidate.
+    fn check_invite(&self, candidate: &Candidate) -> Result<(), NotAdmitted> {
+        let invite = &candidate.invite;
+        if *invite.signer() != self.master && !self.settings.allow_member_invite {
             return Err(NotAdmitted::InvitesDisabled);
         }
-        if !self.invites.contains_key(digest) {
+        let Some(record) = self.invites.get(&candidate.digest) else {
             // Made by another program with the same key, or by a member. Its uses are counted from now on, so it must
             // be from after the count began, and must end.
-            let made_at = Timestamp::from_second(invite.iat).unwrap_or(Timestamp::MIN);
-            let ends_at = invite.ends_at().ok().flatten();
-            let is_old = made_at.as_second() < self.invites_since.as_second();
-            if is_old || ends_at.is_none() {
-                return Err(NotAdmitted::Unknown);
-            }
-            self.remember_invite(digest.clone(), issuer, made_at, ends_at, invite.max_uses, now)?;
-        }
-        let Some(record) = self.invites.get_mut(digest) else { return Err(NotAdmitted::Unknown) };
+            let is_old = invite.iat < self.invites_since.as_second();
+            let is_endless = invite.ends_at().ok().flatten().is_none();
+            return if is_old || is_endless { Err(NotAdmitted::Unknown) } else { Ok(()) };
+        };
         if record.revoked {
             return Err(NotAdmitted::Revoked);
         }
-        if record.used_by.contains(agent) {
+        let uses = record.used_by.len() + usize::try_from(record.reused).unwrap_or(usize::MAX);
+        let most = record.max_uses.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+        if uses < most || self.find_user(candidate, record).is_some() {
             return Ok(());
         }
-        let most = record.max_uses.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
-        if record.used_by.len() >= most {
-            return Err(NotAdmitted::Exhausted);
+        Err(NotAdmitted::Exhausted)
+    }
+
+    /// The id under which this very candidate has used an invite before.
+    ///
+    /// The id alone says nothing: it must prove the key, or present exactly the endpoint and key of its entry.
+    fn find_user(&self, candidate: &Candidate, record: &InviteRecord) -> Option<PeerId> {
+        let Candidate { agent, endpoint, public_key, .. } = candidate;
+        let is_fresh = self.is_fresh(candidate);
+        let is_same =
+            |key: &PublicKey, place: &Endpoint| key == public_key && (place == endpoint || is_fresh);
+        let is_own = match (self.members.get(agent), self.pending.get(agent), self.former.get(agent)) {
+            (Some(member), ..) => is_same(&member.public_key, &member.endpoint),
+            (None, Some(waiting), _) => is_same(&waiting.public_key, &waiting.endpoint),
+            (None, None, Some(former)) => former.public_key == *public_key && is_fresh,
+            (None, None, None) => false,
+        };
+        let own = is_own.then(|| agent.clone()).filter(|id| record.used_by.contains(id));
+        let squatters = || self.find_squatters(candidate).find(|id| record.used_by.contains(*id)).cloned();
+        own.or_else(squatters)
+    }
+
+    /// Provisional members and unsigned requests under another id that name the key which this candidate proves.
+    fn find_squatters<'s>(&'s self, candidate: &'s Candidate) -> impl Iterator<Item = &'s PeerId> {
+        let members = self.members.iter().filter(|(_, member)| member.provisional);
+        let members = members.map(|(id, member)| (id, &member.public_key));
+        let waiting = self.pending.iter().filter(|(_, waiting)| waiting.signed_at.is_none());
+        let waiting = waiting.map(|(id, waiting)| (id, &waiting.public_key));
+        let is_proven = self.is_fresh(candidate);
+        let of_key = move |(id, key): &(&PeerId, &PublicKey)| {
+            is_proven && **key == candidate.public_key && **id != candidate.agent
+        };
+        members.chain(waiting).filter(of_key).map(|(id, _)| id)
+    }
+
+    /// Counts the use of an invite; the same agent uses it once however often it asks.
+    fn record_use(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
+        let Candidate { invite, digest, agent, .. } = candidate;
+        if !self.invites.contains_key(digest) {
+            let made_at = Timestamp::from_second(invite.iat).unwrap_or(Timestamp::MIN);
+            let ends_at = invite.ends_at().ok().flatten();
+            let issuer = invite.signer().clone();
+            self.remember_invite(digest.clone(), issuer, made_at, ends_at, invite.max_uses, now)?;
         }
-        record.used_by.insert(agent.clone());
+        let user = self.invites.get(digest).and_then(|record| self.find_user(candidate, record));
+        let Some(record) = self.invites.get_mut(digest) else { return Err(NotAdmitted::Unknown) };
+        if let Some(user) = &user {
+            record.used_by.remove(user);
+        }
+        if !record.used_by.insert(agent.clone()) {
+            record.reused = record.reused.saturating_add(1);
+        }
         Ok(())
+    }
+
+    /// Checks that id and key are free; says which provisional member gives way.
+    fn find_place(
+        &self,
+        agent: &PeerId,
+        key: &PublicKey,
+        is_proven: bool,
+    ) -> Result<Option<PeerId>, NotAdmitted> {
+        let holder = self.members.iter().find(|(_, member)| member.public_key == *key);
+        let squatter = holder.filter(|(id, member)| is_proven && member.provisional && **id != self.master);
+        let squatter = squatter.map(|(id, _)| id.clone());
+        if self.members.keys().any(|id| id.clashes_with(agent) && squatter.as_ref() != Some(id)) {
+            return Err(NotAdmitted::IdTaken);
+        }
+        if holder.is_some() && squatter.is_none() {
+            return Err(NotAdmitted::KeyTaken);
+        }
+        if self.members.len() - usize::from(squatter.is_some()) >= MOST_MEMBERS {
+            return Err(NotAdmitted::Full);
+        }
+        Ok(squatter)
     }
 
     /// Notes an invite. Where the list is full, those that have ended make room.
@@ -159,44 +324,94 @@ impl Swarm {
         if self.invites.len() >= MOST_INVITES {
             return Err(NotAdmitted::Unknown);
         }
-        let record =
-            InviteRecord { issuer, made_at, ends_at, max_uses, used_by: <_>::default(), revoked: false };
+        let record = InviteRecord {
+            issuer,
+            made_at,
+            ends_at,
+            max_uses,
+            used_by: <_>::default(),
+            reused: 0,
+            revoked: false,
+        };
         self.invites.insert(digest, record);
         Ok(())
     }
 
+    /// Puts a request on the list of those that wait. An unsigned one gives way to the agent that proves its key.
     fn wait_for_approval(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
-        match self.pending.get(&candidate.agent) {
-            Some(known) if known.public_key != candidate.public_key => return Err(NotAdmitted::IdTaken),
-            Some(known) if known.denied && known.invite == candidate.digest => {
+        let Candidate { agent, public_key, .. } = candidate;
+        let is_proven = candidate.proof.is_some();
+        let others = |id: &PeerId, waiting: &PendingJoin| id != agent && waiting.public_key == *public_key;
+        if is_proven {
+            self.pending.retain(|id, waiting| !others(id, waiting) || waiting.signed_at.is_some());
+        }
+        if self.pending.iter().any(|(id, waiting)| others(id, waiting) && !waiting.denied) {
+            return Err(NotAdmitted::KeyTaken);
+        }
+        match self.pending.get(agent) {
+            Some(known) if known.public_key != *public_key && !known.denied => {
+                return Err(NotAdmitted::IdTaken);
+            }
+            // Its own signature puts its endpoint right, and a decision on somebody else's request does not bind it.
+            Some(known) if known.public_key == *public_key && is_proven && known.signed_at.is_none() => {}
+            Some(known)
+                if known.public_key == *public_key && known.denied && known.invite == candidate.digest =>
+            {
                 return Err(NotAdmitted::Denied);
             }
-            Some(known) if !known.denied => return Ok(()),
+            Some(known) if !known.denied && !is_proven => return Ok(()),
             None if self.pending.values().filter(|waiting| !waiting.denied).count() >= MOST_PENDING => {
                 return Err(NotAdmitted::TooManyPending);
             }
             _ => {}
         }
-        let waiting = PendingJoin {
-            endpoint: candidate.endpoint.clone(),
-            public_key: candidate.public_key.clone(),
-            invite: candidate.digest.clone(),
-            asked_at: now,
-            denied: false,
-        };
-        self.pending.insert(candidate.agent.clone(), waiting);
+        self.pending.insert(agent.clone(), candidate.entry(now));
         Ok(())
     }
 
-    /// Makes somebody a member and notes that the others are to be told.
-    pub(crate) fn take_in(&mut self, id: &PeerId, endpoint: Endpoint, key: PublicKey, now: Timestamp) {
+    /// Makes a request that waits a membership. For the master.
+    pub(crate) fn approve(&mut self, id: &PeerId, now: Timestamp) -> Result<(), NotAdmitted> {
+        let Some(entry) = self.pending.get(id).cloned() else { return Err(NotAdmitted::Unknown) };
+        let invite = self.invites.get(&entry.invite);
+        if invite.is_none_or(|invite| invite.revoked || invite.ends_at.is_some_and(|end| end <= now)) {
+            // The candidate learns the roster by asking again with it.
+            return Err(NotAdmitted::Revoked);
+        }
+        let squatter = self.find_place(id, &entry.public_key, entry.signed_at.is_some())?;
+        self.take_in(id, squatter.as_ref(), entry, now);
+        Ok(())
+    }
+
+    /// Makes an agent a member, in place of a squatter on its key, and announces it.
+    fn take_in(&mut self, id: &PeerId, squatter: Option<&PeerId>, entry: PendingJoin, now: Timestamp) {
+        if let Some(squatter) = squatter {
+            self.displace(squatter);
+        }
         self.pending.remove(id);
-        self.put_member(id, endpoint, key, now);
+        self.put_member(id, entry.endpoint, entry.public_key, now);
         self.epoch += 1;
+        if let Some(member) = self.members.get_mut(id) {
+            member.provisional = entry.signed_at.is_none();
+            member.signed_at = entry.signed_at.or(member.signed_at);
+        }
         if let Some(member) = self.members.get(id) {
             let content = self.joined_content(id, member).to_text();
             self.announce(Uuid::new_v4(), None, content);
         }
+    }
+
+    /// Removes a provisional member whose key another agent has proved. It is not banned.
+    fn displace(&mut self, id: &PeerId) {
+        self.drop_member(id);
+        self.epoch += 1;
+        let content = SystemContent {
+            swarm_id: Some(self.swarm_id.to_string()),
+            agent_id: Some(id.to_string()),
+            reason: Some("another agent has proved that it has the key".to_owned()),
+            epoch: Some(self.epoch),
+            ..SystemContent::new("member_left")
+        };
+        self.announce(Uuid::new_v4(), None, content.to_text());
     }
 
     /// What the others are told of a new member, flat and nested.
@@ -207,6 +422,7 @@ impl Swarm {
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
             joined_at: joined_at.clone(),
+            provisional: member.provisional.then_some(true),
         };
         SystemContent {
             kind: Some("system".to_owned()),

@@ -27,6 +27,7 @@ fn candidate(agent: &str, seed: u8, max_uses: Option<u32>) -> Candidate {
         invite,
         digest: "digest".to_owned(),
         has_left: false,
+        proof: None,
     }
 }
 
@@ -115,14 +116,282 @@ fn others_come_in_while_somebody_is_asked_to_lead() {
     assert_eq!(swarm.handover, None);
 }
 
-/// The master was away when somebody left, and others have heard of it.
+/// The master was away when a member left, and others have heard of it.
 #[test]
-fn whoever_says_that_it_left_is_announced_anew() {
+fn member_that_left_is_announced_again() {
     let mut swarm = swarm();
     let again = Candidate { has_left: true, ..candidate("carol", 3, None) };
+    assert_eq!(swarm.admit(&again, at(9)), Ok(Admission::AlreadyMember), "its word alone changes nothing");
+    assert_eq!((swarm.epoch, swarm.announcements.len()), (3, 0));
+    let again = signed(again, 9);
     assert_eq!(swarm.admit(&again, at(9)), Ok(Admission::Joined));
     assert_eq!((swarm.epoch, swarm.announcements.len()), (4, 1));
     assert_eq!(swarm.members[&again.agent].joined_at, at(9));
     let other_key = Candidate { has_left: true, ..candidate("carol", 77, None) };
-    assert_eq!(swarm.admit(&other_key, at(9)), Err(NotAdmitted::IdTaken));
+    assert_eq!(swarm.admit(&signed(other_key, 10), at(10)), Err(NotAdmitted::IdTaken));
+}
+
+/// The same request, signed as a whole with the key that it names.
+fn signed(candidate: Candidate, second: i64) -> Candidate {
+    Candidate { proof: Some(Proof { at: at(second), is_whole: true }), ..candidate }
+}
+
+fn at_host(candidate: Candidate, host: &str) -> Candidate {
+    Candidate {
+        endpoint: Endpoint::parse(&format!("https://{host}.example.com/swarm")).unwrap(),
+        ..candidate
+    }
+}
+
+#[test]
+fn endpoint_changes_by_current_key_alone() {
+    let mut swarm = swarm();
+    let bob = PeerId::parse("bob").unwrap();
+    swarm.members.get_mut(&bob).unwrap().signs_envelopes = true;
+    let moved = at_host(candidate("bob", 2, None), "elsewhere");
+    let partly = Candidate { proof: Some(Proof { at: at(1), is_whole: false }), ..moved.clone() };
+    let refused = [
+        (moved.clone(), NotAdmitted::NotProven),
+        (Candidate { has_left: true, ..moved.clone() }, NotAdmitted::NotProven),
+        (partly, NotAdmitted::NotProven),
+        (signed(at_host(candidate("bob", 9, None), "elsewhere"), 1), NotAdmitted::IdTaken),
+        (at_host(candidate("alice", 1, None), "elsewhere"), NotAdmitted::NotProven),
+        (signed(at_host(candidate("alice", 1, None), "elsewhere"), 1), NotAdmitted::Replayed),
+    ];
+    for (request, expected) in refused {
+        let mut tried = swarm.clone();
+        assert_eq!(tried.admit(&request, at(1)), Err(expected), "{request:?}");
+        assert_eq!(tried, swarm, "{request:?}");
+    }
+    assert_eq!(swarm.admit(&signed(moved.clone(), 2), at(2)), Ok(Admission::Moved));
+    assert_eq!(swarm.members[&bob].endpoint, moved.endpoint);
+    assert!(swarm.announcements[0].content.contains("endpoint_changed"));
+    // The same again, and one from before, after it has moved back.
+    assert_eq!(swarm.admit(&signed(candidate("bob", 2, None), 4), at(4)), Ok(Admission::Moved));
+    for second in [2, 3, 4] {
+        assert_eq!(swarm.admit(&signed(moved.clone(), second), at(5)), Err(NotAdmitted::Replayed));
+    }
+    // A person's decision counts from when it was made.
+    swarm.change_endpoint(&bob, moved.endpoint.clone(), at(8));
+    assert_eq!(swarm.admit(&signed(candidate("bob", 2, None), 6), at(9)), Err(NotAdmitted::Replayed));
+    assert_eq!(swarm.members[&bob].endpoint, moved.endpoint);
+}
+
+#[test]
+fn invite_is_checked_before_membership() {
+    let mut known = swarm();
+    assert_eq!(known.admit(&candidate("dave", 10, Some(1)), at(1)), Ok(Admission::Joined));
+    // The only use is dave's: nobody else has it by taking its id.
+    let other = at_host(candidate("dave", 10, Some(1)), "elsewhere");
+    assert_eq!(known.admit(&other, at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&candidate("dave", 11, Some(1)), at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&candidate("bob", 2, Some(1)), at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&signed(other, 3), at(3)), Ok(Admission::Moved));
+    known.drop_member(&PeerId::parse("dave").unwrap());
+    assert_eq!(known.admit(&candidate("dave", 10, Some(1)), at(4)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&signed(candidate("dave", 10, Some(1)), 3), at(4)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&signed(candidate("dave", 10, Some(1)), 4), at(4)), Ok(Admission::Joined));
+    known.invites.get_mut("digest").unwrap().revoked = true;
+    for request in [candidate("dave", 10, Some(1)), signed(candidate("bob", 2, None), 5)] {
+        assert_eq!(known.admit(&request, at(5)), Err(NotAdmitted::Revoked));
+    }
+}
+
+/// An id that comes again with another key is another use.
+#[test]
+fn reused_id_counts_as_a_use() {
+    let mut swarm = swarm();
+    for (seed, expected) in
+        [(10, Ok(Admission::Joined)), (11, Ok(Admission::Joined)), (12, Err(NotAdmitted::Exhausted))]
+    {
+        assert_eq!(swarm.admit(&candidate("dave", seed, Some(2)), at(1)), expected, "{seed}");
+        swarm.drop_member(&PeerId::parse("dave").unwrap());
+    }
+}
+
+#[test]
+fn squatter_gives_way_to_key_owner() {
+    let mut known = swarm();
+    let (mallory, bob) = (PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
+    assert_eq!(known.admit(&candidate("mallory", 10, Some(1)), at(1)), Ok(Admission::Joined));
+    assert!(known.members[&mallory].provisional);
+    assert_eq!(known.admit(&candidate("dave", 10, None), at(2)), Err(NotAdmitted::Exhausted));
+    assert_eq!(known.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Joined));
+    assert!(!known.members.contains_key(&mallory) && !known.members[&bob].provisional);
+    assert!(known.banned.is_empty());
+    let told: Vec<bool> = ["member_joined", "member_left", "member_joined"]
+        .map(str::to_owned)
+        .iter()
+        .zip(&known.announcements)
+        .map(|(action, said)| said.content.contains(action))
+        .collect();
+    assert_eq!(told, [true; 3], "{:?}", known.announcements);
+    // Proven, it stays: also for one who signs with the same key under another name.
+    assert_eq!(known.admit(&signed(candidate("erin", 10, None), 9), at(9)), Err(NotAdmitted::Exhausted));
+
+    // On its own id, the owner puts the endpoint right.
+    let mut known = swarm();
+    let squat = at_host(candidate("dave", 10, None), "mallory");
+    assert_eq!(known.admit(&squat, at(1)), Ok(Admission::Joined));
+    assert_eq!(known.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Moved));
+    assert_eq!(known.members[&bob].endpoint, candidate("dave", 10, None).endpoint);
+    // Somebody else's key does not take the id of a provisional member.
+    assert_eq!(known.admit(&signed(candidate("dave", 11, None), 3), at(3)), Err(NotAdmitted::IdTaken));
+}
+
+#[test]
+fn ban_of_squatter_spares_key_owner() {
+    let mut known = swarm();
+    let (mallory, by) = (PeerId::parse("mallory").unwrap(), PeerId::parse("alice").unwrap());
+    assert_eq!(known.admit(&candidate("mallory", 10, None), at(1)), Ok(Admission::Joined));
+    assert!(known.kick(&mallory, None, &by, at(5)));
+    let other = |candidate: Candidate| Candidate { digest: "other".to_owned(), ..candidate };
+    assert_eq!(known.admit(&other(candidate("marge", 10, None)), at(6)), Err(NotAdmitted::Banned));
+    assert_eq!(
+        known.admit(&signed(other(candidate("mallory", 10, None)), 6), at(6)),
+        Err(NotAdmitted::Banned),
+        "the kick names the id"
+    );
+    assert_eq!(known.admit(&signed(other(candidate("dave", 10, None)), 6), at(6)), Ok(Admission::Joined));
+}
+
+#[test]
+fn waiting_squatter_gives_way_to_key_owner() {
+    let mut closed = swarm();
+    closed.settings.require_approval = true;
+    let (mallory, dave) = (PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
+    assert_eq!(closed.admit(&candidate("mallory", 10, None), at(1)), Ok(Admission::Pending));
+    assert_eq!(closed.admit(&candidate("dave", 10, None), at(1)), Err(NotAdmitted::KeyTaken));
+    assert_eq!(closed.admit(&signed(candidate("dave", 10, None), 1), at(1)), Ok(Admission::Pending));
+    assert!(closed.pending.keys().eq([&dave]), "{:?}", closed.pending);
+    // On its own id, also after somebody else's request under it was denied.
+    let mut closed = swarm();
+    closed.settings.require_approval = true;
+    assert_eq!(closed.admit(&at_host(candidate("dave", 10, None), "mallory"), at(1)), Ok(Admission::Pending));
+    closed.pending.get_mut(&dave).unwrap().denied = true;
+    assert_eq!(closed.admit(&candidate("dave", 10, None), at(2)), Err(NotAdmitted::Denied));
+    assert_eq!(closed.admit(&signed(candidate("dave", 10, None), 2), at(2)), Ok(Admission::Pending));
+    assert_eq!(closed.pending[&dave].endpoint, candidate("dave", 10, None).endpoint);
+    // An approved squatter gives way to an approved owner.
+    assert_eq!(closed.approve(&mallory, at(3)), Err(NotAdmitted::Unknown));
+    closed.put_member(
+        &mallory,
+        closed.pending[&dave].endpoint.clone(),
+        closed.pending[&dave].public_key.clone(),
+        at(3),
+    );
+    assert_eq!(closed.clone().approve(&dave, at(4)), Err(NotAdmitted::KeyTaken));
+    closed.members.get_mut(&mallory).unwrap().provisional = true;
+    assert_eq!(closed.approve(&dave, at(4)), Ok(()));
+    assert!(closed.members.contains_key(&dave) && !closed.members.contains_key(&mallory));
+}
+
+mod arbitrary_requests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: [&str; 5] = ["alice", "bob", "carol", "dave", "erin"];
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Ask {
+            agent: usize,
+            key: u8,
+            host: usize,
+            has_left: bool,
+            invite: usize,
+            signed_at: Option<i64>,
+            whole: bool,
+        },
+        Kick(usize),
+        Revoke(usize),
+        Leave(usize),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let ask = (
+            0..5_usize,
+            1..6_u8,
+            0..5_usize,
+            any::<bool>(),
+            0..3_usize,
+            prop::option::of(0..40_i64),
+            any::<bool>(),
+        );
+        let ask = ask.prop_map(|(agent, key, host, has_left, invite, signed_at, whole)| Step::Ask {
+            agent,
+            key,
+            host,
+            has_left,
+            invite,
+            signed_at,
+            whole,
+        });
+        prop_oneof![
+            12 => ask,
+            1 => (1..5_usize).prop_map(Step::Kick),
+            1 => (0..3_usize).prop_map(Step::Revoke),
+            1 => (1..5_usize).prop_map(Step::Leave),
+        ]
+    }
+
+    fn request(step: &Step) -> Option<Candidate> {
+        let Step::Ask { agent, key, host, has_left, invite, signed_at, whole } = step else { return None };
+        let max_uses = [None, Some(1), Some(2)][*invite];
+        let asked = at_host(candidate(NAMES[*agent], *key, max_uses), NAMES[*host]);
+        let proof = signed_at.map(|second| Proof { at: at(second), is_whole: *whole });
+        Some(Candidate { has_left: *has_left, digest: format!("invite-{invite}"), proof, ..asked })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Unsigned requests change no entry; signed ones change the entry of their own key, once each.
+        #[test]
+        fn entries_change_by_their_own_key(steps in prop::collection::vec(step(), 1..40), approval in any::<bool>()) {
+            let mut swarm = swarm();
+            swarm.settings.require_approval = approval;
+            for (now, step) in (1_i64..).zip(&steps) {
+                let before = swarm.clone();
+                match step {
+                    Step::Kick(n) => {
+                        swarm.kick(&PeerId::parse(NAMES[*n]).unwrap(), None, &before.master, at(now));
+                    }
+                    Step::Leave(n) => { swarm.drop_member(&PeerId::parse(NAMES[*n]).unwrap()); }
+                    Step::Revoke(n) => {
+                        if let Some(invite) = swarm.invites.get_mut(&format!("invite-{n}")) { invite.revoked = true; }
+                    }
+                    Step::Ask { .. } => {
+                        let asked = request(step).unwrap();
+                        let mut admitting = swarm.clone();
+                        let Ok(admission) = admitting.admit(&asked, at(now)) else { continue };
+                        swarm = admitting;
+                        let record = before.invites.get(&asked.digest);
+                        prop_assert!(!record.is_some_and(|record| record.revoked), "{admission:?} by a revoked invite");
+                        for record in swarm.invites.values() {
+                            let uses = record.used_by.len() + record.reused as usize;
+                            prop_assert!(record.max_uses.is_none_or(|most| uses <= most as usize), "{record:?}");
+                        }
+                        for (id, member) in &before.members {
+                            let is_own = asked.proof.is_some() && member.public_key == asked.public_key;
+                            let Some(after) = swarm.members.get(id) else {
+                                prop_assert!(is_own && member.provisional, "{id} was removed by {asked:?}");
+                                continue;
+                            };
+                            prop_assert_eq!(&after.public_key, &member.public_key);
+                            if after.endpoint != member.endpoint {
+                                prop_assert!(is_own && *id != before.master, "{id} was moved by {asked:?}");
+                                let newer = member.signed_at.is_none_or(|last| asked.proof.unwrap().at > last);
+                                prop_assert!(newer, "{id} was moved by a replay");
+                            }
+                        }
+                    }
+                }
+                let keys: std::collections::BTreeSet<String> =
+                    swarm.members.values().map(|member| member.public_key.to_wire()).collect();
+                prop_assert_eq!(keys.len(), swarm.members.len(), "a key twice");
+            }
+        }
+    }
 }

@@ -211,13 +211,9 @@ impl Swarms {
         let sent = async {
             let content = content_of(&handoff.message);
             let id = &handoff.message.origin.native.id;
-            let mut way = self.way_to(peer, content.as_ref(), id);
-            if way.is_err() {
-                // Whoever wrote it may have changed the swarm just before, in another process.
-                self.refresh().await?;
-                way = self.way_to(peer, content.as_ref(), id);
-            }
-            match way {
+            // The writer of the message, or a kick, may have changed the swarm just before, in another process.
+            self.current().await?;
+            match self.way_to(peer, content.as_ref(), id) {
                 Ok(way) => self.try_to_send(handoff, &way, content.as_ref()).await,
                 Err(reason) => Ok(Outcome::Refused { reason: reason.to_owned() }),
             }

@@ -63,9 +63,7 @@ pub enum SwarmError {
         agents: Vec<String>,
     },
     /// The agent is there already.
-    #[error(
-        "'{agent}' takes part in swarms already, at {endpoint}; its address can be changed while it is in no swarm"
-    )]
+    #[error("'{agent}' takes part in swarms already, at {endpoint}")]
     IdentityExists {
         /// The agent.
         agent: PeerId,

@@ -19,6 +19,9 @@ const SKEW: SignedDuration = SignedDuration::from_mins(2);
 /// A difference that was seen longer ago says nothing any more.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
+/// How long the change of a member's endpoint is reported.
+const ENDPOINT_NEWS: SignedDuration = SignedDuration::from_hours(7 * 24);
+
 /// Something that the owner should know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ailment {
@@ -50,6 +53,54 @@ impl Swarms {
         if let Err(error) = self.hub().note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
             tracing::warn!(error = %error, "the difference could not be noted");
         }
+    }
+
+    /// Endpoints that have changed lately, and rosters that have another one for our agent than its own.
+    fn endpoint_ailments(&self, now: Timestamp) -> Vec<Ailment> {
+        let (book, mut found) = (self.book(), Vec::new());
+        for ((me, _), swarm) in book.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
+            let realm = &swarm.realm;
+            for (id, member) in swarm.members.iter().filter(|(id, _)| *id != me) {
+                let change = member.endpoint_change.as_ref();
+                let Some(change) = change.filter(|change| now.duration_since(change.at) < ENDPOINT_NEWS)
+                else {
+                    continue;
+                };
+                let restore = format!("`switchboard swarm endpoint {id} {} --swarm {realm}`", change.from);
+                let hint = if swarm.master == *me {
+                    format!("unless its owner has moved it, restore it for everybody with {restore}")
+                } else {
+                    format!(
+                        "unless its owner has moved it, tell '{}', and restore it here with {restore}",
+                        swarm.master
+                    )
+                };
+                let message = format!(
+                    "the endpoint of '{}@{realm}' changed at {:.0} from {} to {}",
+                    member.name, change.at, change.from, member.endpoint
+                );
+                found.push(Ailment { is_grave: false, message, hint });
+            }
+        }
+        for identity in book.identities.values() {
+            for id in self.outdated_entries(identity) {
+                let Some(swarm) = book.swarms.get(&(identity.agent.clone(), id)) else { continue };
+                let own = swarm.members.get(&identity.agent).map(|own| own.endpoint.to_string());
+                let (agent, endpoint) = (&identity.agent, &identity.endpoint);
+                found.push(Ailment {
+                    is_grave: true,
+                    message: format!(
+                        "the roster of '{}' has {} for '{agent}', which is reached at {endpoint}",
+                        swarm.realm,
+                        own.unwrap_or_default()
+                    ),
+                    hint: format!(
+                        "announce the right one with `switchboard swarm init --agent {agent} --endpoint {endpoint}`"
+                    ),
+                });
+            }
+        }
+        found
     }
 
     /// Looks over the agents and swarms of this hub.
@@ -120,6 +171,7 @@ impl Swarms {
                 });
             }
         }
+        found.extend(self.endpoint_ailments(now));
         let differences = self.hub().notes(Door::Swarm, CLOCK).await?;
         let recent: Vec<(String, i64)> = differences
             .into_iter()

@@ -29,11 +29,11 @@ use crate::wire::{
 use crate::{stamp, strict};
 
 /// A message whose form has been checked, and nothing else.
-struct Read {
-    envelope: Envelope,
+pub(crate) struct Read {
+    pub(crate) envelope: Envelope,
     /// The same as it was sent, for the signature over all of it.
     raw: Value,
-    swarm: Uuid,
+    pub(crate) swarm: Uuid,
     sender: PeerId,
     timestamp: Timestamp,
 }
@@ -55,9 +55,10 @@ impl Server {
     ) -> Result<Queued, Problem> {
         let read = read(headers, body)?;
         self.count_client(client)?;
-        let book = self.swarms.book();
+        let book = self.swarms.current().await?;
+        let identity = book.identities.get(&identity.agent).ok_or_else(Problem::no_such_place)?;
         let known = book.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
-        let swarm = known.ok_or_else(Problem::swarm_not_found)?;
+        let Some(swarm) = known else { return self.take_approval(identity, &read) };
         let member = swarm.members.get(&read.sender).filter(|_| read.sender != identity.agent);
         let member =
             member.ok_or_else(|| Problem::not_authorized("the sender is not a member of the swarm"))?;
@@ -104,7 +105,7 @@ impl Server {
                 self.uncount_message(swarm, sender);
             }
         }
-        if is_whole && !member.signs_envelopes {
+        if is_whole && (!member.signs_envelopes || member.provisional) {
             self.pin(identity, swarm, sender).await?;
         }
         if let Some(statement) = statement {
@@ -155,7 +156,7 @@ impl Server {
         }
     }
 
-    fn check_time(&self, read: &Read, is_whole: bool) -> Result<(), Problem> {
+    pub(crate) fn check_time(&self, read: &Read, is_whole: bool) -> Result<(), Problem> {
         let (now, config) = (self.swarms.hub().now(), self.swarms.config());
         let age = now.duration_since(read.timestamp);
         if age > config.oldest || -age > config.ahead {
@@ -246,13 +247,15 @@ impl Server {
         Ok(has_it && stored.message.body == incoming.envelope.content)
     }
 
-    /// Notes that a member signs whole envelopes: from now on it always must.
+    /// Notes that a member signs whole envelopes: from now on it always must. Such a signature covers the sender's id, so
+    /// it also proves the key.
     async fn pin(&self, identity: &Identity, swarm: &Swarm, sender: &PeerId) -> Result<(), Problem> {
         let id = sender.clone();
         self.swarms
             .edit(&identity.agent, swarm.swarm_id, move |swarm| {
                 if let Some(member) = swarm.members.get_mut(&id) {
                     member.signs_envelopes = true;
+                    member.provisional = false;
                 }
                 Ok(())
             })

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use switchboard_core::Name;
 use switchboard_https::{Answer, Limits, Url};
 use uuid::Uuid;
@@ -13,7 +14,7 @@ use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
 use crate::ledger::{Identity, Joining, Standing, Swarm};
 use crate::roster::{ROSTER_BYTES, read_member};
-use crate::signing::Payload;
+use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::swarms::Swarms;
@@ -95,8 +96,15 @@ impl Swarms {
             message_id: Some(message_id.clone()),
             timestamp: Some(timestamp.clone()),
             rejoin: has_left.then_some(true),
+            metadata: None,
         };
-        let body = Bytes::from(serde_json::to_vec(&request).unwrap_or_default());
+        // A struct of texts can always be written.
+        let mut request = serde_json::to_value(&request).unwrap_or_default();
+        // The protocol's signature leaves the endpoint open.
+        if let Some(signature) = sign_envelope(&key, &request) {
+            request["metadata"] = json!({ ENVELOPE_SIGNATURE: signature });
+        }
+        let body = Bytes::from(request.to_string());
         let limits = Limits { time: self.config().timeout, body: ROSTER_BYTES };
         self.post(&invite.endpoint, "join", &identity.agent, body, limits).await
     }
@@ -175,6 +183,7 @@ impl Swarms {
                 return Err(bad("its roster names an agent or a key twice"));
             }
             swarm.put_member(&id, endpoint, key, joined_at);
+            swarm.note_provisional(&id, Some(member));
         }
         let signer =
             swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
@@ -219,19 +228,29 @@ impl Swarms {
     pub(crate) async fn ask_again(&self, now: Timestamp) {
         for identity in self.identities() {
             for (id, joining) in identity.joining.iter().filter(|(_, joining)| joining.ask_at <= now) {
-                let Ok(link) = InviteLink::parse(&joining.link) else { continue };
-                let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
-                match asked {
-                    Ok(JoinOutcome::Joined(swarm)) => tracing::info!(swarm = %swarm.realm, "joined"),
-                    Ok(JoinOutcome::Pending { .. }) => {}
-                    Err(error) if error.is_temporary() => {
-                        let _ = self.note_joining(&identity.agent, &link, joining.realm.clone()).await;
-                    }
-                    Err(error) => {
-                        tracing::warn!(swarm = %id, error = %error, "the swarm will not be joined");
-                        let _ = self.forget_joining(&identity.agent, *id).await;
-                    }
+                self.ask_once_more(&identity, *id, joining).await;
+            }
+        }
+    }
+
+    /// Asks again to join a swarm whose master has to approve.
+    pub(crate) async fn ask_once_more(&self, identity: &Identity, id: Uuid, joining: &Joining) {
+        let Ok(link) = InviteLink::parse(&joining.link) else { return };
+        let asked = self.join(Some(identity.agent.as_str()), &link, joining.realm.as_ref()).await;
+        match asked {
+            Ok(JoinOutcome::Joined(swarm)) => {
+                tracing::info!(swarm = %swarm.realm, "joined");
+                self.notify_approved(&identity.agent, &swarm).await;
+            }
+            Ok(JoinOutcome::Pending { .. }) => {}
+            Err(error) if error.is_temporary() => {
+                let _ = self.note_joining(&identity.agent, &link, joining.realm.clone()).await;
+            }
+            Err(error) => {
+                if !matches!(error, SwarmError::AlreadyMember { .. }) {
+                    tracing::warn!(swarm = %id, error = %error, "the swarm will not be joined");
                 }
+                let _ = self.forget_joining(&identity.agent, id).await;
             }
         }
     }

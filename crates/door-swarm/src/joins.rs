@@ -1,12 +1,12 @@
-//! Requests to join (§5.3): the token is verified before anything is written, and a key is believed only when it was proven.
+//! Requests to join (§5.3): invite, ban and membership are checked before anyone is called and before anything is written.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::admit::{Admission, Candidate, NotAdmitted};
+use crate::admit::{Admission, Candidate, NotAdmitted, Proof};
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
@@ -17,7 +17,7 @@ use crate::ledger::{Identity, Swarm};
 use crate::limits::client_key;
 use crate::problem::Problem;
 use crate::server::Server;
-use crate::signing::Payload;
+use crate::signing::{Payload, verify_envelope};
 use crate::wire::{JoinAccepted, JoinPending, JoinRequest, MessageType};
 use crate::{stamp, strict};
 
@@ -38,20 +38,32 @@ impl Server {
         body: &[u8],
         client: IpAddr,
     ) -> Result<(StatusCode, JoinAnswer), Problem> {
-        let (request, candidate, token) = read(headers, body)?;
+        let (request, raw, mut candidate, token) = read(headers, body)?;
         let now = self.swarms.hub().now();
         self.count_client(client)?;
         let counted = self.joins.take(client_key(client), now);
         counted.map_err(|seconds| Problem::rate_limited("requests to join from this address", seconds))?;
-        let book = self.swarms.book();
+        let book = self.swarms.current().await?;
+        let identity = book.identities.get(&identity.agent).ok_or_else(Problem::no_such_place)?;
         let id = candidate.invite.swarm_id;
         let known = book.swarms.get(&(identity.agent.clone(), id)).filter(|swarm| swarm.is_active());
         let swarm = known.ok_or_else(Problem::swarm_not_found)?;
         check_invite(identity, swarm, &candidate, &token)?;
         candidate.invite.check_time(now)?;
-        self.check_proof(identity, &request, &candidate).await?;
+        candidate.proof = self.check_signature(&request, &raw, &candidate)?;
+        let refuse = |refused: NotAdmitted| {
+            tracing::info!(swarm = %swarm.realm, agent = %candidate.agent, "a request to join was refused: {refused}");
+            Problem::from(refused)
+        };
+        let mut admitting = swarm.as_ref().clone();
+        let admission = admitting.admit(&candidate, now).map_err(refuse)?;
+        if admitting == **swarm {
+            return Ok(answer(swarm, &candidate, admission));
+        }
+        if candidate.proof.is_none() {
+            self.confirm_endpoint(identity, &candidate).await?;
+        }
         let asked = candidate.clone();
-        let was_waiting = swarm.pending.get(&candidate.agent).is_some_and(|waiting| !waiting.denied);
         let admitted = self
             .swarms
             .edit(&identity.agent, id, move |swarm| {
@@ -64,47 +76,69 @@ impl Server {
                 Ok(admitted)
             })
             .await?;
-        let admission = admitted.map_err(|refused: NotAdmitted| {
-            tracing::info!(swarm = %swarm.realm, agent = %candidate.agent, "a request to join was refused: {refused}");
-            Problem::from(refused)
-        })?;
-        if admission == Admission::Pending {
-            if !was_waiting {
-                self.swarms.notify_asked(&identity.agent, id, &candidate.agent).await;
-            }
-            let message = "the master has to approve; ask again later with the same invite".to_owned();
-            let pending = JoinPending { status: "pending".to_owned(), swarm_id: id.to_string(), message };
-            return Ok((StatusCode::ACCEPTED, JoinAnswer::Pending(pending)));
-        }
-        if admission == Admission::Joined {
-            self.swarms.notify_joined(&identity.agent, id, &candidate.agent).await;
-        }
+        let admission = admitted.map_err(refuse)?;
+        self.notify_owner(identity, swarm, &candidate, admission).await?;
         let book = self.swarms.book();
         let swarm = book.swarms.get(&(identity.agent.clone(), id)).ok_or_else(Problem::swarm_not_found)?;
-        Ok((StatusCode::OK, JoinAnswer::Accepted(Box::new(accepted(swarm, &candidate.agent)))))
+        Ok(answer(swarm, &candidate, admission))
     }
 
-    /// Whether whoever asks has the key: by a signature, or, where the request has none because its program makes none, by
-    /// what the endpoint itself says.
-    async fn check_proof(
+    /// Tells our own agent what a request has changed in a swarm as it was before.
+    async fn notify_owner(
         &self,
         identity: &Identity,
-        request: &JoinRequest,
+        before: &Swarm,
         candidate: &Candidate,
+        admission: Admission,
     ) -> Result<(), Problem> {
-        let Some(signature) = &request.signature else {
-            let asked = self.swarms.ask_info(&identity.agent, &candidate.endpoint).await;
-            let told = asked.map_err(|error| {
-                tracing::info!(endpoint = %candidate.endpoint, "an unsigned join was not confirmed: {error}");
-                Problem::not_authorized("the request is not signed, and its endpoint did not confirm the key")
-            })?;
-            let is_confirmed = told.0 == candidate.agent && told.1 == candidate.public_key;
-            return if is_confirmed {
-                Ok(())
-            } else {
-                Err(Problem::not_authorized("the endpoint names another agent or another key"))
-            };
-        };
+        let (me, id, agent) = (&identity.agent, before.swarm_id, &candidate.agent);
+        match admission {
+            Admission::AlreadyMember => {}
+            Admission::Pending => {
+                let was_waiting = before.pending.get(agent).is_some_and(|waiting| !waiting.denied);
+                if !was_waiting {
+                    self.swarms.notify_asked(me, id, agent).await;
+                }
+            }
+            Admission::Joined => {
+                let squatters = before
+                    .members
+                    .iter()
+                    .filter(|(other, member)| *other != agent && member.public_key == candidate.public_key);
+                for (squatter, _) in squatters {
+                    self.swarms.notify_displaced(me, id, squatter, agent).await;
+                }
+                self.swarms.notify_joined(me, id, agent).await;
+            }
+            Admission::Moved => {
+                self.swarms.notify_moved(me, id, agent).await;
+                self.swarms.retry_waiting(me, id, agent).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the endpoint of an unsigned request names its id and key. This does not prove the key.
+    async fn confirm_endpoint(&self, identity: &Identity, candidate: &Candidate) -> Result<(), Problem> {
+        let asked = self.swarms.ask_info(&identity.agent, &candidate.endpoint).await;
+        let told = asked.map_err(|error| {
+            tracing::info!(endpoint = %candidate.endpoint, "an unsigned join was not confirmed: {error}");
+            Problem::not_authorized("the request is not signed, and its endpoint did not confirm the key")
+        })?;
+        if told.0 == candidate.agent && told.1 == candidate.public_key {
+            return Ok(());
+        }
+        Err(Problem::not_authorized("the endpoint names another agent or another key"))
+    }
+
+    /// Verifies the signature of a request by the key that it names; nothing where it has none.
+    fn check_signature(
+        &self,
+        request: &JoinRequest,
+        raw: &Value,
+        candidate: &Candidate,
+    ) -> Result<Option<Proof>, Problem> {
+        let Some(signature) = &request.signature else { return Ok(None) };
         let (Some(message_id), Some(timestamp)) = (&request.message_id, &request.timestamp) else {
             return Err(Problem::format("a signed join needs message_id and timestamp"));
         };
@@ -125,21 +159,23 @@ impl Server {
             kind: MessageType::System,
             content: &request.invite_token,
         };
-        if proof.verify(&candidate.public_key, signature) {
-            Ok(())
-        } else {
-            Err(Problem::signature("the request is not signed with public_key"))
+        if !proof.verify(&candidate.public_key, signature) {
+            return Err(Problem::signature("the request is not signed with public_key"));
+        }
+        match verify_envelope(&candidate.public_key, raw) {
+            Some(false) => Err(Problem::signature("the request was changed after it was signed")),
+            whole => Ok(Some(Proof { at: signed_at, is_whole: whole.is_some() })),
         }
     }
 }
 
 /// Reads a request, its token included. Nothing in it is believed yet.
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Token), Problem> {
+fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Value, Candidate, Token), Problem> {
     let raw =
         strict::parse(body).map_err(|error| Problem::format(format!("the body is not JSON: {error}")))?;
     check_objects(&raw)?;
     let request: JoinRequest =
-        serde_path_to_error::deserialize(raw).map_err(|error| Problem::shape(&error))?;
+        serde_path_to_error::deserialize(&raw).map_err(|error| Problem::shape(&error))?;
     check_headers(headers, &request.sender.agent_id)?;
     if let Some(version) = &request.protocol_version {
         check_version("protocol_version", version)?;
@@ -159,8 +195,9 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<(JoinRequest, Candidate, Tok
         invite: token.invite.clone(),
         digest: token.digest(),
         has_left: request.rejoin.unwrap_or(false),
+        proof: None,
     };
-    Ok((request, candidate, token))
+    Ok((request, raw, candidate, token))
 }
 
 /// Whether a token is an invite to this swarm, by whom it says, to this agent.
@@ -188,6 +225,18 @@ fn check_invite(
         return Err(bad("it names another host").into());
     }
     Ok(())
+}
+
+fn answer(swarm: &Swarm, candidate: &Candidate, admission: Admission) -> (StatusCode, JoinAnswer) {
+    if admission != Admission::Pending {
+        return (StatusCode::OK, JoinAnswer::Accepted(Box::new(accepted(swarm, &candidate.agent))));
+    }
+    let pending = JoinPending {
+        status: "pending".to_owned(),
+        swarm_id: swarm.swarm_id.to_string(),
+        message: "the master has to approve; ask again later with the same invite".to_owned(),
+    };
+    (StatusCode::ACCEPTED, JoinAnswer::Pending(pending))
 }
 
 fn accepted(swarm: &Swarm, agent: &PeerId) -> JoinAccepted {

@@ -223,6 +223,12 @@ impl Swarms {
                 }
             }
             Task::KeyMissing { agent, swarm, member } => self.complete(&agent, swarm, &member).await,
+            Task::Approved { agent, swarm } => {
+                if asked.may_ask((agent.clone(), swarm), now) {
+                    self.ask_approved(&agent, swarm).await;
+                }
+                Ok(())
+            }
             Task::Behind { agent, swarm } => match self.book().swarms.get(&(agent.clone(), swarm)) {
                 Some(known) if asked.may_ask((agent.clone(), swarm), now) => {
                     self.ask_for_roster(&agent, known).await

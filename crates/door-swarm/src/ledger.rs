@@ -141,6 +141,24 @@ pub struct Member {
     /// Another key that its endpoint has named, which nobody with authority has confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_key: Option<PublicKey>,
+    /// True until it proves its key: it joined by an unsigned request, and gives way to an agent that proves the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
+    /// Time of its newest signed join request, by its own clock. An older request is a replay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_at: Option<Timestamp>,
+    /// The last change of its endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint_change: Option<EndpointChange>,
+}
+
+/// A change of a member's endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndpointChange {
+    /// When.
+    pub at: Timestamp,
+    /// The endpoint before.
+    pub from: Endpoint,
 }
 
 /// Whether our agent belongs to a swarm.
@@ -172,6 +190,9 @@ pub struct InviteRecord {
     /// Who has.
     #[serde(default)]
     pub used_by: BTreeSet<PeerId>,
+    /// Further uses by other agents under an id in `used_by`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reused: u32,
     /// Whether it was taken back.
     #[serde(default)]
     pub revoked: bool,
@@ -197,6 +218,9 @@ pub struct Ban {
     pub at: Timestamp,
     /// With which key, so that another name does not help.
     pub public_key: Option<PublicKey>,
+    /// True if it was provisional: the ban does not apply to the agent that proves the key.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provisional: bool,
 }
 
 /// Somebody who waits for approval.
@@ -210,6 +234,9 @@ pub struct PendingJoin {
     pub invite: String,
     /// When it asked.
     pub asked_at: Timestamp,
+    /// When it signed the request, by its own clock; nothing where it did not, and its key is not proven.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_at: Option<Timestamp>,
     /// Whether it was denied; kept so that asking again changes nothing.
     #[serde(default)]
     pub denied: bool,
@@ -255,6 +282,17 @@ impl Identity {
     }
 }
 
+impl Ban {
+    /// The ban of a member that is removed, or of an id alone.
+    pub(crate) fn of(member: Option<&Member>, at: Timestamp) -> Self {
+        Self {
+            at,
+            public_key: member.map(|member| member.public_key.clone()),
+            provisional: member.is_some_and(|member| member.provisional),
+        }
+    }
+}
+
 impl Swarm {
     /// Whether our agent belongs to it.
     pub fn is_active(&self) -> bool {
@@ -287,7 +325,10 @@ impl Swarm {
     ) {
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
-        let signs = known.is_some_and(|known| known.public_key == public_key && known.signs_envelopes);
+        let same_key = known.filter(|known| known.public_key == public_key);
+        let signs = same_key.is_some_and(|known| known.signs_envelopes);
+        let signed_at = same_key.and_then(|known| known.signed_at);
+        let endpoint_change = known.and_then(|known| known.change_to(&endpoint, joined_at));
         self.former.remove(id);
         self.banned.remove(id);
         self.announced.remove(id);
@@ -299,8 +340,18 @@ impl Swarm {
             signs_envelopes: signs,
             confirmed_at: None,
             offered_key: None,
+            provisional: false,
+            signed_at,
+            endpoint_change,
         };
         self.members.insert(id.clone(), member);
+    }
+
+    /// Notes whether the master says of a member that it has not proved its key.
+    pub(crate) fn note_provisional(&mut self, id: &PeerId, told: Option<&Joined>) {
+        if let Some(member) = self.members.get_mut(id) {
+            member.provisional = told.and_then(|told| told.provisional).unwrap_or(false);
+        }
     }
 
     /// Takes a member out; false where it was none.
@@ -334,6 +385,7 @@ impl Swarm {
             endpoint: member.endpoint.to_string(),
             public_key: member.public_key.to_wire(),
             joined_at: Some(stamp::render(member.joined_at)),
+            provisional: member.provisional.then_some(true),
         };
         self.members.iter().map(joined).collect()
     }
@@ -354,6 +406,11 @@ impl Swarm {
             settings: self.settings,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What `state.json` says of an agent and its swarms.

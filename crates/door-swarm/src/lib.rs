@@ -10,6 +10,7 @@ pub mod wire;
 mod admit;
 mod agent_id;
 mod announce;
+mod approval;
 mod book;
 mod canonical;
 mod config;
@@ -27,6 +28,7 @@ mod keeper;
 mod keys;
 mod ledger;
 mod limits;
+mod moves;
 mod operations;
 mod problem;
 mod roster;
@@ -51,7 +53,10 @@ pub use health::Ailment;
 pub use invite::{Invite, InviteError, InviteLink};
 pub use joining::JoinOutcome;
 pub use keys::{KeyError, PublicKey, SecretKey};
-pub use ledger::{Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm};
+pub use ledger::{
+    EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm,
+};
+pub use moves::EndpointSet;
 pub use operations::{INVITE_LIFETIME, Made, Merge, Rotated};
 pub use run::{run, start};
 pub use send::{Letter, base64};

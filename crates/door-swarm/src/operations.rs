@@ -48,6 +48,9 @@ impl Swarms {
             signs_envelopes: true,
             confirmed_at: None,
             offered_key: None,
+            provisional: false,
+            signed_at: None,
+            endpoint_change: None,
         };
         let swarm = Swarm {
             swarm_id: id,
@@ -162,16 +165,43 @@ impl Swarms {
         self.notify(agent, swarm, &content).await;
     }
 
+    /// News for our own agent that a provisional member gave way to the agent that proved its key.
+    pub(crate) async fn notify_displaced(&self, agent: &PeerId, swarm: Uuid, id: &PeerId, by: &PeerId) {
+        let reason = format!("'{by}' has proved that it has the key which '{id}' named");
+        self.notify_change(agent, swarm, id, "member_left", reason).await;
+    }
+
+    /// News for our own agent that a member has another endpoint.
+    pub(crate) async fn notify_moved(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
+        let reason =
+            "it has asked so, signed with its key; `switchboard swarm members` shows both".to_owned();
+        self.notify_change(agent, swarm, id, "endpoint_changed", reason).await;
+    }
+
+    async fn notify_change(&self, agent: &PeerId, swarm: Uuid, id: &PeerId, action: &str, reason: String) {
+        let book = self.book();
+        let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
+        let content = SystemContent {
+            swarm_id: Some(swarm.swarm_id.to_string()),
+            agent_id: Some(id.to_string()),
+            reason: Some(reason),
+            ..SystemContent::new(action)
+        };
+        self.notify(agent, swarm, &content).await;
+    }
+
     /// News for our own agent that somebody waits for approval.
     pub(crate) async fn notify_asked(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
         let book = self.book();
         let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
         let realm = &swarm.realm;
+        let is_signed = swarm.pending.get(id).is_some_and(|waiting| waiting.signed_at.is_some());
+        let proof = if is_signed { "" } else { ", its key is not proven" };
         let content = SystemContent {
             swarm_id: Some(swarm.swarm_id.to_string()),
             agent_id: Some(id.to_string()),
             reason: Some(format!(
-                "it waits for approval: `switchboard swarm approve {id} --swarm {realm}`, or deny"
+                "it waits for approval{proof}: `switchboard swarm approve {id} --swarm {realm}`, or deny"
             )),
             ..SystemContent::new("join_requested")
         };

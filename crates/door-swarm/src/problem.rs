@@ -135,7 +135,11 @@ impl From<NotAdmitted> for Problem {
     fn from(error: NotAdmitted) -> Self {
         let code = match error {
             NotAdmitted::IdTaken | NotAdmitted::KeyTaken => "ALREADY_MEMBER",
-            NotAdmitted::Banned | NotAdmitted::Denied | NotAdmitted::Full => "NOT_AUTHORIZED",
+            NotAdmitted::Banned
+            | NotAdmitted::Denied
+            | NotAdmitted::Full
+            | NotAdmitted::NotProven
+            | NotAdmitted::Replayed => "NOT_AUTHORIZED",
             NotAdmitted::Revoked | NotAdmitted::Unknown => "INVALID_TOKEN",
             NotAdmitted::Exhausted => "TOKEN_EXHAUSTED",
             NotAdmitted::InvitesDisabled => "INVITES_DISABLED",

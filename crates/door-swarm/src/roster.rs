@@ -90,18 +90,19 @@ impl Swarm {
                 Ok(Applied::Changed)
             }
             "key_rotated" => self.on_key_rotated(said, content),
+            "endpoint_changed" => self.on_endpoint_changed(said, content),
             "invite_revoked" => self.on_invite_revoked(said, content),
             "roster_request" => Ok(if said.to_me { Applied::RosterWanted } else { Applied::Nothing }),
             _ => Ok(Applied::Nothing),
         }
     }
 
-    fn only_master(&self, said: &Said<'_>, action: &'static str) -> Result<(), NoAuthority> {
+    pub(crate) fn only_master(&self, said: &Said<'_>, action: &'static str) -> Result<(), NoAuthority> {
         if *said.sender == self.master { Ok(()) } else { Err(NoAuthority::NotMaster { action }) }
     }
 
     /// Whether a change of the master's count is new; what follows from it beside the change.
-    fn step(&mut self, epoch: Option<u64>) -> Option<Applied> {
+    pub(crate) fn step(&mut self, epoch: Option<u64>) -> Option<Applied> {
         match epoch {
             // Masters that do not count: what was not seen before is new.
             None => Some(Applied::Changed),
@@ -141,6 +142,7 @@ impl Swarm {
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
         self.put_member(&id, endpoint, key, joined_at);
+        self.note_provisional(&id, content.full_member());
         Ok(step)
     }
 
@@ -187,6 +189,7 @@ impl Swarm {
                 .is_some_and(|known| known.public_key != key || millis(known.joined_at) < millis(joined_at))
             {
                 self.put_member(id, endpoint, key, joined_at);
+                self.note_provisional(id, content.full_member());
             }
             if id == said.me {
                 self.joined_at = self.joined_at.max(joined_at);
@@ -233,7 +236,7 @@ impl Swarm {
 
     /// For the master: counts a change that a member has made by its own word and tells the others, some of whom may have
     /// missed it.
-    fn pass_on(&mut self, said: &Said<'_>, content: SystemContent) {
+    pub(crate) fn pass_on(&mut self, said: &Said<'_>, content: SystemContent) {
         if self.master != *said.me {
             return;
         }
@@ -275,8 +278,8 @@ impl Swarm {
         }
         if self.banned.len() < MOST_MEMBERS {
             // Whoever leads the swarm one day has to know.
-            let key = self.members.get(&id).map(|member| member.public_key.clone());
-            self.banned.insert(id.clone(), Ban { at: said.now, public_key: key });
+            let ban = Ban::of(self.members.get(&id), said.now);
+            self.banned.insert(id.clone(), ban);
         }
         let dropped = self.drop_member(&id);
         Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing })
@@ -298,7 +301,7 @@ impl Swarm {
             let told: BTreeSet<PeerId> = banned.collect();
             self.banned.retain(|id, _| told.contains(id));
             for id in told {
-                self.banned.entry(id).or_insert(Ban { at: said.now, public_key: None });
+                self.banned.entry(id).or_insert(Ban::of(None, said.now));
             }
         }
         // Whoever is to lead has to know everybody; now there is still somebody to ask.
@@ -364,6 +367,7 @@ impl Swarm {
         }
         let wire = key.to_wire();
         member.public_key = key;
+        member.provisional = false;
         member.confirmed_at = Some(said.now);
         if id == *said.sender {
             self.end_invites_of(&id);
@@ -418,10 +422,10 @@ impl Swarm {
 
     /// Removes a member and notes that it, and the others, are to be told. For the master.
     pub(crate) fn kick(&mut self, id: &PeerId, reason: Option<&str>, by: &PeerId, now: Timestamp) -> bool {
-        let Some(key) = self.members.get(id).map(|member| member.public_key.clone()) else { return false };
+        let Some(ban) = self.members.get(id).map(|member| Ban::of(Some(member), now)) else { return false };
         self.drop_member(id);
         self.epoch += 1;
-        self.banned.insert(id.clone(), Ban { at: now, public_key: Some(key) });
+        self.banned.insert(id.clone(), ban);
         // Whoever had it could come back by it under another name and with another key.
         for invite in self.invites.values_mut().filter(|invite| invite.used_by.contains(id)) {
             invite.revoked = true;
@@ -447,7 +451,7 @@ impl Swarm {
 }
 
 /// A time as it travels, so that what was told can be compared with what was noted.
-fn millis(at: Timestamp) -> i64 {
+pub(crate) fn millis(at: Timestamp) -> i64 {
     at.as_millisecond()
 }
 

@@ -23,8 +23,8 @@ const TASKS: usize = 1024;
 /// How often it is looked whether somebody is to be asked again.
 const HOUSEKEEPING: Duration = Duration::from_secs(20);
 
-/// How long what another process has changed may go unnoticed. Every message that comes in changes the journal as well,
-/// and to look after each of them would take as long as taking it in.
+/// Pause between two refreshes of the ledger for background work. Requests and deliveries read the current version
+/// themselves; each message changes the journal, and to reload after each would take as long as the message itself.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(20);
 
 /// How many keys are confirmed in one go.

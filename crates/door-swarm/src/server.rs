@@ -46,6 +46,8 @@ pub(crate) enum Task {
     Behind { agent: PeerId, swarm: Uuid },
     /// A member wants the roster.
     RosterWanted { agent: PeerId, swarm: Uuid, member: PeerId },
+    /// The master has approved a join request of our agent.
+    Approved { agent: PeerId, swarm: Uuid },
 }
 
 /// What stands between the public listener and the hub. Clones are handles on the same.

@@ -136,6 +136,19 @@ impl Swarms {
         self.inner.book.read().clone()
     }
 
+    /// The ledger with every change that any process has committed by now.
+    ///
+    /// Each request and each delivery reads it through here, so that a verb such as `swarm mute` is in force when it has
+    /// returned. Where nothing has changed this reads one row.
+    pub(crate) async fn current(&self) -> Result<Arc<Book>, SwarmError> {
+        let known = self.book();
+        if known.version > 0 && book::version(self.hub()).await? == known.version {
+            return Ok(known);
+        }
+        self.refresh().await?;
+        Ok(self.book())
+    }
+
     /// Reads the ledger again, where another process, or this one, has changed it; says whether.
     pub(crate) async fn refresh(&self) -> Result<bool, SwarmError> {
         let _reading = self.inner.reading.lock().await;

@@ -1,5 +1,6 @@
 //! The door as a whole, over real TLS.
 
+mod approval;
 mod certificates;
 mod clocks;
 mod github;

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::json;
+use switchboard_hub::lineage::LaunchKind;
 use switchboard_hub::process::Spawn;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
@@ -108,7 +109,7 @@ async fn call(config: &Wake, waiting: &[Arrival]) -> Result<(), NotWoken> {
     let body = body.to_string();
     if let Some((program, args)) = config.command.split_first() {
         let spawn = Spawn::new(program).args(args).stdin(Stdio::piped());
-        let mut child = spawn.env("SWITCHBOARD_AGENT_NAME", first.agent_id.as_str()).spawn()?;
+        let mut child = spawn.for_agent(LaunchKind::Wake, first.agent_id.as_str()).spawn()?;
         if let Some(mut stdin) = child.take_stdin() {
             // A program that does not read its input closes it, which is its right.
             let _ = stdin.write_all(body.as_bytes()).await;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 use switchboard_hub::files::Dir;
+use switchboard_hub::owner::Owner;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -16,6 +17,9 @@ use crate::wire::{EventLine, PROTOCOL, stamp};
 
 /// The file that leads to the router of a workspace.
 const FILE: &str = "router.json";
+
+/// Larger than any signpost.
+const LIMIT: u64 = 64 << 10;
 
 /// The longest line that is read: a list of many jobs.
 const LINE: usize = 64 << 20;
@@ -30,6 +34,9 @@ pub struct Signpost {
     pub token: Option<String>,
     /// The process.
     pub pid: u32,
+    /// The same process with its host and start, which tells it from a later one with the same pid.
+    #[serde(default)]
+    pub owner: String,
 }
 
 impl std::fmt::Debug for Signpost {
@@ -42,6 +49,12 @@ impl std::fmt::Debug for Signpost {
 }
 
 impl Signpost {
+    /// The signpost of this process.
+    pub fn new(listen: String, token: Option<String>) -> Self {
+        let owner = Owner::this_process();
+        Self { listen, token, pid: owner.pid(), owner: owner.to_string() }
+    }
+
     /// Puts it up.
     pub fn write(&self, folder: &Dir) -> Result<(), RouterError> {
         let text = serde_json::to_vec(self).map_err(std::io::Error::from)?;
@@ -56,9 +69,38 @@ impl Signpost {
         Ok(())
     }
 
+    /// Reads it where it can be believed: a file that only its owner, who is this user, can read, of a process that
+    /// runs, with an address that only this machine reaches. Nothing where there is none or its process is gone.
+    ///
+    /// A file that came with a repository would otherwise have prompts and variables sent wherever it says.
+    fn read_believed(folder: &Dir) -> Result<Option<Self>, RouterError> {
+        let Some(found) = folder.read(FILE, LIMIT)? else { return Ok(None) };
+        let refuse = |problem: &str| Err(RouterError::NotBelieved { problem: problem.to_owned() });
+        if found.stamp.uid != rustix::process::geteuid().as_raw() {
+            return refuse("it belongs to another user");
+        }
+        if folder.mode(FILE)?.is_none_or(|mode| mode & 0o777 != 0o600) {
+            return refuse("its mode is not 0600");
+        }
+        let Ok(signpost) = serde_json::from_slice::<Self>(&found.bytes) else { return Ok(None) };
+        let Ok(owner) = signpost.owner.parse::<Owner>() else {
+            return refuse("it does not say which process wrote it");
+        };
+        if owner.pid() != signpost.pid || !owner.is_on_this_host() {
+            return refuse("no process of this machine wrote it");
+        }
+        if owner.is_gone() {
+            return Ok(None);
+        }
+        if signpost.listen.starts_with("unix:") || is_loopback(&signpost.listen) {
+            return Ok(Some(signpost));
+        }
+        refuse("its address is neither a socket nor on this machine")
+    }
+
     /// Reads it; nothing where there is none.
     pub fn read(folder: &Dir) -> Result<Option<Self>, RouterError> {
-        let found = folder.read(FILE, 64 << 10)?;
+        let found = folder.read(FILE, LIMIT)?;
         Ok(found.and_then(|found| serde_json::from_slice(&found.bytes).ok()))
     }
 }
@@ -92,14 +134,30 @@ pub struct Client {
 impl Client {
     /// Connects to the router of a workspace by its folder.
     pub async fn connect(folder: &Dir) -> Result<Self, RouterError> {
-        let signpost = Signpost::read(folder)?.ok_or(RouterError::NotRunning)?;
-        let mut client = Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning)?;
+        let signpost = Signpost::read_believed(folder)?.ok_or(RouterError::NotRunning)?;
+        let mut client = Self::to_process(&signpost).await?;
         let hello = match &signpost.token {
             Some(token) => json!({ "token": token }),
             None => json!({}),
         };
         client.ask("hello", &hello).await?;
         Ok(client)
+    }
+
+    /// Connects where a signpost says, and only to the process that put it up, as far as the system tells.
+    async fn to_process(signpost: &Signpost) -> Result<Self, RouterError> {
+        let Some(path) = signpost.listen.strip_prefix("unix:") else {
+            return Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning);
+        };
+        let connected = switchboard_hub::socket::connect(Path::new(path)).await;
+        let stream = connected.map_err(|_| RouterError::NotRunning)?;
+        let listener = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
+        if listener.is_some_and(|pid| pid != signpost.pid) {
+            let problem = "another process listens on its socket".to_owned();
+            return Err(RouterError::NotBelieved { problem });
+        }
+        let (reader, writer) = stream.into_split();
+        Ok(Self::on(reader, writer))
     }
 
     /// Connects to an address, and says nothing yet.
@@ -181,6 +239,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether an address is one of this machine.
+fn is_loopback(address: &str) -> bool {
+    address.parse::<std::net::SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
 /// A command as a line.

@@ -48,6 +48,12 @@ pub enum RouterError {
         /// As given.
         address: String,
     },
+    /// The file that leads to the router was not written by a router of this user.
+    #[error("router.json is not believed: {problem}")]
+    NotBelieved {
+        /// What is wrong with it.
+        problem: String,
+    },
     /// No router runs.
     #[error("no router runs in this workspace")]
     NotRunning,

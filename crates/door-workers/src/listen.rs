@@ -76,7 +76,8 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
                 continue;
             }
         };
-        let (router, access, done) = (router.clone(), access.clone(), done.clone());
+        let (router, done) = (router.clone(), done.clone());
+        let access = Access { client_pid: connection.client_pid(), ..access.clone() };
         clients.spawn(async move {
             let eof = CancellationToken::new();
             let served = match connection {
@@ -119,6 +120,16 @@ async fn turn_away(router: &Router, connection: Connection) {
 enum Connection {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+impl Connection {
+    /// The process that connected; a network connection does not tell.
+    fn client_pid(&self) -> Option<u32> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(stream) => stream.peer_cred().ok()?.pid()?.try_into().ok(),
+        }
+    }
 }
 
 async fn accept(listener: &Listener) -> std::io::Result<Connection> {

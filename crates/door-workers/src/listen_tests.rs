@@ -46,11 +46,11 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
         assert!(expected, "{address}");
     }
     let listener = Listener::bind("127.0.0.1:0").await.unwrap();
-    let signpost =
-        Signpost { listen: listener.address(), token: Some("secret".into()), pid: std::process::id() };
+    let signpost = Signpost::new(listener.address(), Some("secret".into()));
     signpost.write(rig.hub.folder()).unwrap();
     assert!(!format!("{signpost:?}").contains("secret"));
-    let access = Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }] };
+    let access =
+        Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }], ..Access::default() };
     let (router, done) = (rig.router.clone(), CancellationToken::new());
     let stop = done.clone();
     let listening = tokio::spawn(async move { listen(&router, listener, access, stop).await });

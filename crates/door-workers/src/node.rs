@@ -5,6 +5,7 @@
 
 mod approvals;
 mod ending;
+mod own;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::approvals::Approvals;
+use self::own::OwnTurn;
 use crate::job::{Job, NodeShared, Waiting};
 use crate::router::Router;
 use crate::turn::Turn;
@@ -77,7 +79,6 @@ pub(crate) struct Running {
     end_by: Instant,
     /// How it is to end, and until when, once that was decided here.
     stopping: Option<(TurnStatus, String, Instant)>,
-    approvals: Approvals,
 }
 
 /// A node's task.
@@ -89,6 +90,10 @@ pub(crate) struct Node {
     worker: Option<Worker>,
     is_ready: bool,
     running: Option<Running>,
+    /// A turn that the agent began itself.
+    own: Option<OwnTurn>,
+    /// The questions of both.
+    approvals: Approvals,
     /// One of which it is not known whether the agent has got it.
     doubt: Option<Running>,
     session: Option<String>,
@@ -123,6 +128,8 @@ impl Node {
             worker: None,
             is_ready: false,
             running: None,
+            own: None,
+            approvals: Approvals::default(),
             doubt,
             session,
             failures: 0,
@@ -177,7 +184,8 @@ impl Node {
             }
             return;
         }
-        if !self.is_ready || self.running.is_some() || self.doubt.is_some() {
+        // A prompt that comes into a turn of the agent's own would be answered together with it.
+        if !self.is_ready || self.running.is_some() || self.own.is_some() || self.doubt.is_some() {
             return;
         }
         let waiting = {
@@ -237,6 +245,7 @@ impl Node {
                 Report::AskGone { key } => self.ask_gone(key),
                 Report::Error { error, will_retry } => self.agent_error(error, will_retry),
                 Report::Ended { status, error } => self.ended(status, error),
+                Report::Own(report) => self.hear_own(report).await,
                 report => {
                     self.tell(report);
                     self.check_budget();
@@ -315,12 +324,13 @@ impl Node {
             restart_in_ms: restart.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)),
         }));
         self.shared.state.lock().pid = None;
+        self.end_own(TurnStatus::WorkerLost, Some(reason.clone()));
         let why = match said {
             Some(said) => format!("the worker is gone: {reason}; it said: {said}"),
             None => format!("the worker is gone: {reason}"),
         };
         if let Some(running) = self.running.take() {
-            self.drop_approvals(&running);
+            self.drop_approvals(running.turn.at());
             match &running.stopping {
                 // The agent that was given it may not have read it: that is for the next one to say.
                 None if !running.turn.is_delivered() && self.can_tell() && !is_last => {
@@ -347,7 +357,7 @@ impl Node {
                 if at.is_some() {
                     self.stop_turn(TurnStatus::Interrupted, "it was interrupted".to_owned());
                 }
-                let _ = answer.send(at);
+                let _ = answer.send(at.or_else(|| self.stop_own()));
             }
             NodeOrder::Steer { content, answer } => {
                 let at = self.running.as_ref().map(|running| running.turn.at().clone());
@@ -388,10 +398,11 @@ impl Node {
                 None if running.turn.is_delivered() => running.end_by,
                 None => running.accept_by.min(running.end_by),
             };
-            let first = running.approvals.next_due().map_or(ends, |due| due.min(ends));
-            due = Some(due.map_or(first, |due| due.min(first)));
+            due = Some(due.map_or(ends, |due| due.min(ends)));
         }
-        due
+        // Beside an injection, that one's limits count.
+        let own = self.own.as_ref().filter(|_| self.running.is_none()).map(OwnTurn::next_due);
+        [self.approvals.next_due(), own, due].into_iter().flatten().min()
     }
 
     async fn be_due(&mut self) {
@@ -404,6 +415,9 @@ impl Node {
             self.gone("it was not ready in time, and was ended".to_owned());
         }
         self.deny_overdue(now);
+        if self.own.as_ref().is_some_and(|own| own.next_due() <= now) && self.running.is_none() {
+            self.limit_own(now).await;
+        }
         let Some(running) = &mut self.running else { return };
         match &running.stopping {
             Some((status, why, until)) if *until <= now => {
@@ -424,8 +438,9 @@ impl Node {
 
     /// Ends a worker that does not do as it is told, and its turn with it.
     async fn kill_worker(&mut self, status: TurnStatus, why: String) {
+        self.end_own(status, Some(why.clone()));
         if let Some(running) = self.running.take() {
-            self.drop_approvals(&running);
+            self.drop_approvals(running.turn.at());
             self.finish(running, status, Some(why));
         }
         if let Some(worker) = self.worker.take() {
@@ -492,7 +507,6 @@ impl Running {
             accept_by: now + accept,
             end_by: now + turn_limit(limits),
             stopping: None,
-            approvals: Approvals::default(),
         }
     }
 }

@@ -293,7 +293,7 @@ impl Router {
     }
 
     /// Tells clients and the person, once, that a job has used more than it may.
-    fn check_budget(&self, job: &Arc<Job>) {
+    pub(crate) fn check_budget(&self, job: &Arc<Job>) {
         let Some(limit) = job.launch.limits.total_tokens else { return };
         let total_tokens = job.total_tokens.load(Ordering::Relaxed);
         if total_tokens < limit || job.is_over_budget.swap(true, Ordering::Relaxed) {

@@ -285,7 +285,7 @@ async fn a_terminated_job_ends_what_waits_and_takes_nothing_more() {
 async fn r13_a_token_opens_the_jobs_of_its_owner_alone() {
     let rig = Rig::new().await;
     let token = |token: &str, owner: &str| AccessToken { token: token.into(), owner: Some(owner.into()) };
-    let access = Access { tokens: vec![token("aaaa", "alice"), token("bbbb", "bob")] };
+    let access = Access { tokens: vec![token("aaaa", "alice"), token("bbbb", "bob")], ..Access::default() };
     let mut nobody = rig.client_with(access.clone());
     assert_eq!(nobody.rejected("jobs_list", json!({})).await, "not_allowed");
     let mut wrong = rig.client_with(access.clone());

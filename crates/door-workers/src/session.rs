@@ -11,6 +11,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use switchboard_core::{AgentId, Name, NodeId};
+use switchboard_hub::lineage::Lineage;
 use switchboard_hub::{Accepted, Draft, HUB_NAME};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -43,6 +44,8 @@ const ORCHESTRATOR: &str = "orchestrator";
 pub struct Access {
     /// The tokens, one of which `hello` has to bring; none where whoever can connect may.
     pub tokens: Vec<AccessToken>,
+    /// The process at the other end, where the system tells it. What only a person may do is refused to an agent's.
+    pub client_pid: Option<u32>,
 }
 
 /// A token and what it opens.
@@ -248,6 +251,9 @@ impl Session {
             // What was asked before is done before.
             _ => self.submit(injections).await,
         }
+        if matches!(request.command, Command::Approve(_)) {
+            self.refuse_agent("payload.approval_id", "answer what agents ask for").await?;
+        }
         match request.command {
             Command::Hello(hello) => self.hello(hello, request.request_id).await,
             Command::Subscribe(asked) => self.subscribe(asked, request.request_id).await,
@@ -381,6 +387,9 @@ impl Session {
                 let reason = format!("payload.agent: you are not '{name}'; choose another name");
                 return Err(reject(RejectCode::NotAllowed, Some("payload.agent"), reason));
             }
+            if name.is_human() {
+                self.refuse_agent("payload.agent", "speak as the person").await?;
+            }
             self.asker.agent = AgentId::local(name);
         }
         let log = self.router.log();
@@ -398,6 +407,21 @@ impl Session {
         };
         self.answer(EventBody::Hello(answer)).await;
         Ok(())
+    }
+
+    /// Refuses an action of the person's to a client that is an agent's process.
+    async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
+        let Some(pid) = self.access.client_pid else { return Ok(()) };
+        // Other systems than Linux run a program to list the ancestors.
+        let found = tokio::task::spawn_blocking(move || Lineage::of_process(pid).evidence()).await;
+        let evidence = match found {
+            Ok(None) => return Ok(()),
+            Ok(Some(evidence)) => evidence.to_string(),
+            Err(error) => error.to_string(),
+        };
+        let reason =
+            format!("{field}: only a person may {action}, and the client is an agent's process: {evidence}");
+        Err(reject(RejectCode::NotAllowed, Some(field), reason))
     }
 
     async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {

@@ -80,7 +80,7 @@ async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
     let rig = Rig::new().await;
     let token = AccessToken { token: "secret".into(), owner: Some("bob".into()) };
     let mut own = rig.client();
-    let mut other = rig.client_with(Access { tokens: vec![token] });
+    let mut other = rig.client_with(Access { tokens: vec![token], ..Access::default() });
     other.ask("hello", json!({ "token": "secret" })).await;
     for agent in ["switchboard", "SwitchBoard"] {
         assert_eq!(own.rejected("hello", json!({ "agent": agent })).await, "not_allowed", "{agent}");
@@ -96,7 +96,8 @@ async fn x4_no_client_is_the_hub_and_none_of_another_owner_is_the_person() {
 #[tokio::test]
 async fn a_stranger_who_says_nothing_is_hung_up_on() {
     let rig = Rig::with(Config { hello: Duration::from_millis(1), ..Config::default() }).await;
-    let access = Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }] };
+    let access =
+        Access { tokens: vec![AccessToken { token: "secret".into(), owner: None }], ..Access::default() };
     let mut silent = rig.client_with(access);
     let parting = silent.next().await;
     assert_eq!(

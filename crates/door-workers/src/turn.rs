@@ -95,7 +95,7 @@ impl Turn {
             Report::Usage(tokens) => self.tokens = Some(tokens),
             Report::Happened(happening) => {
                 self.advance(Stage::Started, &mut events);
-                events.push(self.happened(happening));
+                events.push(event_of(happening, self.at().clone()));
             }
             // These are the node's to tell.
             Report::Ready { .. }
@@ -103,7 +103,8 @@ impl Turn {
             | Report::Ask { .. }
             | Report::AskGone { .. }
             | Report::Error { .. }
-            | Report::Ended { .. } => {}
+            | Report::Ended { .. }
+            | Report::Own(_) => {}
         }
         events
     }
@@ -159,20 +160,19 @@ impl Turn {
             self.pieces.drain(..cut);
         }
     }
+}
 
-    fn happened(&self, happening: Happening) -> EventBody {
-        let at = self.at().clone();
-        match happening {
-            Happening::CommandStarted { item_id, command, cwd } => {
-                EventBody::CommandStarted(CommandStarted { at, item_id, command, cwd })
-            }
-            Happening::CommandCompleted { item_id, command, status, exit_code, output } => {
-                let completed = CommandCompleted { at, item_id, command, status, exit_code, output };
-                EventBody::CommandCompleted(completed)
-            }
-            Happening::FileChange { item_id, status, changes } => {
-                EventBody::FileChange(FileChange { at, item_id, status, changes })
-            }
+/// The event that tells what an agent did in a turn.
+pub(crate) fn event_of(happening: Happening, at: At) -> EventBody {
+    match happening {
+        Happening::CommandStarted { item_id, command, cwd } => {
+            EventBody::CommandStarted(CommandStarted { at, item_id, command, cwd })
+        }
+        Happening::CommandCompleted { item_id, command, status, exit_code, output } => {
+            EventBody::CommandCompleted(CommandCompleted { at, item_id, command, status, exit_code, output })
+        }
+        Happening::FileChange { item_id, status, changes } => {
+            EventBody::FileChange(FileChange { at, item_id, status, changes })
         }
     }
 }

@@ -118,6 +118,35 @@ pub(crate) enum Report {
         /// Why.
         error: Option<String>,
     },
+    /// Something in a turn that the agent began itself.
+    Own(OwnReport),
+}
+
+/// What a worker tells of a turn that the agent began itself, which no injection asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum OwnReport {
+    /// The turn has begun.
+    Started,
+    /// Something the agent did in it.
+    Happened(Happening),
+    /// A question. The key is the worker's own.
+    Ask {
+        /// What to answer to.
+        key: u64,
+        /// What is asked.
+        ask: Ask,
+    },
+    /// The turn is over.
+    Ended {
+        /// How.
+        status: TurnStatus,
+        /// Why.
+        error: Option<String>,
+        /// What the agent said last in it.
+        answer: Option<String>,
+        /// What it has used.
+        tokens: Option<Tokens>,
+    },
 }
 
 /// What an agent did.

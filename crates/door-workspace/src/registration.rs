@@ -4,7 +4,7 @@
 //! kept; role, team and workflow survive a second registration.
 
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentRecord, Directory, Name};
+use switchboard_core::{AgentRecord, Directory, Door, Name};
 use switchboard_hub::owner::Owner;
 use switchboard_hub::{Registration, platform};
 
@@ -12,7 +12,7 @@ use crate::error::WorkspaceError;
 use crate::mailbox::adopt;
 use crate::roles::Role;
 use crate::state::{OWNER, find, saw, take, text, write_agent, write_teams};
-use crate::terminal::Pane;
+use crate::terminal::{PANES, Pane, pane_key};
 use crate::translate::iso;
 use crate::tree::Section;
 use crate::workspace::{Workspace, blocking};
@@ -116,12 +116,19 @@ impl Workspace {
             ..Registration::mailbox(new.name.clone())
         };
         let now = iso(self.hub().now());
-        self.put_record(registration, move |state, name| {
-            let old = take(state, "terminals", name).or_else(|| take(state, "chatAgents", name));
-            let record = terminal_record(&new, name, &process, old, &now);
-            insert(state, "terminals", name, record);
-        })
-        .await
+        let pane = new.pane.clone();
+        let record = self
+            .put_record(registration, move |state, name| {
+                let old = take(state, "terminals", name).or_else(|| take(state, "chatAgents", name));
+                let record = terminal_record(&new, name, &process, old, &now);
+                insert(state, "terminals", name, record);
+            })
+            .await?;
+        if let Some(pane) = pane {
+            let key = pane_key(&record.id);
+            self.hub().edit_notes(Door::Workspace, move |notes| notes.put(PANES, &key, Some(&pane))).await?;
+        }
+        Ok(record)
     }
 
     /// Registers a chat agent, here and in `state.json`. A terminal that also chats stays a terminal.

@@ -24,7 +24,7 @@ mod typist;
 use std::time::Duration;
 
 pub use self::field::Obstacle;
-pub use self::keys::{keystrokes, neutral, paste_end};
+pub use self::keys::{close_completion, keystrokes, neutral, paste_end};
 pub use self::notices::{Notice, Notices};
 pub use self::post::{Execute, TerminalPost};
 pub use self::results::ExecuteResult;
@@ -33,6 +33,7 @@ pub use self::rule::Refusal;
 pub use self::run_in::{TerminalOutcome, TerminalRun};
 pub use self::screen::{Emulator, InputMode, Screen};
 pub use self::serve::run_terminals;
+pub(crate) use self::serve::{PANES, pane_key};
 pub(crate) use self::tmux::Pane;
 pub use self::typist::{Step, Stray, Typist, check_field};
 

@@ -7,12 +7,15 @@ use std::time::Duration;
 use switchboard_core::{Budgets, Links, LoopLimits, PresenceTimeouts, RetryPolicy};
 
 use crate::clock::Clock;
+use crate::store::binding::HubKey;
 
 /// The hub's settings, resolved.
 #[derive(Debug, Clone)]
 pub struct HubConfig {
     /// The folder that holds `hub.db`.
     pub folder: PathBuf,
+    /// Key that the database is bound with; without one, any database is taken.
+    pub key: Option<HubKey>,
     /// Most bytes in a message's body.
     pub body_limit: usize,
     /// Most bytes in a message's metadata, as JSON.
@@ -40,6 +43,7 @@ impl HubConfig {
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            key: None,
             body_limit: 1 << 20,
             metadata_limit: 256 << 10,
             loops: LoopLimits::default(),

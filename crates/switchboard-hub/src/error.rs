@@ -162,6 +162,40 @@ pub enum HubError {
         /// The database.
         path: PathBuf,
     },
+    /// The database is not bound to this user and machine.
+    #[error("{path} came from elsewhere: it is not bound to this user and machine")]
+    ForeignDatabase {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database came from elsewhere, and another process has the hub open, so it cannot be moved.
+    #[error("{path} came from elsewhere and another process has the hub open")]
+    ForeignInUse {
+        /// The database.
+        path: PathBuf,
+    },
+    /// There is no such database to adopt.
+    #[error("there is no database {path} to adopt")]
+    NoForeignDatabase {
+        /// The database.
+        path: PathBuf,
+    },
+    /// The database is another user's, whose key is not at hand.
+    #[error("{path} belongs to the user {owner}, and is not bound to you")]
+    OthersDatabase {
+        /// The database.
+        path: PathBuf,
+        /// The number of its owner.
+        owner: u32,
+    },
+    /// The key that databases are bound with cannot be read or made.
+    #[error("the hub's key {path} cannot be used: {problem}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A row of the journal does not match its checksum.
     #[error("message {id} is damaged in the journal")]
     DamagedMessage {
@@ -254,6 +288,7 @@ impl HubError {
             | Self::Unsure { .. }
             | Self::Closed
             | Self::DamagedInUse { .. }
+            | Self::ForeignInUse { .. }
             | Self::OlderSchema { .. }
             | Self::NoLink { .. } => true,
             Self::Store { source } => matches!(

@@ -1,5 +1,6 @@
 //! The handle on everything: opening and closing, the way in and out, and what the rest stands on.
 
+mod adoption;
 mod link;
 mod mail;
 mod notes;
@@ -38,6 +39,7 @@ use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
 use crate::service::{self, Service};
+use crate::store::binding::HubKey;
 use crate::store::open::wait_for_others;
 use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
@@ -75,6 +77,7 @@ struct Inner {
     tasks: TaskTracker,
     shutdown: CancellationToken,
     moved_aside: Option<PathBuf>,
+    quarantined: Option<PathBuf>,
     is_local: bool,
     /// Held shared for as long as the hub is open: see `recover`.
     _lock: File,
@@ -111,7 +114,8 @@ impl Hub {
         };
         let lock = folder.open_own("hub.lock")?;
         lock.lock_shared().map_err(io("lock", "hub.lock"))?;
-        let Opened { connection, moved_aside } = recover::open_or_recover(&folder, &lock)?;
+        let Opened { connection, moved_aside, quarantined } =
+            recover::open_or_recover(&folder, &lock, config.key.as_ref())?;
         let bell = Bell::open(&folder)?;
         let (doors, events) = (Doors::new(config.clock.clone()), Events::new());
         let database = folder.path().join(DATABASE);
@@ -146,6 +150,7 @@ impl Hub {
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             moved_aside,
+            quarantined,
             is_local,
             _lock: lock,
         };
@@ -153,8 +158,8 @@ impl Hub {
     }
 
     /// Looks at the database in a folder without opening the hub; changes nothing.
-    pub async fn check(folder: Dir) -> Result<DatabaseState, HubError> {
-        let check = move || recover::check(&folder);
+    pub async fn check(folder: Dir, key: Option<HubKey>) -> Result<DatabaseState, HubError> {
+        let check = move || recover::check(&folder, key.as_ref());
         tokio::task::spawn_blocking(check).await.map_err(|_| HubError::Closed)?
     }
 
@@ -215,6 +220,11 @@ impl Hub {
     /// Whether the folder is on a disk of this machine, so that a look at a file takes microseconds.
     pub fn is_local(&self) -> bool {
         self.inner.is_local
+    }
+
+    /// Where a database from elsewhere was moved to when this hub was opened.
+    pub fn quarantined(&self) -> Option<&PathBuf> {
+        self.inner.quarantined.as_ref()
     }
 
     /// Where a damaged database was moved to when this hub was opened.

@@ -9,7 +9,9 @@
 
 pub mod clock;
 pub mod files;
+pub mod git;
 pub mod guard;
+pub mod lineage;
 pub mod lock;
 pub mod owner;
 pub mod patient;
@@ -64,6 +66,8 @@ pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use reservations::{RESERVATION_LEASE, Reservation, Reserve};
 pub use service::Service;
 pub use showing::Showing;
+pub use store::adopt::{ForeignDatabase, ForeignSender};
+pub use store::binding::HubKey;
 pub use store::chain::BreakReason;
 pub use store::recover::DatabaseState;
 pub use store::rows::Stored;

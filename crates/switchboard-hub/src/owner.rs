@@ -45,6 +45,11 @@ impl Owner {
         self.pid
     }
 
+    /// Whether the process runs on this machine, where its pid can be looked up.
+    pub fn is_on_this_host(&self) -> bool {
+        self.host == this_host()
+    }
+
     /// Whether this process is known to have ended.
     ///
     /// Of a process on another host, or in another container, nothing is known, and the answer is

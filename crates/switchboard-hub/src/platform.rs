@@ -3,6 +3,8 @@
 //! Everything that differs between Linux and the other systems is in here. Where a system has no
 //! answer, the functions give the one that makes their callers more careful, never less.
 
+mod processes;
+
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -13,6 +15,10 @@ use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{self, LocalModes};
+
+pub use self::processes::{
+    ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
+};
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
 ///
@@ -85,6 +91,16 @@ pub fn open_terminal(path: &Path) -> io::Result<OwnedFd> {
 /// The id that the kernel drew when it booted; `None` where the system has none.
 pub fn boot_id() -> Option<String> {
     os::boot_id()
+}
+
+/// The id that this machine was given when it was installed; `None` where the system has none.
+pub fn machine_id() -> Option<String> {
+    os::machine_id()
+}
+
+/// Whether a file in this directory keeps its inode number when the file system is mounted again.
+pub(crate) fn has_stable_inodes(dir: &Path) -> bool {
+    os::has_stable_inodes(dir)
 }
 
 /// Whether this process was started so that the end of its terminal does not end it, as `nohup` does. Where the
@@ -217,6 +233,22 @@ mod os {
         0x7366_746E,
         0x2011_BAB0,
         0x4D44,
+    ];
+
+    /// The local ones that store inode numbers: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS
+    /// and ReiserFS. FAT and exFAT make them up at each mount.
+    const STABLE_MAGICS: [i128; 11] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0x0102_1994,
+        0x794C_7630,
+        0xF2F5_2010,
+        0x2FC1_2FC1,
+        0xCA45_1A4E,
+        0x8584_58F6,
+        0x3153_464A,
+        0x5265_4973,
     ];
 
     /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
@@ -352,6 +384,16 @@ mod os {
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
     }
 
+    pub(super) fn machine_id() -> Option<String> {
+        let text = fs::read_to_string("/etc/machine-id").ok()?;
+        Some(text.trim().to_owned()).filter(|id| !id.is_empty())
+    }
+
+    pub(super) fn has_stable_inodes(dir: &Path) -> bool {
+        rustix::fs::statfs(dir)
+            .is_ok_and(|stat| STABLE_MAGICS.contains(&(i128::from(stat.f_type) & 0xFFFF_FFFF)))
+    }
+
     pub(super) fn pid_namespace() -> Option<u64> {
         let link = fs::read_link("/proc/self/ns/pid").ok()?;
         parse_namespace(link.to_str()?).filter(|&number| number != MACHINE_PID_NAMESPACE)
@@ -424,6 +466,15 @@ mod os {
 
     pub(super) fn boot_id() -> Option<String> {
         None
+    }
+
+    pub(super) fn machine_id() -> Option<String> {
+        None
+    }
+
+    /// APFS and HFS+ store them.
+    pub(super) fn has_stable_inodes(_dir: &Path) -> bool {
+        true
     }
 
     pub(super) fn pid_namespace() -> Option<u64> {

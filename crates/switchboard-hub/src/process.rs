@@ -14,12 +14,45 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
+use crate::lineage::{Launch, LaunchKind};
+
 /// The variables that every program is given, when they are set. A trailing `*` stands for any rest.
 ///
-/// They say where and for whom a program runs. Keys and tokens are not among them: a program gets
-/// the ones it needs by name.
-pub const ENV_ALLOWED: &[&str] =
-    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_*", "TERM", "TMPDIR", "TZ", "XDG_*"];
+/// They say where and for whom a program runs, and by which proxy and certificates it reaches others.
+/// Keys and tokens are not among them: a program gets the ones it needs by name.
+pub const ENV_ALLOWED: &[&str] = &[
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LC_*",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "XDG_*",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_USE_SYSTEM_CA",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "PIP_CERT",
+];
+
+/// Those of [`ENV_ALLOWED`] that hold an address, which may have a password in it.
+pub const PROXY_VARIABLES: [&str; 6] =
+    ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"];
 
 /// How often a group is looked at that has lost its leader.
 ///
@@ -89,6 +122,12 @@ impl Spawn {
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
+    }
+
+    /// Starts the program for an agent: its environment names the agent and this process as its launcher.
+    pub fn for_agent(self, kind: LaunchKind, agent: &str) -> Self {
+        let variables = Launch::by_this_process(kind, agent).variables();
+        variables.into_iter().fold(self, |spawn, (name, value)| spawn.env(name, value))
     }
 
     /// Sets where the program reads from.

@@ -1,5 +1,7 @@
 //! SQLite behind the hub: one writer thread with group commit, a few readers.
 
+pub(crate) mod adopt;
+pub(crate) mod binding;
 pub(crate) mod chain;
 pub(crate) mod finish;
 pub(crate) mod gather;

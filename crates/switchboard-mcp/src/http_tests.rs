@@ -3,5 +3,6 @@
 mod batches;
 mod faults;
 mod limits;
+mod priming;
 mod rig;
 mod sessions;

@@ -147,11 +147,16 @@ pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refused>> {
     Some(Err(Refused::invalid(None, problem)))
 }
 
-/// Whether the client of a session may send batches, where this message is what decides it: only 2025-03-26 has them.
-pub(crate) fn grants_batches(message: &ServerJsonRpcMessage) -> Option<bool> {
+/// The protocol version of a session, if this message is the answer to `initialize`.
+pub(crate) fn negotiated_version(message: &ServerJsonRpcMessage) -> Option<&ProtocolVersion> {
     let ServerJsonRpcMessage::Response(response) = message else { return None };
     let ServerResult::InitializeResult(result) = &response.result else { return None };
-    Some(result.protocol_version == ProtocolVersion::V_2025_03_26)
+    Some(&result.protocol_version)
+}
+
+/// Whether a client of this version may send batches: only 2025-03-26 has them.
+pub(crate) fn grants_batches(version: &ProtocolVersion) -> bool {
+    *version == ProtocolVersion::V_2025_03_26
 }
 
 /// Whether a message belongs to no session: every request of 2026-07-28 stands for itself.

@@ -278,7 +278,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lined<W> 
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = self.output.clone();
-        if let Some(takes_batches) = intake::grants_batches(&message) {
+        if let Some(takes_batches) = intake::negotiated_version(&message).map(intake::grants_batches) {
             output.takes_batches.store(takes_batches, Ordering::Release);
         }
         async move {

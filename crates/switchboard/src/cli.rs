@@ -9,9 +9,9 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use self::later::Later;
 
 use crate::commands::{
-    ack, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp, receipt,
-    release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite, swarm, tail,
-    team, thread, wait, watch, who, worker, workflow,
+    ack, adopt, agents, audit, channel, claim, completions, doctor, guard, hook, inbox, init, install, mcp,
+    receipt, release, renew, reserve, resume, route, router, run, search, send, sentinel, serve, suite,
+    swarm, tail, team, thread, wait, watch, who, worker, workflow,
 };
 
 /// AI coding agents of different vendors talk to each other.
@@ -130,6 +130,8 @@ pub(crate) enum Command {
     Serve(Later<serve::Serve>),
     /// Check that the journal is what was written, and export it
     Audit(Later<audit::Audit>),
+    /// Use a database that came from elsewhere, once you have seen whose messages it holds
+    Adopt(Later<adopt::Adopt>),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(Later<doctor::Doctor>),
     /// Ends what another process of ours has started, when that process is gone

@@ -1,6 +1,7 @@
 //! One file per verb: its arguments and what it does.
 
 pub(crate) mod ack;
+pub(crate) mod adopt;
 pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod channel;
@@ -59,6 +60,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Who(Later(args)) => who::run(args, context).await,
         Command::Route(Later(args)) => route::run(args, context).await,
         Command::Search(Later(args)) => search::run(args, context).await,
+        Command::Adopt(Later(args)) => adopt::run(args, context).await,
         Command::Resume(Later(args)) => resume::run(args, context).await,
         Command::Run(Later(args)) => run::run(args, context).await,
         Command::Suite(Later(args)) => suite::run(args, context).await,

@@ -1,5 +1,6 @@
 //! `switchboard.config.json` and the user's own settings: what is in the files, and what comes of it.
 
+mod authority;
 mod channels;
 mod file;
 mod hidden;
@@ -19,8 +20,8 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, in_json_words, nearest};
-use switchboard_hub::HubConfig;
 use switchboard_hub::files::Dir;
+use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
 
 use self::file::ConfigFile;
@@ -60,11 +61,14 @@ pub(crate) struct Settings {
     body_limit: Option<usize>,
     loops: LoopLimits,
     budgets: Budgets,
+    /// Wishes of the workspace's file that do not count, in words.
+    pub(crate) ignored: Vec<String>,
 }
 
 impl Settings {
-    /// Puts the hub's settings into place.
-    pub(crate) fn apply_to(&self, hub: &mut HubConfig) {
+    /// Puts the hub's settings into place, and the key that its database is bound with.
+    pub(crate) fn apply_to(&self, hub: &mut HubConfig, key: Option<HubKey>) {
+        hub.key = key;
         hub.body_limit = self.body_limit.unwrap_or(hub.body_limit);
         hub.loops = self.loops;
         hub.budgets = self.budgets.clone();
@@ -96,8 +100,8 @@ impl Settings {
     }
 }
 
-/// Reads the file of a workspace over the user's own; the defaults where there is neither. Keys nobody
-/// knows are warned of, and so is what a workspace may not decide.
+/// Merges the file of a workspace into the user's own; the defaults where there is neither. Unknown keys are warned
+/// of, and so are wishes of a workspace that [`authority`] does not grant.
 pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     let mut value = match user_folder() {
         Some(folder) if folder.is_dir() => read_own(&folder)?,
@@ -105,16 +109,18 @@ pub(crate) fn load(workspace: &Path) -> Result<Settings, Failure> {
     }
     .unwrap_or_else(|| Value::Object(Map::new()));
     let user = value.clone();
-    if let Some(mut ours) = read(workspace, NAME)? {
-        for path in file::take_what_only_the_user_may_set(&mut ours) {
-            warn_once(format!("{NAME}: '{path}' counts only in your own ~/.config/switchboard/{USER_NAME}"));
-        }
-        file::lay_over(&mut value, ours);
+    let mut ignored = Vec::new();
+    if let Some(ours) = read(workspace, NAME)? {
+        ignored = authority::merge(&mut value, ours)
+            .into_iter()
+            .map(|ignored| format!("{NAME}: '{}' {}", ignored.path, ignored.reason))
+            .collect();
     }
+    ignored.iter().cloned().for_each(warn_once);
     let suites = door_suites::Config::from_file(&value).map_err(|error| bad(NAME, &error.to_string()))?;
     let file = parse(&value).map_err(|problem| bad(whose(&user, &problem), &problem))?;
     let settings = resolve(file).map_err(|problem| bad(whose(&user, &problem), &problem))?;
-    Ok(Settings { suites, ..settings })
+    Ok(Settings { suites, ignored, ..settings })
 }
 
 /// The file to correct: the user's own, where it has the problem without the workspace's.
@@ -131,6 +137,25 @@ fn bad(name: &str, problem: &str) -> Failure {
 /// Where the user's own settings are.
 fn user_folder() -> Option<PathBuf> {
     home_folder("XDG_CONFIG_HOME", ".config")
+}
+
+/// Where the key of the hub is: with the user's settings, also where the environment names no home.
+pub(crate) fn key_folder() -> Option<PathBuf> {
+    user_folder().or_else(|| Some(std::env::home_dir()?.join(".config/switchboard")))
+}
+
+/// Whether the user's own settings name the workspace of another user as one to be used.
+pub(crate) fn is_trusted_workspace(folder: &Path) -> Result<bool, Failure> {
+    let own = match user_folder() {
+        Some(folder) if folder.is_dir() => read_own(&folder)?,
+        _ => None,
+    };
+    let Some(own) = own else { return Ok(false) };
+    let trusted = parse(&own).map_err(|problem| bad(USER_PATH, &problem))?.trusted_workspaces;
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let names =
+        |path: &PathBuf| path.as_os_str() == "*" || path.canonicalize().is_ok_and(|path| path == folder);
+    Ok(trusted.unwrap_or_default().iter().any(names))
 }
 
 /// Our folder in one of those that the user keeps for programs.

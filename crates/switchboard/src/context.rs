@@ -7,6 +7,7 @@ use door_suites::{Places, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
+use switchboard_hub::lineage::AGENT_NAME;
 use switchboard_hub::{HUB_NAME, Hub, HubError, Outbound, WorkTree};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -17,6 +18,8 @@ use crate::commands::sentinel::guard;
 use crate::config;
 use crate::failure::{Exit, Failure};
 use crate::front::SwarmTools;
+use crate::ownership;
+use crate::person::{self, agent_evidence, lineage};
 use crate::printer::Printer;
 use crate::show::Reader;
 use crate::threads::Threads;
@@ -25,28 +28,70 @@ use crate::threads::Threads;
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     global: Global,
+    /// The folder of `SWITCHBOARD_WORKSPACE_ROOT`, where no other was asked for.
+    environment_root: Option<PathBuf>,
     pub(crate) printer: Printer,
 }
 
+/// The code of the failure that an agent's process has no name.
+pub(crate) const UNNAMED: &str = "unnamed_agent";
+
+/// The variable that names the workspace.
+const WORKSPACE_ROOT: &str = "SWITCHBOARD_WORKSPACE_ROOT";
+
 impl Context {
-    pub(crate) fn new(mut global: Global, printer: Printer) -> Self {
-        let set = || std::env::var_os("SWITCHBOARD_WORKSPACE_ROOT").filter(|folder| !folder.is_empty());
-        global.workspace = global.workspace.or_else(|| set().map(PathBuf::from));
-        Self { global, printer }
+    pub(crate) fn new(global: Global, printer: Printer) -> Self {
+        let set = || std::env::var_os(WORKSPACE_ROOT).filter(|folder| !folder.is_empty());
+        let environment_root = if global.workspace.is_some() { None } else { set().map(PathBuf::from) };
+        Self { global, environment_root, printer }
     }
 
-    /// Who is asking: `--from`, `SWITCHBOARD_AGENT_NAME`, or the person.
+    /// Who is asking: the name that was given, the agent whose client started this process, or the person.
+    ///
+    /// A process of an agent is never the person.
     pub(crate) fn identity(&self) -> Result<AgentId, Failure> {
-        match self.named()? {
-            Some(agent) => Ok(agent),
-            None => Ok(AgentId::human()),
+        if let Some(agent) = self.named()? {
+            return Ok(agent);
+        }
+        let Some(evidence) = agent_evidence() else { return Ok(AgentId::human()) };
+        if let Some(name) = lineage().session_agent() {
+            return self.identity_of(&name);
+        }
+        let message = format!("this process is an agent's and has no name: {evidence}");
+        Err(Failure::new(UNNAMED, Exit::NotAllowed, message)
+            .hint("say who you are with --from NAME or SWITCHBOARD_AGENT_NAME"))
+    }
+
+    /// Who is asking, where that was said: `--from`, the launcher of this process, or `SWITCHBOARD_AGENT_NAME`.
+    pub(crate) fn named(&self) -> Result<Option<AgentId>, Failure> {
+        let launched = || lineage().launch().map(|launch| launch.agent);
+        let name = self.global.from.clone().filter(|name| !name.is_empty());
+        let name = name.or_else(launched).or_else(|| std::env::var(AGENT_NAME).ok());
+        name.filter(|name| !name.is_empty()).map(|name| self.identity_of(&name)).transpose()
+    }
+
+    /// Who a client's session is: as [`Self::named`], but never by the environment of another session.
+    ///
+    /// A daemon that several sessions share has the environment of the one that started it.
+    pub(crate) fn session_identity(&self) -> Result<Option<AgentId>, Failure> {
+        let is_said = self.global.from.as_ref().is_some_and(|name| !name.is_empty());
+        let foreign = if is_said { None } else { lineage().foreign_launch() };
+        match foreign.filter(|launch| std::env::var(AGENT_NAME).is_ok_and(|name| name == launch.agent)) {
+            Some(launch) if lineage().launch().is_none() => {
+                let (name, pid) = (&launch.agent, launch.launcher().pid());
+                let message = format!(
+                    "{AGENT_NAME} is '{name}', which process {pid} gave to a session that this process does not belong to"
+                );
+                Err(Failure::new("foreign_environment", Exit::NotAllowed, message).hint(
+                    "name the agent with --from, or keep the client from sharing a daemon between sessions (Codex: --disable daemon_auto_start)",
+                ))
+            }
+            _ => self.named(),
         }
     }
 
-    /// Who is asking, where that was said.
-    pub(crate) fn named(&self) -> Result<Option<AgentId>, Failure> {
-        let name = self.global.from.clone().or_else(|| std::env::var("SWITCHBOARD_AGENT_NAME").ok());
-        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(None) };
+    /// The agent of this hub that a name means. The person's name is refused in an agent's process.
+    pub(crate) fn identity_of(&self, name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name
             .parse()
             .map_err(|error| Failure::from(error).hint("check --from and SWITCHBOARD_AGENT_NAME"))?;
@@ -61,7 +106,10 @@ impl Context {
             let reserved = HubError::ReservedName { name: agent.name, keeper: "the hub" };
             return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
         }
-        Ok(Some(agent))
+        if let (true, Some(evidence)) = (agent.is_human(), agent_evidence()) {
+            return Err(person::refusal("speak as 'human'", evidence));
+        }
+        Ok(agent)
     }
 
     /// Who is asking, where that is the person or an agent that is known. Others are told what a name is given to, and
@@ -78,13 +126,23 @@ impl Context {
         ))
     }
 
-    /// Who reads what is printed: whoever has a name is an agent.
+    /// The reader of what is printed: a model in an agent's name or process.
     pub(crate) fn reader(&self) -> Result<Reader, Failure> {
-        Ok(if self.identity()?.is_human() { Reader::Person } else { Reader::Model })
+        let is_agent = match self.named()? {
+            Some(agent) => !agent.is_human(),
+            None => agent_evidence().is_some(),
+        };
+        Ok(if is_agent { Reader::Model } else { Reader::Person })
     }
 
-    /// The folder that holds `.switchboard/`.
+    /// The folder that holds `.switchboard/`. One of another user is refused, unless the user's own settings name it.
     pub(crate) fn workspace_folder(&self) -> Result<PathBuf, Failure> {
+        let folder = self.find_workspace()?;
+        ownership::check(&folder)?;
+        Ok(folder)
+    }
+
+    fn find_workspace(&self) -> Result<PathBuf, Failure> {
         if let Some(folder) = &self.global.workspace {
             if !folder.is_dir() {
                 let message = format!("there is no folder {}", folder.display());
@@ -94,7 +152,7 @@ impl Context {
             return Ok(folder.clone());
         }
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        workspace_of(&here).ok_or_else(|| {
+        self.workspace_at(&here)?.ok_or_else(|| {
             Failure::new(
                 "no_workspace",
                 Exit::NotFound,
@@ -102,6 +160,33 @@ impl Context {
             )
             .hint("make one with `switchboard init`")
         })
+    }
+
+    /// The workspace of the environment or of a folder. Two that differ are an error: one of them is not meant, and
+    /// which one cannot be known.
+    fn workspace_at(&self, folder: &Path) -> Result<Option<PathBuf>, Failure> {
+        let found = workspace_of(folder);
+        let Some(root) = &self.environment_root else { return Ok(found) };
+        if !root.is_dir() {
+            let message = format!("there is no folder {}", root.display());
+            return Err(Failure::new("no_workspace", Exit::NotFound, message)
+                .hint("check --workspace and SWITCHBOARD_WORKSPACE_ROOT"));
+        }
+        let is_same = |found: &PathBuf| found.canonicalize().ok() == root.canonicalize().ok();
+        match found.filter(|found| !is_same(found)) {
+            None => Ok(Some(root.clone())),
+            Some(other) => {
+                let message = format!(
+                    "{WORKSPACE_ROOT} names the workspace {}, but the folder {} is in the workspace {}",
+                    root.display(),
+                    folder.display(),
+                    other.display()
+                );
+                Err(Failure::new("workspace_conflict", Exit::Usage, message).hint(
+                    "name the one that is meant with --workspace; an environment like this is that of another session",
+                ))
+            }
+        }
     }
 
     /// Where whoever is asking works: a folder, and the tree of files that it is in.
@@ -112,13 +197,18 @@ impl Context {
 
     /// The same at the workspace of a folder: the one that was asked for, or else that of the folder. Nothing where
     /// there is none.
-    pub(crate) fn at(&self, folder: Option<&Path>) -> Option<Self> {
+    pub(crate) fn at(&self, folder: Option<&Path>) -> Result<Option<Self>, Failure> {
         let mut context = self.clone();
         if let (None, Some(folder)) = (&self.global.workspace, folder) {
-            context.global.workspace = Some(workspace_of(folder)?);
+            let Some(found) = self.workspace_at(folder)? else { return Ok(None) };
+            context.global.workspace = Some(found);
         }
-        context.workspace_folder().ok().filter(|folder| folder.join(FOLDER).is_dir())?;
-        Some(context)
+        let is_there = match context.workspace_folder() {
+            Ok(folder) => folder.join(FOLDER).is_dir(),
+            Err(failure) if failure.exit == Exit::NotFound => false,
+            Err(failure) => return Err(failure),
+        };
+        Ok(is_there.then_some(context))
     }
 
     /// The folder to make a workspace in: where it was asked for, or here.
@@ -128,8 +218,17 @@ impl Context {
                 let message = format!("there is no folder {}", folder.display());
                 Err(Failure::new("no_folder", Exit::NotFound, message).hint("make it first"))
             }
-            Some(folder) => Ok(folder.clone()),
-            None => Ok(std::env::current_dir().map_err(anyhow::Error::from)?),
+            Some(folder) => {
+                ownership::check(folder)?;
+                Ok(folder.clone())
+            }
+            None => {
+                let here = std::env::current_dir().map_err(anyhow::Error::from)?;
+                let asked = self.environment_root.is_some();
+                let folder = if asked { self.workspace_at(&here)?.unwrap_or(here) } else { here };
+                ownership::check(&folder)?;
+                Ok(folder)
+            }
         }
     }
 
@@ -179,15 +278,28 @@ impl Context {
     pub(crate) async fn open(&self) -> Result<Workspace, Failure> {
         let folder = self.workspace_folder()?;
         let settings = config::load(&folder)?;
+        let key = ownership::hub_key(&folder)?;
         let workspace =
-            Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?;
+            Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?;
         if let Some(aside) = workspace.hub().moved_aside() {
             self.printer.note(format_args!(
                 "The journal was damaged. It was moved to {} and rebuilt from what could be read.",
                 aside.display()
             ));
         }
+        self.note_quarantine(&workspace);
         Ok(workspace)
+    }
+
+    /// Tells the person of a database from elsewhere that was moved aside.
+    pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
+        if let Some(aside) = workspace.hub().quarantined() {
+            self.printer.note(format_args!(
+                "The journal hub.db came from elsewhere and is not used. It was moved to {}; `switchboard adopt` shows \
+                 whose messages it holds.",
+                aside.display()
+            ));
+        }
     }
 
     /// Opens the workspace with its door: this process delivers, also what others left undelivered.
@@ -245,7 +357,12 @@ impl Context {
 
     /// Whether the reader of this mailbox is its owner, so that what is shown counts as seen.
     pub(crate) fn reads_own(&self, owner: &AgentId, directory: &Directory) -> Result<bool, Failure> {
-        Ok(directory.canonical(&self.identity()?) == *owner)
+        match self.identity() {
+            Ok(agent) => Ok(directory.canonical(&agent) == *owner),
+            // An agent without a name may look at mailboxes and owns none.
+            Err(failure) if failure.code == UNNAMED => Ok(false),
+            Err(failure) => Err(failure),
+        }
     }
 }
 

@@ -10,9 +10,11 @@
 )]
 
 pub mod ca;
+pub mod claude;
 pub mod fault;
 pub mod files;
 pub mod fuse;
+pub mod gemini;
 pub mod http;
 pub mod mcp;
 pub mod model;

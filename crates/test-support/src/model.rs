@@ -1,18 +1,26 @@
-//! A model that is none: answers the Responses API on this machine as the prompt tells it to.
+//! Model stub on loopback: the OpenAI Responses, Anthropic Messages and Gemini APIs.
 //!
-//! The last thing the user said decides. `SAY text` is answered with the text in two pieces, `RUN command` with a call
-//! of the shell and then with `ran`, `WRITE name` with a patch that adds a file and then with `wrote`, `HANG` with a
-//! beginning and no end, `BREAK` with status 500.
+//! The prompt scripts the answer, see [`script`]. Every request is recorded.
+
+mod gemini;
+mod messages;
+mod responses;
+mod script;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// The model at work; it ends with this value.
+use script::{Answer, Call, Item};
+
+/// How long a request hangs or is held at most.
+const HANG: Duration = Duration::from_mins(2);
+
+/// A running model stub; it ends with this value.
 pub struct Model {
     port: u16,
     state: Arc<State>,
@@ -24,10 +32,45 @@ struct State {
     hanging: AtomicUsize,
     prompts: Mutex<Vec<String>>,
     requests: Mutex<Vec<Value>>,
+    bodies: Mutex<Vec<Value>>,
+    gate: Gate,
+}
+
+/// Gate that `HOLD` answers wait at.
+#[derive(Default)]
+struct Gate {
+    counts: Mutex<Held>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Answers that have arrived at the gate.
+    arrived: usize,
+    /// Answers that may pass it.
+    released: usize,
+}
+
+/// One of the three APIs: how to read a request and write an answer.
+trait Api {
+    /// The conversation of a request, oldest item first.
+    fn items(body: &Value) -> Vec<Item>;
+    /// The part of a request that holds the conversation.
+    fn conversation(body: &Value) -> &Value;
+    /// Names of the tools that the client offers.
+    fn tools(body: &Value) -> Vec<String>;
+    /// What comes before an answer.
+    fn open(stream: &mut TcpStream, body: &Value) -> std::io::Result<()>;
+    /// The answer's text, in pieces; `pause` runs before the last one.
+    fn say(stream: &mut TcpStream, pieces: &[&str], pause: &mut dyn FnMut()) -> std::io::Result<()>;
+    /// Calls of tools.
+    fn call(stream: &mut TcpStream, calls: &[(String, Call)]) -> std::io::Result<()>;
+    /// What comes after an answer.
+    fn close(stream: &mut TcpStream, has_calls: bool) -> std::io::Result<()>;
 }
 
 impl Model {
-    /// Starts it on a port of its own.
+    /// Starts it on a port that the system chooses.
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -39,36 +82,57 @@ impl Model {
                     return;
                 }
                 let (Ok(stream), state) = (stream, serving.clone()) else { continue };
-                // A client that hangs up in the middle is what some tests are about.
-                std::thread::spawn(move || drop(answer(stream, &state)));
+                // Tests of interrupts make the client hang up in the middle.
+                std::thread::spawn(move || drop(serve(stream, &state)));
             }
         });
         Self { port, state }
     }
 
-    /// Where it is, as Codex has to be told.
+    /// Base URL of the Responses API, for Codex.
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/v1", self.port)
+        format!("{}/v1", self.origin())
     }
 
-    /// Arguments that make Codex ask this model and nobody else.
+    /// Base URL of the Anthropic and Gemini APIs.
+    pub fn origin(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Arguments that make Codex ask only this model.
     pub fn codex_args(&self) -> Vec<String> {
         codex_args(&self.url())
     }
 
-    /// What the user said last, of every request so far.
+    /// The newest user text of every request so far.
     pub fn prompts(&self) -> Vec<String> {
         self.state.prompts.lock().unwrap().clone()
     }
 
-    /// All that it was told, of every request so far.
+    /// The conversation in every request so far.
     pub fn requests(&self) -> Vec<Value> {
         self.state.requests.lock().unwrap().clone()
     }
 
-    /// How many requests hang.
+    /// The whole body of every request so far.
+    pub fn bodies(&self) -> Vec<Value> {
+        self.state.bodies.lock().unwrap().clone()
+    }
+
+    /// Number of requests that hang.
     pub fn hanging(&self) -> usize {
         self.state.hanging.load(Ordering::Relaxed)
+    }
+
+    /// Number of `HOLD` answers so far that wait or have waited for [`Self::release`].
+    pub fn held(&self) -> usize {
+        self.state.gate.counts.lock().unwrap().arrived
+    }
+
+    /// Lets the oldest `HOLD` answer that waits go on, or the next one to come.
+    pub fn release(&self) {
+        self.state.gate.counts.lock().unwrap().released += 1;
+        self.state.gate.changed.notify_all();
     }
 }
 
@@ -85,91 +149,145 @@ pub fn codex_args(url: &str) -> Vec<String> {
 impl Drop for Model {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
+        self.state.gate.counts.lock().unwrap().released += usize::MAX / 2;
+        self.state.gate.changed.notify_all();
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 
-fn answer(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
-    let body = request(&stream)?;
-    let input = body["input"].as_array().cloned().unwrap_or_default();
-    let said = |item: &Value| item["role"] == "user";
-    let place = input.iter().rposition(said).unwrap_or_default();
-    let pieces = input.get(place).and_then(|item| item["content"].as_array()).cloned().unwrap_or_default();
-    let prompt: String = pieces.iter().filter_map(|piece| piece["text"].as_str()).collect();
-    let has_run = input[place..].iter().any(|item| item["type"] == "function_call_output");
-    state.prompts.lock().unwrap().push(prompt.clone());
-    state.requests.lock().unwrap().push(body["input"].clone());
-    if prompt.starts_with("BREAK") {
-        return stream.write_all(b"HTTP/1.1 500 Broken\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+impl Gate {
+    fn pass(&self) {
+        let mut counts = self.counts.lock().unwrap();
+        let place = counts.arrived;
+        counts.arrived += 1;
+        let _ = self.changed.wait_timeout_while(counts, HANG, |counts| counts.released <= place);
     }
-    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
-    send(&mut stream, json!({ "type": "response.created", "response": { "id": "r" } }))?;
-    if prompt.starts_with("HANG") {
-        state.hanging.fetch_add(1, Ordering::Relaxed);
-        stream.set_read_timeout(Some(Duration::from_mins(2)))?;
-        // Until the other end has gone.
-        let _ = stream.read(&mut [0]);
-        state.hanging.fetch_sub(1, Ordering::Relaxed);
-        return Ok(());
-    }
-    match prompt.split_once(' ') {
-        Some(("RUN", command)) if !has_run => call(&mut stream, command)?,
-        Some(("RUN", _)) => say(&mut stream, "ran")?,
-        Some(("WRITE", name)) if !has_run => {
-            let patch = format!("*** Begin Patch\n*** Add File: {name}\n+hello\n*** End Patch");
-            call(&mut stream, &format!("apply_patch <<'EOF'\n{patch}\nEOF"))?;
-        }
-        Some(("WRITE", _)) => say(&mut stream, "wrote")?,
-        Some(("SAY", text)) => say(&mut stream, text)?,
-        _ => say(&mut stream, "what?")?,
-    }
-    let usage = json!({
-        "input_tokens": 10, "input_tokens_details": { "cached_tokens": 2 },
-        "output_tokens": 5, "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 15,
-    });
-    send(&mut stream, json!({ "type": "response.completed", "response": { "id": "r", "usage": usage } }))
 }
 
-fn request(stream: &TcpStream) -> std::io::Result<Value> {
+fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
+    let (method, path, body) = read_request(&stream)?;
+    let path = path.split('?').next().unwrap_or_default();
+    if method == "POST" && path.ends_with("/responses") {
+        answer::<responses::Responses>(&mut stream, state, &body)
+    } else if method == "POST" && path.ends_with("/messages") {
+        answer::<messages::Messages>(&mut stream, state, &body)
+    } else if method == "POST" && path.contains(":streamGenerateContent") {
+        answer::<gemini::Gemini>(&mut stream, state, &body)
+    } else if method == "POST" && path.contains(":generateContent") {
+        // The client's own questions, such as which model to take: no turns.
+        send_json(&mut stream, 200, &gemini::side_answer())
+    } else if method == "POST" && (path.ends_with("/count_tokens") || path.ends_with(":countTokens")) {
+        send_json(&mut stream, 200, &json!({ "input_tokens": 10, "totalTokens": 10 }))
+    } else {
+        send_json(&mut stream, 200, &json!({ "object": "list", "data": [], "models": [], "has_more": false }))
+    }
+}
+
+fn answer<A: Api>(stream: &mut TcpStream, state: &State, body: &Value) -> std::io::Result<()> {
+    let items = A::items(body);
+    let offered = A::tools(body);
+    state.prompts.lock().unwrap().push(script::newest_text(&items));
+    state.requests.lock().unwrap().push(A::conversation(body).clone());
+    state.bodies.lock().unwrap().push(body.clone());
+    let answer = script::plan(&items);
+    if let Answer::Break(status) = answer {
+        let error =
+            json!({ "type": "api_error", "code": status, "message": "the model stub was told to fail" });
+        return send_json(stream, status, &json!({ "type": "error", "error": error }));
+    }
+    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")?;
+    A::open(stream, body)?;
+    let has_calls = matches!(answer, Answer::Call(_));
+    match answer {
+        Answer::Break(_) => {}
+        Answer::Hang => {
+            state.hanging.fetch_add(1, Ordering::Relaxed);
+            stream.set_read_timeout(Some(HANG))?;
+            // Until the client hangs up.
+            let _ = stream.read(&mut [0]);
+            state.hanging.fetch_sub(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        Answer::Say(text) => A::say(stream, &halves(&text), &mut || {})?,
+        Answer::Hold(text) => A::say(stream, &halves(&text), &mut || state.gate.pass())?,
+        Answer::Call(call) => A::call(stream, &[(tool_named(&call, &offered), call)])?,
+    }
+    A::close(stream, has_calls)
+}
+
+fn halves(text: &str) -> [&str; 2] {
+    let middle = text.floor_char_boundary(text.len() / 2);
+    let (first, second) = text.split_at(middle);
+    [first, second]
+}
+
+/// The offered tool with this name or, for tools of MCP servers, with this name at its end.
+fn tool_named(call: &Call, offered: &[String]) -> String {
+    let Call::Tool { name, .. } = call else { return String::new() };
+    let exact = offered.iter().find(|tool| *tool == name);
+    exact.or_else(|| offered.iter().find(|tool| tool.ends_with(name))).unwrap_or(name).clone()
+}
+
+/// Method, path and JSON body of a request.
+fn read_request(stream: &TcpStream) -> std::io::Result<(String, String, Value)> {
     let mut reader = BufReader::new(stream);
-    let mut length = 0;
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (mut length, mut is_chunked) = (0, false);
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().unwrap_or(0);
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap_or(0),
+            "transfer-encoding" => is_chunked = value.contains("chunked"),
+            _ => {}
         }
     }
-    let mut body = vec![0; length];
-    reader.read_exact(&mut body)?;
-    Ok(serde_json::from_slice(&body).unwrap_or_default())
+    let mut body = Vec::new();
+    if is_chunked {
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let size = u64::from_str_radix(line.trim(), 16).unwrap_or(0);
+            reader.by_ref().take(size).read_to_end(&mut body)?;
+            reader.read_line(&mut String::new())?;
+            if size == 0 {
+                break;
+            }
+        }
+    } else {
+        reader.take(length).read_to_end(&mut body)?;
+    }
+    Ok((method, path, serde_json::from_slice(&body).unwrap_or_default()))
 }
 
-fn send(stream: &mut TcpStream, event: Value) -> std::io::Result<()> {
-    let kind = event["type"].as_str().unwrap_or_default().to_owned();
+fn send_json(stream: &mut TcpStream, status: u16, body: &Value) -> std::io::Result<()> {
+    let body = body.to_string();
+    let length = body.len();
+    stream.write_all(
+        format!("HTTP/1.1 {status} Stub\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+            .as_bytes(),
+    )
+}
+
+/// Writes a server-sent event that is named as its `type`.
+fn send_typed(stream: &mut TcpStream, event: &Value) -> std::io::Result<()> {
+    let kind = event["type"].as_str().unwrap_or_default();
     stream.write_all(format!("event: {kind}\ndata: {event}\n\n").as_bytes())
 }
 
-fn say(stream: &mut TcpStream, text: &str) -> std::io::Result<()> {
-    let item = |text: &str| {
-        let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
-        json!({ "type": "message", "role": "assistant", "id": "m", "content": content })
-    };
-    send(stream, json!({ "type": "response.output_item.added", "item": item("") }))?;
-    let (first, second) = text.split_at(text.len() / 2);
-    for piece in [first, second] {
-        send(stream, json!({ "type": "response.output_text.delta", "item_id": "m", "delta": piece }))?;
+/// The text of a message's content: a string, or blocks with a `text`.
+fn texts(content: &Value) -> Vec<&str> {
+    match content {
+        Value::String(text) => vec![text],
+        Value::Array(blocks) => blocks.iter().filter_map(|block| block["text"].as_str()).collect(),
+        _ => Vec::new(),
     }
-    send(stream, json!({ "type": "response.output_item.done", "item": item(text) }))
 }
 
-fn call(stream: &mut TcpStream, command: &str) -> std::io::Result<()> {
-    let arguments = json!({ "cmd": command }).to_string();
-    let item = json!({ "type": "function_call", "id": "f", "call_id": "call_1", "name": "exec_command", "arguments": arguments });
-    send(stream, json!({ "type": "response.output_item.done", "item": item }))
-}
+#[cfg(test)]
+#[path = "model_tests.rs"]
+mod tests;

@@ -13,6 +13,18 @@ use crate::process::{Running, command};
 use crate::redact::Redactor;
 use crate::{files, poll};
 
+/// Starts a server on our stdin and stdout, whose own stdin is another. The server is asked to end with the shell, ends
+/// when the shell is killed where the system has a way for that, and its exit code is the shell's.
+const CLIENT: &str = r#"exec 3<&0 </dev/null
+if command -v setpriv >/dev/null; then set -- setpriv --pdeathsig KILL -- "$@"; fi
+"$@" <&3 3<&- &
+server=$!
+exec 3<&- >/dev/null
+trap 'kill -TERM $server' TERM INT HUP
+wait $server; code=$?
+while kill -0 $server 2>/dev/null; do wait $server; code=$?; done
+exit $code"#;
+
 /// A temporary folder, perhaps with a workspace in it, and the binary under test.
 pub struct Sandbox {
     _folder: TempDir,
@@ -61,9 +73,17 @@ impl Sandbox {
         sandbox
     }
 
-    /// Another folder with all that this one holds.
+    /// Another folder with all that this one holds, adopted by its new owner.
     #[must_use]
     pub fn copy(&self) -> Self {
+        let copy = self.copy_from_elsewhere();
+        copy.ok(["adopt", "--yes"]);
+        copy
+    }
+
+    /// Another folder with all that this one holds, of a user with another home.
+    #[must_use]
+    pub fn copy_from_elsewhere(&self) -> Self {
         let copy = Self::bare(&self.binary);
         files::copy_tree(&self.path, &copy.path);
         copy
@@ -97,6 +117,17 @@ impl Sandbox {
         command.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
         command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         command
+    }
+
+    /// The server of a client's session, with a shell as its client.
+    ///
+    /// Commands of a program that holds a session are an agent's. With the shell between, the test holds none.
+    pub fn session<S: AsRef<str>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut shell = command("sh");
+        shell.current_dir(&self.path).env("HOME", &self.home).env("SWITCHBOARD_PORT", "0");
+        shell.args(["-c", CLIENT, "client"]).arg(&self.binary);
+        shell.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        shell
     }
 
     /// Runs the binary to its end.

@@ -59,7 +59,9 @@ fn print(metric: &str, share: f64, extent: Extent) -> anyhow::Result<()> {
 /// A workspace whose channel has its history, as another program wrote it, and a journal that knows it.
 async fn fill(folder: &Path) -> anyhow::Result<()> {
     Tree::make(folder)?;
-    let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| {}).await?;
+    let key = crate::binding::key_of(folder)?;
+    let workspace =
+        Workspace::open(folder, door_workspace::Config::default(), |hub| hub.key = Some(key)).await?;
     let root = workspace.tree().root().clone();
     let channel = root.make_subdir("channels")?.make_subdir("general")?;
     for number in 0..FILES {

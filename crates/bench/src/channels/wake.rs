@@ -61,7 +61,9 @@ struct Posting {
 impl Posting {
     async fn make(folder: &Path) -> anyhow::Result<Self> {
         Tree::make(folder)?;
-        let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| {}).await?;
+        let key = crate::binding::key_of(folder)?;
+        let workspace =
+            Workspace::open(folder, door_workspace::Config::default(), |hub| hub.key = Some(key)).await?;
         let root = workspace.tree().root().path().to_owned();
         let channels = Channels::open(Config::new(root), workspace.hub().clone()).await?;
         let posting = Self { folder: folder.to_owned(), workspace, channels };

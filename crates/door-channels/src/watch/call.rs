@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use switchboard_core::Name;
 use switchboard_hub::guard::{Guard, GuardError};
+use switchboard_hub::lineage::LaunchKind;
 use switchboard_hub::process::{Spawn, SpawnError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
@@ -78,7 +79,7 @@ pub(super) async fn call(
         spawn = spawn.cwd(folder);
     }
     let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
-    spawn = spawn.env_allow(&names).env("SWITCHBOARD_AGENT_NAME", agent.as_str());
+    spawn = spawn.env_allow(&names).for_agent(LaunchKind::Watcher, agent.as_str());
     if let Some(guard) = guard {
         spawn = guard.mark(spawn)?;
     }

@@ -11,10 +11,12 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchboard_hub::files::{Created, Dir, Durability};
 
+use super::entry::is_ours;
 use super::{Servers, entry};
 use crate::edit::{free_name, workspace_folder};
 use crate::error::SuiteError;
-use crate::mcp_json::BYTE_ORDER_MARK;
+use crate::expand::variables_in;
+use crate::mcp_json::{BYTE_ORDER_MARK, McpFile};
 use crate::places::{Places, hex};
 
 /// The file's name.
@@ -164,8 +166,54 @@ impl RootFile {
             let ours = json!({ "type": "stdio", "command": program, "args": ["mcp"], "env": {} });
             kept.insert("switchboard".to_owned(), ours);
         }
+        let imported = self.servers.candidates.iter().filter(|candidate| children.contains(&candidate.name));
+        let mut needed = BTreeMap::new();
+        for (name, is_required) in imported.flat_map(|candidate| variables_of(&candidate.file)) {
+            *needed.entry(name).or_insert(false) |= is_required;
+        }
+        hand_on(&mut kept, needed);
         value.insert("mcpServers".to_owned(), Value::Object(kept));
         serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
+    }
+}
+
+/// Variables that every program is given anyway.
+const ALWAYS: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR"];
+
+/// The variables that a server's description names, and whether each has to be set.
+fn variables_of(file: &McpFile) -> BTreeMap<String, bool> {
+    let command = file
+        .command
+        .iter()
+        .flat_map(|command| std::iter::once(&command.cmd).chain(&command.args).chain(command.env.values()));
+    let texts = command
+        .chain(&file.args)
+        .chain(file.env.values())
+        .chain(file.headers.values())
+        .chain(&file.cwd)
+        .chain(&file.url);
+    let mut needed = BTreeMap::new();
+    for (name, is_required) in texts.flat_map(|text| variables_in(text)) {
+        if !ALWAYS.contains(&name) {
+            *needed.entry(name.to_owned()).or_insert(false) |= is_required;
+        }
+    }
+    needed
+}
+
+/// Puts variables into our own entry, so that a client which passes on only those hands them to us. The client replaces
+/// them, as it did in the entries of the servers. What the entry has already stays.
+fn hand_on(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
+    let ours = servers.iter_mut().find_map(|(name, entry)| {
+        let entry = entry.as_object_mut()?;
+        (is_ours(name, entry) && entry.contains_key("command")).then_some(entry)
+    });
+    let Some(ours) = ours else { return };
+    let env = ours.entry("env").or_insert_with(|| json!({}));
+    let Some(env) = env.as_object_mut() else { return };
+    for (name, is_required) in needed {
+        let value = if is_required { format!("${{{name}}}") } else { format!("${{{name}:-}}") };
+        env.entry(name).or_insert(value.into());
     }
 }
 

@@ -1,5 +1,6 @@
 //! From what a file says to what is started or reached.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use reqwest::Url;
 use super::{McpFile, Transport};
 use crate::config::{Config, ExposeMode};
 use crate::error::SuiteError;
-use crate::expand::{Lookup, expand, is_variable};
+use crate::expand::{ExpandError, Lookup, expand, is_variable};
 use crate::spec::{ChildSpec, Expose, Launch, Limits, Written};
 
 /// Most arguments, variables or headers: more than any server needs, and few enough to be shown.
@@ -33,7 +34,7 @@ pub(crate) fn spec_of(
     file: McpFile,
     around: &Surroundings<'_>,
 ) -> Result<ChildSpec, SuiteError> {
-    let (written, launch) = resolve(&file, around)?;
+    let (written, launch, unready) = resolve(&file, around)?;
     let settings = around.config.suite(&name).cloned().unwrap_or_default();
     let default = Limits::default();
     let idle = settings.idle_ms.or(file.idle_ms).map(|ms| (ms > 0).then(|| Duration::from_millis(ms)));
@@ -65,17 +66,31 @@ pub(crate) fn spec_of(
         switchboard_description: file.switchboard_description,
         file: around.file.to_owned(),
         launch,
+        unready,
         limits,
         expose,
         written,
     })
 }
 
-/// How the child is reached: as written, and with every variable replaced.
-pub(crate) fn resolve(file: &McpFile, around: &Surroundings<'_>) -> Result<(Written, Launch), SuiteError> {
+/// How the child is reached: as written, and with every variable replaced; and what keeps it from being started, where a
+/// variable is not set.
+fn resolve(
+    file: &McpFile,
+    around: &Surroundings<'_>,
+) -> Result<(Written, Launch, Option<String>), SuiteError> {
     let written = check_written(file, around.folder)?;
+    let unready = RefCell::new(None);
     let value = |name: &str, text: &str| {
-        let value = expand(text, around.lookup).map_err(|error| field(name, &error.to_string()))?;
+        let value = match expand(text, around.lookup) {
+            Ok(value) => value,
+            Err(error @ ExpandError::Unset { .. }) => {
+                let reason = field(name, &error.to_string()).to_string();
+                unready.borrow_mut().get_or_insert(reason);
+                return Ok(text.to_owned());
+            }
+            Err(error) => return Err(field(name, &error.to_string())),
+        };
         if value.contains('\0') {
             return Err(field(name, "holds a NUL character once its variables are replaced"));
         }
@@ -99,10 +114,11 @@ pub(crate) fn resolve(file: &McpFile, around: &Surroundings<'_>) -> Result<(Writ
         let command = if is_relative { cwd.join(&command).to_string_lossy().into_owned() } else { command };
         let env = values("env", &written.env)?;
         let framing = file.framing.unwrap_or_default();
-        return Ok((written, Launch::Stdio { command, args, env, cwd, framing }));
+        return Ok((written, Launch::Stdio { command, args, env, cwd, framing }, unready.take()));
     }
     let url = value("url", written.url.as_deref().unwrap_or_default())?;
     let headers = values("headers", &written.headers)?;
+    let unready = unready.take();
     for (name, text) in &headers {
         if http::HeaderValue::from_str(text).is_err() {
             return Err(field(
@@ -112,13 +128,15 @@ pub(crate) fn resolve(file: &McpFile, around: &Surroundings<'_>) -> Result<(Writ
         }
     }
     let transport = file.transport.unwrap_or(Transport::Http);
-    check_url(&url, transport)?;
+    if unready.is_none() {
+        check_url(&url, transport)?;
+    }
     let launch = match transport {
         Transport::Sse => Launch::Sse { url, headers },
         Transport::Ws => Launch::Ws { url, headers },
         Transport::Stdio | Transport::Http => Launch::Http { url, headers },
     };
-    Ok((written, launch))
+    Ok((written, launch, unready))
 }
 
 /// What the file says of how the child is reached, once it is known to make sense.

@@ -84,7 +84,7 @@ pub fn is_wrapper(child: &ChildSpec) -> bool {
     starts_one && child.file.parent().is_some_and(|folder| folder.join(ORIGINAL).join(CHILD_FILE).is_file())
 }
 
-/// Puts a wrapper before a child. `program` is the absolute path of this program.
+/// Puts a wrapper before a child. `program` is this program as the child's file is to name it.
 ///
 /// The child has to be trusted; then its wrapper is as well, and so is the original behind it, because the person who
 /// wraps it asked for exactly that.

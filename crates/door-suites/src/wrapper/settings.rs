@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::provider::ProviderKind;
 use crate::error::SuiteError;
@@ -61,8 +60,14 @@ impl WrapperSettings {
         "command",
     ];
 
-    /// What would let whoever wrote the workspace's files have a key, start a program, or destroy something.
-    pub const USER_ONLY: &'static [&'static str] = &["baseUrl", "command", "allowDestructive"];
+    /// Most turns of the model for one question, unless told.
+    pub const MAX_TURNS: u32 = 12;
+
+    /// Most tokens for one question, unless told.
+    pub const MAX_TOKENS: u64 = 100_000;
+
+    /// Most milliseconds for one question, unless told.
+    pub const TIMEOUT_MS: u64 = 120_000;
 
     /// Refuses values that would make no sense later.
     pub(crate) fn check(&self, child: &str) -> Result<(), SuiteError> {
@@ -77,10 +82,10 @@ impl WrapperSettings {
             value if value > most => Err(bad(child, key, format!("is {value}, but may be at most {most}"))),
             value => Ok(value),
         };
-        let turns = self.max_turns.unwrap_or(12);
+        let turns = self.max_turns.unwrap_or(Self::MAX_TURNS);
         within("maxTurns", turns.into(), MOST_TURNS.into())?;
-        let tokens = within("maxTokens", self.max_tokens.unwrap_or(100_000), u64::MAX)?;
-        let time = within("timeoutMs", self.timeout_ms.unwrap_or(120_000), longest)?;
+        let tokens = within("maxTokens", self.max_tokens.unwrap_or(Self::MAX_TOKENS), u64::MAX)?;
+        let time = within("timeoutMs", self.timeout_ms.unwrap_or(Self::TIMEOUT_MS), longest)?;
         Ok(Bounds { turns, tokens, time: Duration::from_millis(time) })
     }
 }
@@ -88,21 +93,6 @@ impl WrapperSettings {
 /// The error of a key of a child's wrapper.
 pub(super) fn bad(child: &str, key: &str, problem: String) -> SuiteError {
     SuiteError::Config { key: format!("suites.{child}.wrapper.{key}"), problem }
-}
-
-/// Takes out of a workspace's settings what only the user may set; returns the paths of what was there.
-pub fn take_what_only_the_user_may_set(file: &mut Value) -> Vec<String> {
-    let mut taken = Vec::new();
-    let suites = file.get_mut("suites").and_then(Value::as_object_mut);
-    for (name, suite) in suites.into_iter().flatten() {
-        let Some(wrapper) = suite.get_mut("wrapper").and_then(Value::as_object_mut) else { continue };
-        for key in WrapperSettings::USER_ONLY {
-            if wrapper.remove(*key).is_some() {
-                taken.push(format!("suites.{name}.wrapper.{key}"));
-            }
-        }
-    }
-    taken
 }
 
 #[cfg(test)]

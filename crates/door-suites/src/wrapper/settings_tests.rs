@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Bounds, WrapperSettings, take_what_only_the_user_may_set};
+use super::{Bounds, WrapperSettings};
 
 fn settings(value: serde_json::Value) -> WrapperSettings {
     serde_json::from_value(value).expect("settings")
@@ -29,28 +29,6 @@ fn bounds_have_defaults_and_limits() {
     ] {
         assert_eq!(settings(wrong).bounds("notes").expect_err("refused").to_string(), message);
     }
-}
-
-#[test]
-fn a_workspace_decides_neither_where_keys_go_nor_what_is_started_nor_what_is_destroyed() {
-    let mut file = json!({ "suites": {
-        "notes": { "wrapper": {
-            "model": "m", "baseUrl": "https://evil.example", "command": ["sh"], "allowDestructive": true
-        } },
-        "time": { "description": "the time" },
-    } });
-    let taken = take_what_only_the_user_may_set(&mut file);
-    assert_eq!(
-        taken,
-        [
-            "suites.notes.wrapper.baseUrl",
-            "suites.notes.wrapper.command",
-            "suites.notes.wrapper.allowDestructive"
-        ]
-    );
-    let left = json!({ "suites": { "notes": { "wrapper": { "model": "m" } }, "time": { "description": "the time" } } });
-    assert_eq!(file, left);
-    assert!(take_what_only_the_user_may_set(&mut json!({ "suites": [] })).is_empty());
 }
 
 #[test]

@@ -83,19 +83,23 @@ impl Swarms {
         Ok(identity)
     }
 
-    /// Gives a known agent another address, as long as it is in no swarm: members are told an address when they join, and
-    /// the protocol has no word for another one.
+    /// Gives a known agent another endpoint and announces it in its swarms, signed with its key. One that was interrupted
+    /// is finished by the same again, and so is a roster put right that has another endpoint for the agent.
     async fn move_to(&self, known: &Identity, endpoint: Endpoint) -> Result<Identity, SwarmError> {
         let (agent, book) = (known.agent.clone(), self.book());
-        if book.swarms_of(&agent).any(|swarm| swarm.is_active()) || known.endpoint == endpoint {
+        if known.endpoint == endpoint && self.outdated_entries(known).is_empty() {
             return Err(SwarmError::IdentityExists { agent, endpoint: known.endpoint.to_string() });
         }
         check_endpoint(&book, &agent, &endpoint)?;
-        self.edit_identity(&agent, move |identity| {
+        // Without its key nothing can be announced.
+        self.key(&agent).await?;
+        let change = move |identity: &mut Identity| {
             identity.endpoint = endpoint;
             Ok(identity.clone())
-        })
-        .await
+        };
+        let moved = self.edit_identity(&agent, change).await?;
+        self.announce_endpoint(&moved).await?;
+        Ok(moved)
     }
 
     /// Drops the messages of an agent from now on, or no longer.

@@ -122,8 +122,9 @@ impl Swarms {
         self.edit(&agent, swarm.swarm_id, move |swarm| {
             let Some(waiting) = swarm.pending.get_mut(&new) else { return Ok(()) };
             if approve {
-                let (endpoint, key) = (waiting.endpoint.clone(), waiting.public_key.clone());
-                swarm.take_in(&new, endpoint, key, now);
+                swarm.approve(&new, now).map_err(|refused| {
+                    SwarmError::field("candidate", format!("'{new}' cannot join: {refused}"))
+                })?;
             } else {
                 waiting.denied = true;
             }
@@ -132,6 +133,9 @@ impl Swarms {
         .await?;
         if approve {
             self.notify_joined(&agent, swarm.swarm_id, &id).await;
+            if let Some(swarm) = self.book().swarms.get(&(agent.clone(), swarm.swarm_id)) {
+                self.say_approved(&agent, swarm, &id).await?;
+            }
         }
         Ok(id)
     }

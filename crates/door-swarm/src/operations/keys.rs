@@ -195,6 +195,7 @@ impl Swarms {
                 member.public_key = new;
                 member.offered_key = None;
                 member.signs_envelopes = false;
+                member.provisional = false;
                 member.confirmed_at = Some(now);
             }
             Ok(())

@@ -81,7 +81,7 @@ impl Swarm {
         for id in gone {
             self.drop_member(&id);
         }
-        for (id, endpoint, key, joined_at) in members {
+        for ((id, endpoint, key, joined_at), told) in members.into_iter().zip(&roster.members) {
             match self.members.get_mut(&id) {
                 Some(known) => {
                     // The master's word for a new key counts as the member's own does.
@@ -91,12 +91,13 @@ impl Swarm {
                         known.offered_key = None;
                         known.confirmed_at = Some(said.now);
                     }
-                    known.endpoint = endpoint;
+                    known.move_to(endpoint, said.now);
                     // It may have left and come back since.
                     known.joined_at = known.joined_at.max(joined_at);
                 }
                 None => self.put_member(&id, endpoint, key, joined_at),
             }
+            self.note_provisional(&id, Some(told));
         }
         if is_last {
             self.epoch = roster.epoch;

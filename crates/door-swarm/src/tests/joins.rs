@@ -120,6 +120,14 @@ async fn joins_without_right_are_refused() {
     let third = SecretKey::from_seed(&[2; 32]);
     assert_eq!(code(&world.post(&alice, "join", &ask(&token, "carl", &third)).await), (403, "INVALID_TOKEN"));
     assert_eq!(alice.members(), ["alice", "bob"]);
+    // A member gets no roster by an invite that is over either.
+    for (token, expected) in
+        [(token, (403, "INVALID_TOKEN")), (expired.sign(&signer), (401, "TOKEN_EXPIRED"))]
+    {
+        let answer = world.post(&alice, "join", &ask(&token, "bob", &key)).await;
+        assert_eq!(code(&answer), expected);
+        assert!(answer.1.get("members").is_none(), "{}", answer.1);
+    }
 }
 
 /// S15: the eleventh request to join within an hour.
@@ -183,7 +191,7 @@ async fn whoever_needs_approval_waits_for_it() {
     bob.swarms.join(None, &link, None).await.unwrap();
     assert_eq!(alice.journal().await.iter().filter(|stored| is_told(&stored.message)).count(), 1);
     alice.swarms.decide(None, "bob", true).await.unwrap();
-    bob.join(&link).await;
+    bob.until("bob has heard", || !bob.swarms.swarms().is_empty()).await;
     assert_eq!(bob.members(), ["alice", "bob"]);
     let carol = world.peer("carol").await;
     carol.swarms.join(None, &link, None).await.unwrap();

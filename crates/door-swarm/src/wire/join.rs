@@ -32,6 +32,9 @@ pub struct JoinRequest {
     /// Whether the sender had left the swarm. An extension: the master may not have heard of it though others have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejoin: Option<bool>,
+    /// Carries the signature over the whole request, as in a message. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
 }
 
 /// Who wants to join.
@@ -57,6 +60,9 @@ pub struct Joined {
     /// Since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
+    /// True for a member that has not proved its key. An extension.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provisional: Option<bool>,
 }
 
 /// The answer to a join that was accepted.

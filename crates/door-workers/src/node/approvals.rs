@@ -6,42 +6,56 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use super::{Node, Running};
+use super::Node;
 use crate::wire::command::{Approvals as Policy, Decision};
-use crate::wire::event::{ApprovalRequired, ApprovalResolved, Ask, EventBody};
+use crate::wire::event::{ApprovalRequired, ApprovalResolved, Ask, At, EventBody};
 use crate::wire::stamp;
 use crate::worker::{Order, Report};
 
-/// The questions of one turn: the worker's key, our id, and until when there is an answer other than no.
+/// The open questions of a worker, by its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
-    open: BTreeMap<u64, (String, Instant)>,
+    open: BTreeMap<u64, Approval>,
+}
+
+/// One open question.
+#[derive(Debug)]
+struct Approval {
+    /// Our id for it.
+    id: String,
+    /// The turn that it belongs to.
+    at: At,
+    /// Until when there is an answer other than no.
+    due: Instant,
 }
 
 impl Approvals {
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.open.values().map(|(_, due)| *due).min()
+        self.open.values().map(|approval| approval.due).min()
     }
 }
 
 impl Node {
-    /// Tells of a question. One that a client is to answer is noted before: should the router die, the next one
-    /// tells that it is over.
+    /// Tells of a question about the injection that runs.
     pub(super) async fn ask(&mut self, key: u64, ask: Ask) {
         // Whoever asks about a prompt has it, and has begun.
         self.tell(Report::Started);
-        let policy = self.job.launch.approvals;
-        let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
-        let Some(running) = &mut self.running else {
+        let Some(running) = &self.running else {
             self.order(Order::Decide { key, decision: Decision::Cancel });
             return;
         };
         let at = running.turn.at().clone();
+        self.ask_in(at, key, ask).await;
+    }
+
+    /// Tells of a question in a turn. One that a client is to answer is noted before: should the router die, the next
+    /// one tells that it is over.
+    pub(super) async fn ask_in(&mut self, at: At, key: u64, ask: Ask) {
+        let policy = self.job.launch.approvals;
+        let limit = self.job.launch.limits.approval_seconds.unwrap_or(600);
         let approval_id = format!("{}-{key}", at.injection_id);
-        running
-            .approvals
-            .open
-            .insert(key, (approval_id.clone(), Instant::now() + Duration::from_secs(limit.into())));
+        let due = Instant::now() + Duration::from_secs(limit.into());
+        self.approvals.open.insert(key, Approval { id: approval_id.clone(), at: at.clone(), due });
         let now = self.router.hub().now();
         let expires = now.saturating_add(SignedDuration::from_secs(limit.into())).unwrap_or(now);
         let required =
@@ -66,11 +80,9 @@ impl Node {
         by: &str,
         request_id: Option<String>,
     ) -> bool {
-        let Some(running) = &mut self.running else { return false };
-        let found = running.approvals.open.iter().find(|(_, (id, _))| id == approval).map(|(key, _)| *key);
+        let found = self.approvals.open.iter().find(|(_, open)| open.id == approval).map(|(key, _)| *key);
         let Some(key) = found else { return false };
-        running.approvals.open.remove(&key);
-        let at = running.turn.at().clone();
+        let Some(Approval { at, .. }) = self.approvals.open.remove(&key) else { return false };
         self.job.forget_approval(approval);
         self.router.log().say(&EventBody::ApprovalResolved(ApprovalResolved {
             request_id,
@@ -85,46 +97,43 @@ impl Node {
 
     /// The agent does not want to know any more.
     pub(super) fn ask_gone(&mut self, key: u64) {
-        let Some(running) = &mut self.running else { return };
-        if let Some((approval_id, _)) = running.approvals.open.remove(&key) {
-            let at = running.turn.at().clone();
-            self.job.forget_approval(&approval_id);
-            self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {
-                request_id: None,
-                at,
-                approval_id,
-                decision: Decision::Cancel,
-                by: "turn".to_owned(),
-            }));
+        if let Some(approval) = self.approvals.open.remove(&key) {
+            self.drop_approval(approval);
         }
     }
 
     /// Says no to what nobody has answered in time.
     pub(super) fn deny_overdue(&mut self, now: Instant) {
-        let Some(running) = &self.running else { return };
-        let overdue: Vec<String> = running
-            .approvals
-            .open
-            .values()
-            .filter(|(_, due)| *due <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
+        let overdue = self.approvals.open.values().filter(|approval| approval.due <= now);
+        let overdue: Vec<String> = overdue.map(|approval| approval.id.clone()).collect();
         for approval in overdue {
             self.decide(&approval, Decision::Decline, "timeout", None);
         }
     }
 
     /// Ends the questions of a turn that is over.
-    pub(super) fn drop_approvals(&self, running: &Running) {
-        for (approval_id, _) in running.approvals.open.values() {
-            self.job.forget_approval(approval_id);
-            self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {
-                request_id: None,
-                at: running.turn.at().clone(),
-                approval_id: approval_id.clone(),
-                decision: Decision::Cancel,
-                by: "turn".to_owned(),
-            }));
+    pub(super) fn drop_approvals(&mut self, turn: &At) {
+        let is_over = |approval: &Approval| approval.at == *turn;
+        let over: Vec<Approval> = self
+            .approvals
+            .open
+            .extract_if(.., |_, approval| is_over(approval))
+            .map(|(_, over)| over)
+            .collect();
+        for approval in over {
+            self.drop_approval(approval);
         }
+    }
+
+    /// Tells that a question needs no answer any more.
+    fn drop_approval(&self, approval: Approval) {
+        self.job.forget_approval(&approval.id);
+        self.router.log().append(&EventBody::ApprovalResolved(ApprovalResolved {
+            request_id: None,
+            at: approval.at,
+            approval_id: approval.id,
+            decision: Decision::Cancel,
+            by: "turn".to_owned(),
+        }));
     }
 }

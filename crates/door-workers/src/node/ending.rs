@@ -14,7 +14,7 @@ impl Node {
     /// The agent says that its turn is over.
     pub(super) fn ended(&mut self, status: TurnStatus, error: Option<String>) {
         let Some(running) = self.running.take() else { return };
-        self.drop_approvals(&running);
+        self.drop_approvals(running.turn.at());
         // What we asked for is told in our words, unless the agent was done before it heard.
         let (status, error) = match &running.stopping {
             Some((wanted, why, _)) if status != TurnStatus::Completed => (*wanted, Some(why.clone())),
@@ -137,8 +137,9 @@ impl Node {
 
     /// The job is over.
     pub(super) async fn terminate(&mut self, why: &str) {
+        self.end_own(TurnStatus::Interrupted, Some(why.to_owned()));
         if let Some(running) = self.running.take() {
-            self.drop_approvals(&running);
+            self.drop_approvals(running.turn.at());
             self.finish(running, TurnStatus::Interrupted, Some(why.to_owned()));
         }
         self.settle_doubt(Fate::Unknown);
@@ -154,8 +155,9 @@ impl Node {
 
     /// The router ends and the job does not: the turn that runs ends, what waits goes on waiting in the hub.
     pub(super) async fn shut_down(mut self) {
+        self.end_own(TurnStatus::Interrupted, Some("the router was stopped".to_owned()));
         if let Some(running) = self.running.take() {
-            self.drop_approvals(&running);
+            self.drop_approvals(running.turn.at());
             self.finish(running, TurnStatus::Interrupted, Some("the router was stopped".to_owned()));
         }
         if let Some(worker) = self.worker.take() {

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, JobId, Name, NodeId, Route};
 use switchboard_hub::Registration;
-use switchboard_hub::process::Spawn;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -413,9 +412,8 @@ fn is_program(path: &Path) -> bool {
 
 /// Runs git in a folder; what it printed, or complained about where it failed.
 async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<String, String> {
-    let mut child = Spawn::new("git")
+    let mut child = switchboard_hub::git::command(folder)
         .args(args)
-        .cwd(folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

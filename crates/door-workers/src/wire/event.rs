@@ -39,6 +39,10 @@ pub enum EventBody {
     Usage(Usage),
     /// The turn is over. Every injection that was acknowledged has exactly one.
     TurnComplete(TurnComplete),
+    /// The agent has begun a turn of its own, which no injection asked for.
+    OwnTurnStarted(At),
+    /// The agent's own turn is over.
+    OwnTurnComplete(OwnTurnComplete),
     /// The agent runs a command.
     CommandStarted(CommandStarted),
     /// A command of the agent has ended.
@@ -99,7 +103,7 @@ pub struct At {
     pub swarm_id: Option<String>,
     /// The node.
     pub node_id: u32,
-    /// The injection.
+    /// The injection; in a turn that the agent began itself, the turn's own id, `own_…`.
     pub injection_id: String,
 }
 
@@ -121,7 +125,8 @@ impl EventBody {
         Some(match self {
             Self::InjectAck(data) | Self::InjectDelivered(data) => &data.at.job_id,
             Self::InjectFailed(data) => &data.injection.at.job_id,
-            Self::TurnStarted(at) => &at.job_id,
+            Self::TurnStarted(at) | Self::OwnTurnStarted(at) => &at.job_id,
+            Self::OwnTurnComplete(data) => &data.at.job_id,
             Self::AssistantDelta(data) | Self::ReasoningDelta(data) | Self::Assistant(data) => {
                 &data.at.job_id
             }

@@ -139,6 +139,11 @@ impl Acp {
         }
     }
 
+    /// Whether this is about our conversation, and not about another one of the agent's.
+    fn is_of_session(&self, params: &Value) -> bool {
+        text(params, "/sessionId").is_none_or(|session| session == self.session)
+    }
+
     async fn answer(
         &mut self,
         id: &Value,
@@ -162,13 +167,14 @@ impl Acp {
             Message::Response { .. } => Ok(()),
             Message::Notification { method, params } => {
                 // What a conversation that is gone on with repeats belongs to no turn.
-                if method == "session/update" && self.prompting.is_some() {
+                if method == "session/update" && self.prompting.is_some() && self.is_of_session(&params) {
                     self.update(&params, link).await;
                 }
                 Ok(())
             }
             Message::Request { id, method, params } => {
-                if method != "session/request_permission" || self.prompting.is_none() {
+                let is_ours = self.prompting.is_some() && self.is_of_session(&params);
+                if method != "session/request_permission" || !is_ours {
                     return self.peer.refuse(&id, &method).await;
                 }
                 let options = params.get("options").and_then(Value::as_array);

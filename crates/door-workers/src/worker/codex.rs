@@ -8,6 +8,7 @@ mod items;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
+use switchboard_hub::lineage::NO_SHARED_DAEMON;
 use tokio::sync::oneshot;
 
 use self::items::Items;
@@ -18,7 +19,8 @@ use crate::wire::command::Decision;
 use crate::wire::event::{Ask, Tokens, TurnStatus};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, vec!["app-server".into()]) {
+    let args = ["app-server".into()].into_iter().chain(NO_SHARED_DAEMON.map(Into::into));
+    let program = match Program::start(&seat, args.collect()) {
         Ok(program) => program,
         Err(error) => return error,
     };
@@ -29,6 +31,7 @@ pub(super) async fn run(seat: Seat, mut link: Link) -> String {
         thread: String::new(),
         turn: None,
         starting: None,
+        has_prompt: false,
         wants_stop: false,
         asks: HashMap::new(),
         next_key: 0,
@@ -76,6 +79,8 @@ struct Codex {
     turn: Option<String>,
     /// The request that started it, until it is answered.
     starting: Option<u64>,
+    /// Whether a prompt was given whose turn has not ended.
+    has_prompt: bool,
     /// Whether it has to stop as soon as its id is known.
     wants_stop: bool,
     /// The questions that wait, by our keys: their ids.
@@ -149,6 +154,7 @@ impl Codex {
             Order::Turn { injection, content } => {
                 self.meter.begin();
                 self.items = Items::default();
+                self.has_prompt = true;
                 self.wants_stop = false;
                 let params = json!({
                     "threadId": self.thread,
@@ -225,7 +231,10 @@ impl Codex {
                         self.interrupt().await?;
                     }
                 }
-                Err(error) => link.ended(TurnStatus::Failed, Some(error)).await,
+                Err(error) => {
+                    self.has_prompt = false;
+                    link.ended(TurnStatus::Failed, Some(error)).await;
+                }
             }
         }
         Ok(())
@@ -234,7 +243,7 @@ impl Codex {
     async fn asked(&mut self, id: Value, method: &str, params: &Value, link: &Link) -> Result<(), String> {
         let is_known =
             matches!(method, "item/commandExecution/requestApproval" | "item/fileChange/requestApproval");
-        if is_known && self.asks.len() >= ASKS {
+        if is_known && (self.asks.len() >= ASKS || self.is_of_other_turn(params)) {
             return self.peer.respond(&id, json!({ "decision": "decline" })).await;
         }
         let ask = match method {
@@ -267,7 +276,20 @@ impl Codex {
         Ok(())
     }
 
+    /// Whether this is about a turn that another client of the conversation has started.
+    fn is_of_other_turn(&self, params: &Value) -> bool {
+        let Some(id) = text(params, "/turnId").or_else(|| text(params, "/turn/id")) else { return false };
+        match &self.turn {
+            Some(ours) => *ours != id,
+            None => !self.has_prompt || self.starting.is_some(),
+        }
+    }
+
     async fn told(&mut self, method: &str, params: &Value, link: &Link) {
+        // The meter has to know what other turns have used.
+        if method != "thread/tokenUsage/updated" && self.is_of_other_turn(params) {
+            return;
+        }
         match method {
             "turn/started" => link.report(Report::Started).await,
             "item/agentMessage/delta" => {
@@ -304,9 +326,9 @@ impl Codex {
                 link.report(Report::Error { error, will_retry }).await;
             }
             "turn/completed" => {
-                let is_ours = self.turn.is_none() || text(params, "/turn/id") == self.turn;
-                if is_ours && self.starting.is_none() {
+                if self.starting.is_none() {
                     self.turn = None;
+                    self.has_prompt = false;
                     self.asks.clear();
                     for (_, answer) in self.steering.drain() {
                         let _ = answer.send(Err("the turn ended before it was taken".to_owned()));

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_hub::lineage::LaunchKind;
 use switchboard_hub::process::{Child, Spawn};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -57,8 +58,6 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // What it does with our command line it does as the agent that it is: without a name it would be the person.
-            .env("SWITCHBOARD_AGENT_NAME", seat.name.as_str())
             .env(
                 "SWITCHBOARD_WORKSPACE_ROOT",
                 std::path::absolute(&seat.workspace).unwrap_or_else(|_| seat.workspace.clone()),
@@ -66,6 +65,8 @@ impl Program {
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }
+        // What it does with our command line it does as the agent that it is, whatever the job's own variables say.
+        spawn = spawn.for_agent(LaunchKind::Worker, seat.name.as_str());
         if let Some(guard) = &seat.guard {
             spawn = guard.mark(spawn).map_err(|error| error.to_string())?;
         }

@@ -171,3 +171,46 @@ async fn it_is_told_why_a_node_is_down() {
     assert!(status.data["nodes"][0]["detail"].as_str().unwrap().contains("no account"), "{}", status.data);
     rig.close().await;
 }
+
+/// Codex in whose conversation another client has a turn that begins and ends beside ours.
+const SHARED_CODEX: &str = r#"
+import sys, json
+def out(value): print(json.dumps(value), flush=True)
+def tell(method, turn, **more): out({"method": method, "params": {"threadId": "t", **turn, **more}})
+def other(text):
+    theirs = {"turn": {"id": "theirs", "status": "completed"}}
+    tell("turn/started", theirs)
+    tell("item/agentMessage/delta", {"turnId": "theirs"}, delta=text)
+    tell("item/completed", {"turnId": "theirs"}, item={"type": "agentMessage", "id": "x", "text": text})
+    tell("turn/completed", theirs)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {}})
+    elif method == "thread/start": out({"id": said["id"], "result": {"thread": {"id": "t"}}})
+    elif method == "turn/start":
+        other("before")
+        out({"id": said["id"], "result": {"turn": {"id": "ours"}}})
+        tell("turn/started", {"turn": {"id": "ours"}})
+        other("within")
+        tell("item/completed", {"turnId": "ours"}, item={"type": "agentMessage", "id": "m", "text": "the answer"})
+        tell("turn/completed", {"turn": {"id": "ours", "status": "completed"}})
+        other("after")
+"#;
+
+#[tokio::test]
+async fn codex_turns_of_others_answer_no_injection() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job =
+        client.launch(json!({ "agent": "codex", "program": ["python3", "-c", SHARED_CODEX, "--"] })).await;
+    for _ in 0..2 {
+        client.inject(&job, 0, "x").await;
+        let events = client.until_complete(None).await;
+        let expected = ["inject_ack", "inject_delivered", "turn_started", "assistant", "turn_complete"];
+        assert_eq!(names(&events), expected);
+        let answer = events.iter().find(|event| event.event == "assistant").unwrap();
+        assert_eq!(answer.data["content"], "the answer");
+    }
+    rig.close().await;
+}

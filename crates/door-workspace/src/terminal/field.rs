@@ -10,7 +10,7 @@ use super::screen::{InputMode, Screen};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Obstacle {
     /// It takes neither pastes nor lines.
-    #[error("the program does not take input yet")]
+    #[error("the program does not take input now")]
     NotReady,
     /// A dialog, a menu, a prompt for one key.
     #[error("the program shows a question")]
@@ -30,6 +30,9 @@ pub enum Obstacle {
     /// A paste did not show up and could not be removed.
     #[error("the text did not appear in the input field as it was typed")]
     NotRemoved,
+    /// Enter was pressed and the text is still there.
+    #[error("Enter was pressed, but the text stayed in the input field: it may not have been sent")]
+    NotSent,
 }
 
 /// An empty input field.
@@ -63,9 +66,32 @@ const OTHER_ENDS: [char; 14] = ['>', '❯', '›', '»', 'λ', '✗', '➜', '�
 
 /// What zsh shows while a command goes on in the next line.
 const ZSH_CONTINUES: [&str; 26] = [
-    "for", "while", "until", "if", "then", "else", "elif", "case", "select", "repeat", "foreach", "quote", "dquote",
-    "bquote", "cmdsubst", "cmdor", "cmdand", "pipe", "errpipe", "function", "braceparam", "mathsubst", "heredoc",
-    "cursh", "subsh", "array",
+    "for",
+    "while",
+    "until",
+    "if",
+    "then",
+    "else",
+    "elif",
+    "case",
+    "select",
+    "repeat",
+    "foreach",
+    "quote",
+    "dquote",
+    "bquote",
+    "cmdsubst",
+    "cmdor",
+    "cmdand",
+    "pipe",
+    "errpipe",
+    "function",
+    "braceparam",
+    "mathsubst",
+    "heredoc",
+    "cursh",
+    "subsh",
+    "array",
 ];
 
 /// Placeholders of clients that colour them like text in some themes.
@@ -124,6 +150,14 @@ impl Field {
         if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
+    /// True if the cursor's row is the field's and holds text.
+    pub(crate) fn holds_text(&self, screen: &Screen) -> bool {
+        let prompt = self.prompt.trim_end();
+        let before = screen.before_cursor();
+        let begun = before.strip_prefix(prompt).filter(|_| !prompt.is_empty());
+        screen.mode == InputMode::Paste && begun.is_some_and(|text| !text.trim().is_empty())
+    }
+
     /// Compares the field with a text that was pasted into it.
     pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
         if has_menu(screen) || has_hints(screen, screen.cursor.0 + 1..screen.rows.len()) {
@@ -137,8 +171,8 @@ impl Field {
         let mut tail = String::new();
         for row in (0..=screen.cursor.0).rev() {
             let line = line(screen, row);
-            if is_rule(&line) {
-                return scrolled(first, &tail, text, screen.cursor.0 - row);
+            if is_rule(&line) && !wanted.contains(&squeeze(&line)) {
+                return self.judge(first, &tail, text, screen.cursor.0 - row);
             }
             let prompt = self.prompt.trim_end();
             if let Some(begin) = line.strip_prefix(prompt) {
@@ -153,25 +187,28 @@ impl Field {
             }
             tail = squeeze(line.trim_matches(|c: char| c.is_whitespace() || is_border(c))) + &tail;
         }
-        scrolled(first, &tail, text, screen.cursor.0 + 1)
+        self.judge(first, &tail, text, screen.cursor.0 + 1)
     }
 
+    /// Judges a field that is not the text from its prompt to the cursor.
+    fn judge(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
+        // Its first line has scrolled away, so its end must do.
+        let has_scrolled = first.is_none() || self.prompt.trim().is_empty();
+        if has_scrolled && rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) {
+            return Echo::Exact;
+        }
+        match first {
+            Some(found) if found.is_empty() => Echo::Empty,
+            Some(found) if is_collapsed(&found, text) => Echo::Exact,
+            Some(found) => Echo::Other(found),
+            None => Echo::Hidden,
+        }
+    }
 }
 
 /// A row of a field: the cursor's up to the cursor, others whole.
 fn line(screen: &Screen, row: usize) -> String {
     if row == screen.cursor.0 { screen.before_cursor() } else { screen.row(row) }
-}
-
-/// Judges a field whose first line is not above the cursor, or holds something else.
-fn scrolled(first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
-    match first {
-        Some(found) if found.is_empty() => Echo::Empty,
-        Some(found) if is_collapsed(&found, text) => Echo::Exact,
-        _ if rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) => Echo::Exact,
-        Some(found) => Echo::Other(found),
-        None => Echo::Hidden,
-    }
 }
 
 /// True if the prompt stands alone between the lines of a frame, as agents' command lines draw it.
@@ -246,7 +283,9 @@ pub(crate) fn squeeze(text: &str) -> String {
 /// Claude Code, Codex, Gemini, Copilot and opencode have one each; `found` is without blanks. The count in it, of
 /// characters or of lines, is the text's.
 fn is_collapsed(found: &str, text: &str) -> bool {
-    let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else { return false };
+    let Some(inner) = found.strip_prefix("[Past").and_then(|rest| rest.strip_suffix(']')) else {
+        return false;
+    };
     let count = |unit: &str| {
         let before = inner.strip_suffix(unit)?.rsplit(|c: char| !c.is_ascii_digit()).next()?;
         before.parse::<usize>().ok()
@@ -255,7 +294,7 @@ fn is_collapsed(found: &str, text: &str) -> bool {
     let fits = match (count("chars"), count("lines").or(count("line"))) {
         (Some(characters), _) => characters == text.chars().count(),
         (None, Some(lines)) => lines == breaks || lines == breaks + 1,
-        (None, None) => inner.starts_with("edtext#"),
+        (None, None) => inner.starts_with("edtext#") && breaks == 0,
     };
     // A short line is never collapsed: the sign would be the text of somebody else.
     fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= ENOUGH)

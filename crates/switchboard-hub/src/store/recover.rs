@@ -5,12 +5,15 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
-use crate::files::{Dir, Durability};
+use crate::files::{Created, Dir, Durability};
+use crate::store::adopt::quarantine;
+use crate::store::binding::{self, HubKey};
 use crate::store::open::{
     Age, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing,
 };
@@ -30,10 +33,19 @@ pub(super) const UNFINISHED: &str = "hub.db.unfinished";
 /// The new database once it is complete, until it has taken the place of the damaged one.
 const READY: &str = "hub.db.ready";
 
-/// The database, opened; and where the damaged one went, if it was.
+/// The database, opened; and where the one went that could not be used.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
+    /// A damaged one.
     pub(crate) moved_aside: Option<PathBuf>,
+    /// One from elsewhere.
+    pub(crate) quarantined: Option<PathBuf>,
+}
+
+impl Opened {
+    fn in_place(connection: Connection) -> Self {
+        Self { connection, moved_aside: None, quarantined: None }
+    }
 }
 
 /// What a database looks like from outside, before anybody opens it to work with it.
@@ -48,6 +60,8 @@ pub enum DatabaseState {
         /// The number of its schema.
         schema: i64,
     },
+    /// It is not bound to this user and machine; the next hub to open it moves it aside.
+    Foreign,
     /// It cannot be read as it is; the next hub to open it moves it aside.
     Damaged {
         /// What SQLite said.
@@ -56,13 +70,17 @@ pub enum DatabaseState {
 }
 
 /// Looks at the database in a folder and changes nothing.
-pub(crate) fn check(folder: &Dir) -> Result<DatabaseState, HubError> {
+pub(crate) fn check(folder: &Dir, key: Option<&HubKey>) -> Result<DatabaseState, HubError> {
     match folder.stat(DATABASE)? {
         None => return Ok(DatabaseState::Missing),
         Some(found) if found.is_regular && found.len == 0 => return Ok(DatabaseState::Missing),
         // Says what it is instead of a file.
         Some(found) if !found.is_regular => drop(folder.open_own(DATABASE)?),
         Some(_) => {}
+    }
+    match binding::verify(folder, key) {
+        Err(HubError::ForeignDatabase { .. }) => return Ok(DatabaseState::Foreign),
+        verified => verified?,
     }
     let looked =
         open_for_reading(&folder.path().join(DATABASE)).and_then(|db| Ok((complaint(&db)?, age(&db)?)));
@@ -95,37 +113,73 @@ fn complaint(db: &Connection) -> Result<Option<String>, HubError> {
     Ok((!can_search).then(|| "its index of words cannot be read".to_owned()))
 }
 
-/// Opens the database, or moves it aside and makes a new one where it cannot be read.
+/// Opens the database, or moves it aside and makes a new one where it cannot be read or came from elsewhere.
 ///
 /// `lock` is held shared by every process that has the hub open; only a process that holds it alone
 /// may move the database.
-pub(crate) fn open_or_recover(folder: &Dir, lock: &File) -> Result<Opened, HubError> {
+pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Opened, HubError> {
     let path = folder.path().join(DATABASE);
-    match open_checked(folder, &path) {
-        Ok(connection) => return Ok(Opened { connection, moved_aside: None }),
+    match open_checked(folder, &path, key) {
+        Ok(connection) => return Ok(Opened::in_place(connection)),
         Err(error) if error.is_damage() => {
             tracing::error!(path = %path.display(), "the journal is damaged");
             alone(lock).ok_or(HubError::DamagedInUse { path: path.clone() })?;
         }
         Err(older @ HubError::OlderSchema { .. }) => alone(lock).ok_or(older)?,
+        Err(HubError::ForeignDatabase { path }) => {
+            let is_over = || binding::verify(folder, key).is_ok();
+            alone_or(lock, is_over).ok_or(HubError::ForeignInUse { path })?;
+        }
         Err(error) => return Err(error),
     }
-    let opened = match open_checked(folder, &path) {
+    let opened = match open_checked(folder, &path, key) {
         // Another process was quicker.
-        Ok(connection) => Ok(Opened { connection, moved_aside: None }),
-        Err(HubError::OlderSchema { found, .. }) => replace(folder, &path, Some(found)),
-        Err(_) => replace(folder, &path, None),
+        Ok(connection) => Ok(Opened::in_place(connection)),
+        Err(HubError::OlderSchema { found, .. }) => replace(folder, &path, Some(found), key),
+        Err(HubError::ForeignDatabase { .. }) => begin_after_quarantine(folder, &path, key),
+        Err(_) => replace(folder, &path, None, key),
     };
-    // From alone to shared. Between the two calls another process may come in, which does no harm.
-    if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
-        tracing::warn!("the lock on the hub could not be taken again");
-    }
+    share(lock);
     opened
 }
 
+/// Moves a foreign database aside and begins a new one.
+fn begin_after_quarantine(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Opened, HubError> {
+    let aside = quarantine(folder)?;
+    folder.remove(SUSPECT)?;
+    tracing::debug!(quarantined = %aside.display(), "the journal came from elsewhere");
+    let connection = open_checked(folder, path, key)?;
+    Ok(Opened { connection, moved_aside: None, quarantined: Some(aside) })
+}
+
 /// Takes the lock alone, where nobody else has the hub open.
-fn alone(lock: &File) -> Option<()> {
+pub(super) fn alone(lock: &File) -> Option<()> {
     lock.unlock().and_then(|()| lock.try_lock().map_err(Into::into)).ok()
+}
+
+/// Takes the lock alone, with patience for others that meet the same database; shares it where one of them was quicker, so
+/// that the reason to be alone is over.
+pub(super) fn alone_or(lock: &File, is_over: impl Fn() -> bool) -> Option<()> {
+    for _ in 0..100 {
+        if alone(lock).is_some() {
+            return Some(());
+        }
+        // Waits for one that is at it.
+        lock.lock_shared().ok()?;
+        if is_over() {
+            return Some(());
+        }
+        lock.unlock().ok()?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Shares a lock that was held alone. Between the two calls another process may come in, which does no harm.
+pub(super) fn share(lock: &File) {
+    if lock.unlock().and_then(|()| lock.lock_shared()).is_err() {
+        tracing::warn!("the lock on the hub could not be taken again");
+    }
 }
 
 /// Notes that damage was met, so that the next open looks closely instead of trusting the header.
@@ -135,8 +189,9 @@ pub(crate) fn suspect(folder: &Dir) {
     }
 }
 
-fn open_checked(folder: &Dir, path: &Path) -> Result<Connection, HubError> {
-    let turn = prepare(folder)?;
+fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Connection, HubError> {
+    let turn = prepare(folder, key)?;
+    binding::verify(folder, key)?;
     let connection = open_for_writing(path)?;
     drop(turn);
     if folder.stat(SUSPECT)?.is_some() {
@@ -164,17 +219,20 @@ fn integrity(connection: &Connection) -> Result<String, HubError> {
 /// The answer is to be kept until the database has been opened: where it is new, one does that at a time.
 /// Otherwise the log of a database that another process has just made could be cleared away, and SQLite gives
 /// up where two make the same new database theirs.
-fn prepare(folder: &Dir) -> Result<Option<File>, HubError> {
+fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError> {
     if folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none() {
         return Ok(None);
     }
     // Any file of ours will do that nobody locks otherwise.
     let turn = folder.open_own(bell::NAME)?;
     turn.lock().map_err(folder.io("lock", bell::NAME))?;
-    if folder.stat(DATABASE)?.is_some() {
+    if let Some(found) = folder.stat(DATABASE)? {
         // Either it has taken its place and still has its other name, or the damaged one was not yet
         // moved and everything begins anew.
         folder.remove(READY)?;
+        if found.len == 0 {
+            binding::bind(folder, &[DATABASE], key)?;
+        }
         return Ok(Some(turn));
     }
     // A write-ahead log without its database belongs to one that is gone; SQLite would replay it.
@@ -184,7 +242,9 @@ fn prepare(folder: &Dir) -> Result<Option<File>, HubError> {
         folder.move_new(&name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
     }
     folder.move_new(READY, folder, DATABASE)?;
-    folder.create_new(DATABASE, b"", Durability::Later)?;
+    if folder.create_new(DATABASE, b"", Durability::Later)? == Created::Created {
+        binding::bind(folder, &[DATABASE], key)?;
+    }
     Ok(Some(turn))
 }
 
@@ -193,7 +253,7 @@ fn prepare(folder: &Dir) -> Result<Option<File>, HubError> {
 ///
 /// In this order, so that nothing is lost when it is interrupted: until the new one is complete, the
 /// old one stays where it is.
-fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubError> {
+fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) -> Result<Opened, HubError> {
     for stale in [UNFINISHED, GRAFTED, READY] {
         remove_database(folder, stale)?;
     }
@@ -216,6 +276,8 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubE
     drop(old);
     connection.close().map_err(|(_, error)| error)?;
     remove_database(folder, GRAFTED)?;
+    // Both, because the old one stays in place when this is interrupted.
+    binding::bind(folder, &[UNFINISHED, DATABASE], key)?;
     folder.move_new(UNFINISHED, folder, READY)?;
 
     let why = upgraded.map_or_else(|| "damaged".to_owned(), |schema| format!("schema{schema}"));
@@ -225,7 +287,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubE
         folder.move_new(&format!("{DATABASE}{suffix}"), folder, &format!("{mark}{suffix}"))?;
     }
     folder.remove(SUSPECT)?;
-    let turn = prepare(folder)?;
+    let turn = prepare(folder, key)?;
     let connection = open_for_writing(path)?;
     drop(turn);
     let aside = folder.path().join(&mark);
@@ -233,7 +295,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubE
     match (upgraded, saved) {
         (Some(schema), saved) => {
             tracing::info!(schema, saved, kept = %aside.display(), "the journal was upgraded");
-            return Ok(Opened { connection, moved_aside: None });
+            return Ok(Opened::in_place(connection));
         }
         (None, Some(saved)) => tracing::error!(
             damaged = %aside.display(),
@@ -245,7 +307,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>) -> Result<Opened, HubE
             "the damaged journal was moved aside; nothing could be read of it"
         ),
     }
-    Ok(Opened { connection, moved_aside: Some(aside) })
+    Ok(Opened { connection, moved_aside: Some(aside), quarantined: None })
 }
 
 fn remove_database(folder: &Dir, name: &str) -> Result<(), HubError> {

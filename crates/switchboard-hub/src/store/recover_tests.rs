@@ -532,7 +532,7 @@ fn make_old(folder: &Path) {
 async fn d1_a_database_of_the_older_schema_is_upgraded_whole_and_the_old_one_kept() {
     let (folder, clock, written) = closed_with(10).await;
     make_old(folder.path());
-    let looked = check(&Dir::open_root(folder.path()).expect("opens")).expect("looked");
+    let looked = check(&Dir::open_root(folder.path()).expect("opens"), None).expect("looked");
     assert_eq!((looked, aside(folder.path()).len()), (DatabaseState::Older { schema: 1 }, 0));
     let hub = open(folder.path(), &clock).await;
     assert_eq!(hub.moved_aside(), None);

@@ -5,6 +5,9 @@
 //! would end a session after a time without messages, in the middle of a call that waits; here a session
 //! is idle only while no response of it is open.
 //!
+//! A priming event, which has an id, a `retry` and empty data, is sent only to sessions of 2025-11-25 or later: clients of
+//! older revisions take the empty data for a broken message and give the connection up.
+//!
 //! Messages to a client wait in a channel of 16 per response, `rmcp`'s own number. When it is full, the
 //! session waits, and only that session; the connection is closed when the client has read nothing for
 //! `HttpConfig::write_time`.
@@ -12,13 +15,13 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::http::request::Parts;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use parking_lot::Mutex;
-use rmcp::model::{ClientJsonRpcMessage, GetExtensions, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, GetExtensions, ProtocolVersion, ServerJsonRpcMessage};
 use rmcp::transport::WorkerTransport;
 use rmcp::transport::streamable_http_server::SessionId;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -40,6 +43,9 @@ use crate::token::random_id;
 /// A place among the sessions that there may be. Given back when the session ends.
 pub(super) type Place = Arc<OwnedSemaphorePermit>;
 
+/// How long a client waits before it connects again, as the priming event tells it; `rmcp`'s own number.
+const RETRY: Duration = Duration::from_secs(3);
+
 /// The open sessions. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sessions {
@@ -54,6 +60,8 @@ struct Session {
     place: Option<Place>,
     /// Whether its client may send batches.
     takes_batches: bool,
+    /// Whether its revision has priming events.
+    is_primed: bool,
     /// How many responses are being streamed.
     streams: usize,
     /// When the last of them ended, or the last request without one came.
@@ -122,10 +130,15 @@ impl Sessions {
         receiver: StreamableHttpMessageReceiver,
         unheard: Option<DropGuard>,
     ) -> Counted {
-        if let Some(session) = self.open.lock().get_mut(id) {
-            session.streams += 1;
-        }
-        Counted { messages: receiver.inner, sessions: self.clone(), id: id.clone(), _unheard: unheard }
+        let is_primed = match self.open.lock().get_mut(id) {
+            Some(session) => {
+                session.streams += 1;
+                session.is_primed
+            }
+            None => false,
+        };
+        let (messages, sessions, id) = (receiver.inner, self.clone(), id.clone());
+        Counted { messages, is_primed, sessions, id, _unheard: unheard }
     }
 }
 
@@ -137,12 +150,14 @@ impl SessionManager for Sessions {
         let id: SessionId = random_id().map_err(|_| SessionsError::NoId)?.into();
         let mut config = SessionConfig::default();
         config.keep_alive = None;
+        config.sse_retry = Some(RETRY);
         let (handle, worker) = create_local_session(id.clone(), config);
         let session = Session {
             handle,
             agent: None,
             place: None,
             takes_batches: false,
+            is_primed: false,
             streams: 0,
             idle_since: Instant::now(),
         };
@@ -169,7 +184,9 @@ impl SessionManager for Sessions {
         message.insert_extension(Caller { transport: Transport::StreamableHttp, session, agent });
         let answer = handle.initialize(message).await?;
         if let Some(session) = self.open.lock().get_mut(id) {
-            session.takes_batches = intake::grants_batches(&answer) == Some(true);
+            let version = intake::negotiated_version(&answer);
+            session.takes_batches = version.is_some_and(intake::grants_batches);
+            session.is_primed = version.is_some_and(|version| *version >= ProtocolVersion::V_2025_11_25);
         }
         Ok(answer)
     }
@@ -210,7 +227,9 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.establish_common_channel().await?;
-        Ok(self.counted(id, receiver, None))
+        let stream = self.counted(id, receiver, None);
+        let priming = stream.is_primed.then(|| ServerSseMessage::priming("0", RETRY));
+        Ok(futures_util::stream::iter(priming).chain(stream))
     }
 
     async fn resume(
@@ -234,6 +253,8 @@ fn opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<Place>) {
 /// One response of a session.
 struct Counted {
     messages: Receiver<ServerSseMessage>,
+    /// Whether events without a message are passed on.
+    is_primed: bool,
     sessions: Sessions,
     id: SessionId,
     /// Tells the request that its client is gone.
@@ -244,7 +265,12 @@ impl Stream for Counted {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.messages.poll_recv(context)
+        loop {
+            match ready!(self.messages.poll_recv(context)) {
+                Some(event) if event.message.is_none() && !self.is_primed => {}
+                event => return Poll::Ready(event),
+            }
+        }
     }
 }
 

@@ -240,7 +240,7 @@ impl RmcpTransport<RoleServer> for Posted {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let answers = self.answers.clone();
-        if let Some(takes_batches) = intake::grants_batches(&message) {
+        if let Some(takes_batches) = intake::negotiated_version(&message).map(intake::grants_batches) {
             self.takes_batches.store(takes_batches, Ordering::Release);
         }
         async move { answers.send(serde_json::to_vec(&message)?).await.map_err(|_| PostedError::Closed) }

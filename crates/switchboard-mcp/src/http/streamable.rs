@@ -72,6 +72,8 @@ impl<H: ServerHandler> Streamable<H> {
             .disable_allowed_hosts()
             .disable_allowed_origins()
             .with_sse_keep_alive(Some(config.keep_alive))
+            // `rmcp` would prime streams of every revision; `Sessions` primes those of the revisions that know it.
+            .with_sse_retry(None)
             .with_max_request_body_bytes(config.body_limit)
             .with_cancellation_token(closing);
         let service = StreamableHttpService::new(move || Ok(factory()), Arc::new(sessions.clone()), rmcp);

@@ -77,7 +77,7 @@ pub(crate) async fn run(args: Agents, context: Context) -> Result<(), Failure> {
             }
             let record =
                 workspace.register(Registration { role, team, ..Registration::mailbox(name) }).await?;
-            if context.identity()? == record.id {
+            if context.named()?.is_some_and(|agent| agent == record.id) {
                 workspace.note_alive(&record.id).await;
             }
             print_agent(&workspace, &context, &record).await?;

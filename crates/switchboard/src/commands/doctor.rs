@@ -10,8 +10,7 @@ use clap::Args;
 use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Tree, Workspace};
 use serde::Serialize;
-use switchboard_hub::process::Spawn;
-use switchboard_hub::{DatabaseState, Hub};
+use switchboard_hub::{DatabaseState, Hub, HubKey};
 
 use crate::commands::hook::Client;
 use crate::commands::inbox::count;
@@ -20,6 +19,7 @@ use crate::commands::suite::typed;
 use crate::config;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::ownership;
 
 /// Check files, database, permissions and locks. Changes nothing without --fix.
 #[derive(Debug, Args)]
@@ -104,8 +104,22 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     let mut checks = Vec::new();
     let tree = Tree::open(folder)?;
     let settings = config::load(folder)?;
-    let database = Hub::check(tree.root().clone()).await?;
+    checks.extend(settings.ignored.iter().map(|ignored| {
+        Check::new("settings", Status::Warn, ignored.clone())
+            .hint("docs/configuration.md says what a workspace's file may decide")
+    }));
+    let key = ownership::hub_key(folder)?;
+    let database = Hub::check(tree.root().clone(), key.clone()).await?;
+    checks.extend(quarantined(&tree, key.clone()).await?);
     match &database {
+        DatabaseState::Foreign if !fix => {
+            checks.push(
+                Check::new("database", Status::Fail, "hub.db came from elsewhere: it is not bound to you and this machine")
+                    .hint("`switchboard adopt` shows whose messages it holds; `switchboard doctor --fix` moves it aside"),
+            );
+            checks.extend(repository(folder).await);
+            return Ok(checks);
+        }
         DatabaseState::Damaged { problem } if !fix => {
             checks.push(
                 Check::new("database", Status::Fail, format!("hub.db is damaged: {problem}"))
@@ -132,18 +146,24 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         }
         // Not every damage is met by whoever opens it.
         DatabaseState::Damaged { .. } => Hub::suspect(tree.root()),
-        DatabaseState::Older { .. } | DatabaseState::Missing | DatabaseState::Sound => {}
+        DatabaseState::Older { .. }
+        | DatabaseState::Missing
+        | DatabaseState::Sound
+        | DatabaseState::Foreign => {}
     }
     let workspace = if fix {
         context.open().await?
     } else {
-        Workspace::attach(folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?
+        Workspace::attach(folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?
     };
     let done = match database {
         DatabaseState::Damaged { .. } | DatabaseState::Missing => {
             Some("hub.db was made anew; what could be read was taken over")
         }
         DatabaseState::Older { .. } => Some("hub.db was upgraded, and the old one is kept beside it"),
+        DatabaseState::Foreign => {
+            Some("hub.db came from elsewhere and was moved aside; `switchboard adopt` brings it back")
+        }
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
@@ -171,6 +191,22 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     Ok(checks)
 }
 
+/// Databases from elsewhere that were moved aside: nothing is said where there are none.
+async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Failure> {
+    let Some(key) = key else { return Ok(Vec::new()) };
+    let names = Hub::foreign_databases(tree.root().clone(), key).await?;
+    let aside = names.into_iter().filter(|name| name != "hub.db");
+    Ok(aside
+        .map(|name| {
+            Check::new("database", Status::Warn, format!("{name} came from elsewhere and is not used")).hint(
+                format!(
+                    "`switchboard adopt {name}` shows whose messages it holds; remove it if it is nobody's"
+                ),
+            )
+        })
+        .collect())
+}
+
 /// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.
 fn clients(context: &Context) -> Vec<Check> {
     let check = |(client, user, file, program): (Client, bool, PathBuf, String)| {
@@ -196,6 +232,11 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
     let odd = problems.iter().filter(|problem| !found.problems.contains(problem)).chain(&found.warnings);
     checks.extend(odd.map(|odd| Check::new("servers", Status::Warn, problem(odd))));
     for child in &found.children {
+        if let Some(reason) = &child.unready {
+            let hint = "set it where Switchboard is started, or in its entry in the client's settings";
+            let told = format!("{} cannot be started: {reason}", child.name);
+            checks.push(Check::new("servers", Status::Warn, told).hint(hint));
+        }
         if !trust.is_trusted(child).is_trusted() {
             checks.push(
                 Check::new(
@@ -216,9 +257,8 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
 
 /// Mail and secrets in a repository are read by everyone who clones it.
 async fn repository(folder: &Path) -> Option<Check> {
-    let mut git = Spawn::new("git")
+    let mut git = switchboard_hub::git::command(folder)
         .args(["ls-files", "--", ".switchboard"])
-        .cwd(folder)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .ok()?;

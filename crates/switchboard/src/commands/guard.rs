@@ -8,7 +8,7 @@ use serde_json::json;
 use switchboard_core::Pattern;
 use switchboard_hub::{Reservation, WorkTree};
 
-use crate::context::Context;
+use crate::context::{Context, UNNAMED};
 use crate::failure::{Exit, Failure};
 use crate::show;
 
@@ -55,10 +55,15 @@ async fn check(context: &Context) -> Result<(), Failure> {
     let staged = git::staged(&here).await?;
     let workspace = context.open().await?;
     let hub = workspace.hub();
-    let me = hub.directory().await?.canonical(&context.identity()?);
+    let me = match context.identity() {
+        Ok(agent) => Some(hub.directory().await?.canonical(&agent)),
+        // An agent without a name holds nothing.
+        Err(failure) if failure.code == UNNAMED => None,
+        Err(failure) => return Err(failure),
+    };
     let reserved = hub.reservations().await?;
     workspace.close().await;
-    let others: Vec<&Reservation> = reserved.iter().filter(|one| one.holder != me).collect();
+    let others: Vec<&Reservation> = reserved.iter().filter(|one| Some(&one.holder) != me.as_ref()).collect();
     let mut met = Vec::new();
     for path in &staged {
         let file = Pattern::path(path);

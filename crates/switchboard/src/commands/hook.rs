@@ -15,11 +15,13 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use door_workspace::{ChatRegistration, Unasked, Workspace};
 use switchboard_core::AgentId;
+use switchboard_hub::lineage::LaunchKind;
 
 use self::input::Input;
 use self::output::Answer;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::lineage;
 
 /// Most bytes of a text that a client takes from a hook: Claude Code cuts at 10,000 characters, Codex at about as much.
 const ROOM: usize = 9_500;
@@ -37,7 +39,8 @@ pub(crate) struct Hook {
     #[arg(value_enum)]
     event: Event,
 
-    /// The agent; without it the one of --from or SWITCHBOARD_AGENT_NAME, or this client's in the session's folder
+    /// The agent, unless --from, `switchboard run` or SWITCHBOARD_AGENT_NAME names one [default: this client's in the
+    /// session's folder]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -133,12 +136,17 @@ async fn shown(args: Hook, context: Context) -> Result<(), Failure> {
                 "an idle Codex is reached as a worker, or in a terminal by `switchboard run --notify-mail`",
             ));
     }
+    // A worker's mail comes as its prompts.
+    let is_worker = lineage().launch().is_some_and(|launch| launch.kind == LaunchKind::Worker);
+    if is_worker || (args.event == Event::Idle && !idle::can_wake()) {
+        return Ok(());
+    }
     let input = Input::read(args.event)?;
     // A model within the model: what it is shown, its master does not see.
     if input.is_of_a_subagent() {
         return Ok(());
     }
-    let Some(context) = context.at(input.cwd.as_deref().map(Path::new)) else { return Ok(()) };
+    let Some(context) = context.at(input.cwd.as_deref().map(Path::new))? else { return Ok(()) };
     if args.event == Event::Idle {
         return idle::run(&args, &input, &context).await;
     }

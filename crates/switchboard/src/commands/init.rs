@@ -14,6 +14,7 @@ use switchboard_hub::files::Created;
 use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::ownership;
 
 /// Make a workspace here, or complete one. What is there is left alone, but for `.mcp.json`: its servers
 /// become suites, Switchboard takes their place in it, and the old file is kept.
@@ -44,8 +45,10 @@ pub(crate) async fn run(args: Init, context: Context) -> Result<(), Failure> {
     // What is to be imported is read before anything is made: where it makes no sense, nothing happens.
     let plan = import::Plan::read(&args, &folder)?;
     let (tree, made) = Tree::make(&folder)?;
+    let key = ownership::hub_key(&folder)?;
     let workspace =
-        Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub)).await?;
+        Workspace::open(&folder, settings.workspace.clone(), |hub| settings.apply_to(hub, key)).await?;
+    context.note_quarantine(&workspace);
     let state = workspace.state().clone();
     tokio::task::spawn_blocking(move || state.make()).await.map_err(anyhow::Error::from)??;
     for name in agents {

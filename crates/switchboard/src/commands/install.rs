@@ -69,7 +69,8 @@ pub(crate) fn install(args: &Install, context: &Context) -> Result<(), Failure> 
     if named.as_ref().is_some_and(Name::is_human) {
         return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent"));
     }
-    let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+    // A project's files are for its whole team.
+    let program = if args.which.user { crate::program::own_path()? } else { crate::program::shared_name()? };
     for client in &args.which.clients {
         let files = files(*client, args.which.user, context)?;
         let (mut servers, mut hooks) = (Settings::read(files.servers)?, Settings::read(files.hooks)?);

@@ -48,7 +48,7 @@ const HABITS: Habits = Habits {
 };
 
 pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
-    let agent = context.named()?;
+    let agent = context.session_identity()?;
     if agent.as_ref().is_some_and(switchboard_core::AgentId::is_human) {
         return Err(Failure::new("reserved_name", Exit::NotAllowed, "'human' is the person, not an agent")
             .hint("give the agent a name of its own with SWITCHBOARD_AGENT_NAME"));

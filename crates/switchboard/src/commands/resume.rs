@@ -11,6 +11,7 @@ use switchboard_hub::{Resumed, Selection, Stopped};
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
 use crate::show;
 
 /// How long the doors of this process have for what goes on. What they do not take now, they take later.
@@ -29,20 +30,17 @@ pub(crate) struct Resume {
     /// Everything goes on
     #[arg(long)]
     all: bool,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(crate) async fn run(args: Resume, context: Context) -> Result<(), Failure> {
     if args.what.is_none() && !args.all {
         return list(&context).await;
     }
-    if !context.identity()?.is_human() {
-        return Err(Failure::new(
-            "not_allowed",
-            Exit::NotAllowed,
-            "only a person lets stopped messages go on",
-        )
-        .hint("ask the person to run `switchboard resume`"));
-    }
+    let what = args.what.as_deref().map_or_else(|| "everything that was stopped".to_owned(), show::plain);
+    require_person(&context, &format!("resume {what}"), args.consent.yes)?;
     let open = context.open_door().await?;
     let result = resume(&open.workspace, &context, args.what.as_deref()).await;
     open.close().await;

@@ -79,7 +79,8 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
 async fn stdio(args: &Router, running: &Running, shutdown: CancellationToken) -> Result<(), Failure> {
     let (input, output) = (standard_input()?, standard_output()?);
     let (eof, told) = (CancellationToken::new(), CancellationToken::new());
-    let access = Access::default();
+    // The program at the other end of stdin is an ancestor of this process.
+    let access = Access { client_pid: Some(std::process::id()), ..Access::default() };
     let serving =
         serve(running.router(), input, output, Transport::Stdio, &access, eof.clone(), told.clone());
     let ending = async {
@@ -124,7 +125,7 @@ fn announce(context: &Context, address: &str) {
 fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
     let own = Token::generate()?.reveal().to_owned();
     let mut tokens = vec![AccessToken { token: own, owner: None }];
-    let Some(path) = file else { return Ok(Access { tokens }) };
+    let Some(path) = file else { return Ok(Access { tokens, ..Access::default() }) };
     let bad = |problem: String| {
         Failure::new("bad_tokens", Exit::Usage, format!("{}: {problem}", path.display()))
             .hint("write one `OWNER TOKEN` a line, tokens of at least 43 letters and digits")
@@ -140,5 +141,5 @@ fn tokens(file: Option<&Path>) -> Result<Access, Failure> {
         let token = Token::from_text(token).map_err(|error| bad(error.to_string()))?;
         tokens.push(AccessToken { token: token.reveal().to_owned(), owner: Some(owner.to_owned()) });
     }
-    Ok(Access { tokens })
+    Ok(Access { tokens, ..Access::default() })
 }

@@ -11,10 +11,12 @@ mod session;
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::Args;
 use switchboard_core::{AgentId, Name, OFFLINE};
 use switchboard_hub::Registration;
+use switchboard_hub::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
 
 use self::session::{Ended, Session};
 use crate::context::Context;
@@ -51,11 +53,13 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
         workspace.register(Registration { role: args.role.clone(), ..Registration::mailbox(name) }).await?;
     let agent: AgentId = known.id;
     let post = workspace.take_terminal_post(&agent.name).await?;
+    let [name, launcher] = Launch::by_this_process(LaunchKind::Run, agent.name.as_str()).variables();
     let environment = [
-        ("SWITCHBOARD_AGENT_NAME", OsString::from(agent.name.as_str())),
+        (name.0, OsString::from(name.1)),
+        (launcher.0, OsString::from(launcher.1)),
         ("SWITCHBOARD_WORKSPACE_ROOT", folder.into_os_string()),
     ];
-    let started = Session::start(&args.command, &environment);
+    let started = Session::start(&command_line(&args.command), &environment);
     let session = started.map_err(|error| {
         let program = args.command.first().map(|program| program.display().to_string()).unwrap_or_default();
         Failure::new("not_started", Exit::Failed, format!("cannot run `{program}`: {error}"))
@@ -80,4 +84,14 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
     let ended = ended.map_err(anyhow::Error::from)?;
     // The program's own code, which is none of ours.
     std::process::exit(ended.code);
+}
+
+/// The command to start: Codex is kept from serving this session by another session's daemon.
+fn command_line(command: &[OsString]) -> Vec<OsString> {
+    let mut words = command.to_vec();
+    let is_codex = |program: &OsString| Path::new(program).file_stem().is_some_and(|stem| stem == "codex");
+    if words.first().is_some_and(is_codex) {
+        words.splice(1..1, NO_SHARED_DAEMON.map(OsString::from));
+    }
+    words
 }

@@ -1,7 +1,6 @@
 //! `switchboard suite`
 
 mod add;
-pub(crate) mod ask;
 mod call;
 mod introspect;
 mod list;

@@ -1,5 +1,6 @@
 //! `switchboard swarm`
 
+mod endpoint;
 mod identity;
 mod membership;
 mod talk;
@@ -46,6 +47,8 @@ enum Verb {
     List(membership::List),
     /// List the members of a swarm
     Members(membership::OneSwarm),
+    /// Set the endpoint of a member, for example to restore the one before a change
+    Endpoint(endpoint::SetEndpoint),
     /// Ask the master for the whole roster
     Sync(membership::OneSwarm),
     /// Drop what an agent or a swarm sends
@@ -86,6 +89,7 @@ pub(crate) async fn run(args: Swarm, context: Context) -> Result<(), Failure> {
         Verb::Dissolve(args) => membership::dissolve(args, &context, &swarms).await,
         Verb::List(args) => membership::list(&args, &context, &swarms),
         Verb::Members(args) => membership::members(&args, &context, &swarms),
+        Verb::Endpoint(args) => endpoint::set_endpoint(args, &context, &swarms).await,
         Verb::Sync(args) => membership::sync(args, &context, &swarms).await,
         Verb::Mute(args) => membership::mute(args, true, &context, &swarms).await,
         Verb::Unmute(args) => membership::mute(args, false, &context, &swarms).await,

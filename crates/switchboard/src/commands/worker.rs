@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 pub(crate) use self::refusal::refusal;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
 
 /// Run agents as workers. Needs a running `switchboard serve`.
 #[derive(Debug, Args)]
@@ -85,6 +86,9 @@ struct Approve {
     /// The answer
     #[arg(value_enum, default_value = "accept")]
     decision: Decision,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -150,11 +154,8 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
         show::approvals(&context, &answer);
         return Ok(());
     };
-    if !context.identity()?.is_human() {
-        let message = "only a person answers what agents ask for";
-        return Err(Failure::new("not_allowed", Exit::NotAllowed, message)
-            .hint(format!("ask the person to run `switchboard worker approve {approval}`")));
-    }
+    let action = format!("answer {} with {}", crate::show::plain(&approval), args.decision.word());
+    require_person(&context, &action, args.consent.yes)?;
     let payload = json!({ "approval_id": approval, "decision": args.decision.word() });
     let answer = ask(&context, "approve", payload).await?;
     show::done(&context, &answer, format_args!("Answered: {}.", args.decision.word()));
@@ -166,11 +167,7 @@ async fn connect(context: &Context) -> Result<Client, Failure> {
     let folder = context.workspace_folder()?.join(door_workspace::FOLDER);
     let folder = switchboard_hub::files::Dir::open_root(&folder).map_err(door_workers::RouterError::from)?;
     let mut client = Client::connect(&folder).await?;
-    if let Some(agent) = context.named()? {
-        client.ask("hello", &json!({ "agent": agent.name })).await?;
-    } else {
-        client.ask("hello", &json!({ "agent": "human" })).await?;
-    }
+    client.ask("hello", &json!({ "agent": context.identity()?.name })).await?;
     Ok(client)
 }
 

@@ -14,6 +14,7 @@ use super::swarm::{self, SwarmSection};
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub(super) struct ConfigFile {
     pub(super) hub: Option<HubSection>,
     pub(super) budgets: Option<BudgetsSection>,
@@ -26,6 +27,8 @@ pub(super) struct ConfigFile {
     pub(super) links: Option<LinksSection>,
     pub(super) notify: Option<NotifySection>,
     pub(super) swarm: Option<SwarmSection>,
+    /// Workspaces of other users that may be used, as whole paths; `*` stands for all
+    pub(super) trusted_workspaces: Option<Vec<PathBuf>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -166,6 +169,7 @@ const KNOWN: [(&str, &[&str]); 18] = [
             "links",
             "notify",
             "swarm",
+            "trustedWorkspaces",
         ],
     ),
     ("links", links::KEYS),
@@ -216,44 +220,6 @@ pub(super) fn unknown_keys(file: &Value) -> Vec<Unknown> {
     unknown
 }
 
-/// What would open a door for whoever wrote the workspace's files: it counts in the user's own file alone.
-const USER_ONLY: [(&str, &[&str]); 7] = [
-    ("terminals", &["executeFromFiles", "tmux", "bridge"]),
-    ("http", &["allowedHosts", "allowedOrigins"]),
-    ("channels", &["root", "watchers"]),
-    ("nats", nats::USER_KEYS),
-    // Mail must not go elsewhere, and nothing be run, because of a file that came with a repository.
-    ("links", links::KEYS),
-    ("notify", notify::KEYS),
-    ("swarm", swarm::KEYS),
-];
-
-/// Takes out what only the user may set; returns the paths of what was there.
-pub(super) fn take_what_only_the_user_may_set(file: &mut Value) -> Vec<String> {
-    let mut taken = door_suites::take_what_only_the_user_may_set(file);
-    for (section, keys) in USER_ONLY {
-        let Some(settings) = file.get_mut(section).and_then(Value::as_object_mut) else { continue };
-        for key in keys {
-            if settings.remove(*key).is_some() {
-                taken.push(format!("{section}.{key}"));
-            }
-        }
-    }
-    taken
-}
-
-/// Lays one file over another: what both have is taken from the upper one.
-pub(super) fn lay_over(lower: &mut Value, upper: Value) {
-    match (lower, upper) {
-        (Value::Object(lower), Value::Object(upper)) => {
-            for (key, value) in upper {
-                lay_over(lower.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (lower, upper) => *lower = upper,
-    }
-}
-
 #[cfg(test)]
 #[path = "file_tests.rs"]
-mod tests;
+pub(super) mod tests;

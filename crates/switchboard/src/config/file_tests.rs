@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{ConfigFile, KNOWN};
 
 /// The schema of the whole file: our own sections, and the keys of the suites.
-fn schema() -> Value {
+pub(in crate::config) fn schema() -> Value {
     let mut schema = schemars::schema_for!(ConfigFile).to_value();
     let suites = schemars::schema_for!(door_suites::Config).to_value();
     for part in ["properties", "$defs"] {

@@ -59,21 +59,6 @@ pub(super) const KEYS: &[&str] = &[
 /// The keys of the part about TLS.
 pub(super) const TLS_KEYS: &[&str] = &["required", "ca", "cert", "key"];
 
-/// What leads all messages to a server of somebody's choice: a workspace may name its hub or stay out, no more.
-pub(super) const USER_KEYS: &[&str] = &[
-    "url",
-    "streamPrefix",
-    "replicas",
-    "creds",
-    "nkey",
-    "user",
-    "password",
-    "token",
-    "tls",
-    "retentionDays",
-    "presenceSeconds",
-];
-
 /// The link that the section asks for, or what is wrong with one of its values.
 pub(super) fn resolve(section: NatsSection) -> Result<Option<Config>, String> {
     let Some(url) = section.url.filter(|_| section.enabled != Some(false)) else { return Ok(None) };

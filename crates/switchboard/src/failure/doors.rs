@@ -49,6 +49,9 @@ impl From<RouterError> for Failure {
         let message = chain(&error);
         match error {
             RouterError::Hub(error) => error.into(),
+            RouterError::NotBelieved { .. } => Self::new("router_file", Exit::NotAllowed, message).hint(
+                "remove .switchboard/router.json, and start `switchboard serve` or `switchboard router`",
+            ),
             RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
                 .hint("start `switchboard serve` in this workspace, in another terminal"),
             RouterError::Rejected { code, field, reason } => refusal(&code, field.as_deref(), &reason),

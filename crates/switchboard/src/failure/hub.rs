@@ -56,6 +56,16 @@ impl From<HubError> for Failure {
                 .hint("stop every switchboard process of this workspace; the next one upgrades it"),
             HubError::DamagedInUse { .. } => Self::temporary("damaged", message)
                 .hint("stop every switchboard process of this workspace; the next one repairs it"),
+            HubError::ForeignInUse { .. } => Self::temporary("foreign_database", message)
+                .hint("stop every switchboard process of this workspace and try again"),
+            HubError::ForeignDatabase { .. } => Self::new("foreign_database", Exit::NotAllowed, message)
+                .hint("`switchboard adopt` shows whose messages it holds"),
+            HubError::NoForeignDatabase { .. } => Self::new("nothing_to_adopt", Exit::NotFound, message)
+                .hint("`switchboard doctor` names those that there are"),
+            HubError::OthersDatabase { .. } => Self::new("others_database", Exit::NotAllowed, message)
+                .hint("run this as that user"),
+            HubError::Key { .. } => Self::new("hub_key", Exit::Failed, message)
+                .hint("make it a file of yours with mode 0600 in a folder that can be written; XDG_CONFIG_HOME moves the folder"),
             HubError::DamagedMessage { .. } => Self::new("damaged_message", Exit::Failed, message)
                 .hint("`switchboard doctor --fix` restores it where it can"),
             HubError::NoSpace { .. } => {

@@ -33,7 +33,7 @@ fn with_child(agents: &[&str]) -> Sandbox {
 
 fn mcp(sandbox: &Sandbox, more: &[&str]) -> Client {
     let args = ["mcp"].iter().chain(more).copied();
-    Client::stdio(Running::start_listening(&mut sandbox.command(args)))
+    Client::stdio(Running::start_listening(&mut sandbox.session(args)))
 }
 
 fn subtool(name: &str) -> Value {

@@ -70,7 +70,7 @@ fn loops_of_two_watchers_that_mention_each_other_stop() {
     let word = |post: &&Value| post["from"] == "switchboard" && post["to"] == writer.as_str();
     assert_eq!(posts.iter().filter(word).count(), 1, "{posts:#?}");
     // A person lets it go on, and it stops again.
-    sandbox.ok(["resume", "--all"]);
+    sandbox.ok(["resume", "--all", "--yes"]);
     wait_for_stop(&sandbox, &stopped);
     let more = of_agents(&sandbox).iter().filter(|message| message["from"] != "marker").count();
     assert!(more > said && more <= said + HOPS + 2, "{said} and then {more}");
@@ -94,7 +94,7 @@ fn loops_over_three_doors_stop() {
     is_quiet(&sandbox, said.len());
     let told = sandbox.ok(["inbox"]);
     assert!(told.contains("Stopped a message from") && told.contains("switchboard resume"), "{told}");
-    sandbox.ok(["resume", "--all"]);
+    sandbox.ok(["resume", "--all", "--yes"]);
     wait_for_stop(&sandbox, &stopped);
     drop(watcher);
 }

@@ -23,7 +23,7 @@ use test_support::{Running, Sandbox, Served};
 
 /// A session with a process of its own, for an agent where one is named.
 pub(crate) fn stdio(sandbox: &Sandbox, agent: Option<&str>) -> Client {
-    let mut command = sandbox.command(["mcp"]);
+    let mut command = sandbox.session(["mcp"]);
     if let Some(agent) = agent {
         command.env("SWITCHBOARD_AGENT_NAME", agent);
     }

@@ -1,7 +1,9 @@
 //! Mail reaches the model: by the hooks of each client, in a worker, and the person by a program of theirs.
 
+mod claude;
 mod codex;
 mod hooks;
+mod idle;
 mod install;
 mod killed;
 mod notify;

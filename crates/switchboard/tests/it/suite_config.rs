@@ -303,7 +303,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stderr
     `switchboard suite trust NAME` agrees to one of them, --all to all.
     ");
-    assert_snapshot!(shown(&sandbox, &["suite", "trust", "evil"]), @"
+    assert_snapshot!(shown(&sandbox, &["suite", "trust", "evil", "--yes"]), @"
     exit 0
     --- stdout
     evil
@@ -336,7 +336,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stderr
     `switchboard suite trust NAME` agrees to one of them, --all to all.
     "#);
-    assert_snapshot!(shown(&sandbox, &["suite", "trust", "--all", "--json"]), @r#"
+    assert_snapshot!(shown(&sandbox, &["suite", "trust", "--all", "--json", "--yes"]), @r#"
     exit 0
     --- stdout
     {"launch":["command: node server.js --eval","folder: [project]/.switchboard/mcps/evil","env X_TOKEN=[redacted]"],"name":"evil","state":"trusted"}
@@ -351,7 +351,7 @@ fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     --- stderr
     error: 'evil' was not trusted
     ");
-    assert_snapshot!(shown(&sandbox, &["suite", "trust", "evli"]), @"
+    assert_snapshot!(shown(&sandbox, &["suite", "trust", "evli", "--yes"]), @"
     exit 5
     --- stderr
     error: there is no server 'evli' in this workspace; did you mean 'evil'?
@@ -377,18 +377,14 @@ fn problems_are_listed_beside_what_works() {
     --- stdout
     good (fine, never started)  not trusted yet: switchboard suite trust good
         good tools
+    unset (unset_suite, never started)  not trusted yet: switchboard suite trust unset
+        unset tools
+        cannot be started: the field 'command' needs the variable NOT_SET, which is not set; set it, or write ${NOT_SET:-default}
     off  disabled in the settings
     problem: .switchboard/mcps/bad/.mcp.json: is not JSON: EOF while parsing an object at line 1 column 1
-    problem: .switchboard/mcps/unset/.mcp.json: the field 'command' needs the variable NOT_SET, which is not set; set it, or write ${NOT_SET:-default}
     warning: .switchboard/mcps/good/.mcp.json: the key 'descripton' is not known; did you mean 'description'?
     --- stderr
      WARN switchboard.config.json: the key 'suites.good.sumaryMaxChars' is not known; did you mean 'summaryMaxChars'?
-    ");
-    assert_snapshot!(shown(&sandbox, &["suite", "trust", "unset"]), @"
-    exit 1
-    --- stderr
-     WARN switchboard.config.json: the key 'suites.good.sumaryMaxChars' is not known; did you mean 'summaryMaxChars'?
-    error: [project]/.switchboard/mcps/unset/.mcp.json: the field 'command' needs the variable NOT_SET, which is not set; set it, or write ${NOT_SET:-default}
     ");
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"suites": {"good": {"expose": "flt"}}}"#);
     assert_snapshot!(shown(&sandbox, &["suite", "list"]), @"
@@ -408,12 +404,12 @@ fn pins_and_logs_of_what_never_ran_are_empty() {
     --- stdout
     a: 0 tools remembered, 0 changed
     ");
-    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve"]), @"
+    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve", "--yes"]), @"
     exit 0
     --- stderr
     Nothing waits for approval.
     ");
-    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve", "a", "tool"]), @"
+    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve", "a", "tool", "--yes"]), @"
     exit 5
     --- stderr
     error: the server 'a' has no tool 'tool' that waits for approval
@@ -460,7 +456,7 @@ fn a_tool_that_changed_is_shown_and_approved_without_starting_its_server() {
     --- stderr
     `switchboard suite pins approve NAME TOOL` agrees to a change.
     "#);
-    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve", "fs", "read"]), @"
+    assert_snapshot!(shown(&sandbox, &["suite", "pins", "approve", "fs", "read", "--yes"]), @"
     exit 0
     --- stdout
     fs read: approved

@@ -38,7 +38,7 @@ fn add(sandbox: &Sandbox, name: &str, command: &[String]) {
 
 /// `switchboard mcp` for a client.
 fn client(sandbox: &Sandbox) -> Client {
-    Client::stdio(Running::start_listening(&mut sandbox.command(["mcp"])))
+    Client::stdio(Running::start_listening(&mut sandbox.session(["mcp"])))
 }
 
 /// A call of a suite's tool.

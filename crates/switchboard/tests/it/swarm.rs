@@ -11,4 +11,5 @@ mod master;
 mod owner;
 mod plain;
 mod proxy;
+mod takeover;
 mod verbs;

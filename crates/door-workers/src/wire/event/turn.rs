@@ -80,6 +80,27 @@ pub struct TurnComplete {
     pub error: Option<String>,
 }
 
+/// Data of `own_turn_complete`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnTurnComplete {
+    /// Where.
+    #[serde(flatten)]
+    pub at: At,
+    /// How it ended.
+    pub status: TurnStatus,
+    /// Why, unless it was completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the agent said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// What was used; no injection is charged for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Tokens>,
+    /// What the whole job has used so far, this turn included.
+    pub job_total_tokens: u64,
+}
+
 /// How a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use switchboard_hub::git;
 use switchboard_hub::process::Spawn;
 use tokio::io::AsyncReadExt;
 
@@ -18,25 +19,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The files that the next commit changes, adds or removes, by their paths in the tree.
 pub(super) async fn staged(folder: &Path) -> Result<Vec<String>, Failure> {
     // Both names of a file that is renamed: somebody may have either.
-    let said = ask(folder, &["diff", "--cached", "--name-only", "--no-renames", "-z"]).await?;
+    let words = ["diff", "--cached", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "-z"];
+    let said = ask(git::command(folder), &words).await?;
     let paths = said.split(|byte| *byte == 0).filter(|path| !path.is_empty());
     Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
 }
 
 /// The folder in which Git looks for hooks.
 pub(super) async fn hooks(folder: &Path) -> Result<PathBuf, Failure> {
-    let said = ask(folder, &["rev-parse", "--git-path", "hooks"]).await?;
+    let said = ask(git::query(folder), &["rev-parse", "--git-path", "hooks"]).await?;
     Ok(folder.join(String::from_utf8_lossy(&said).trim_end_matches('\n')))
 }
 
-async fn ask(folder: &Path, args: &[&str]) -> Result<Vec<u8>, Failure> {
+async fn ask(git: Spawn, args: &[&str]) -> Result<Vec<u8>, Failure> {
     let failed = |problem: String| {
         Failure::new("git", Exit::Failed, problem).hint("`switchboard guard` is for repositories of Git")
     };
     let asking = async {
-        let mut child = Spawn::new("git")
+        let mut child = git
             .args(args.iter().copied())
-            .cwd(folder)
             // Within a hook, Git says by these which commit it is about.
             .env_allow(&["GIT_*"])
             .stdout(Stdio::piped())

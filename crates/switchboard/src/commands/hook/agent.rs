@@ -11,18 +11,19 @@ use crate::failure::Failure;
 /// Larger than any state a workspace has.
 const STATE_LIMIT: u64 = 64 << 20;
 
-/// The agent: the one that is named, or else the one agent of this client that the workspace knows. Nobody where
-/// that could be several, because mail shown to the wrong one is lost to the right one.
+/// The agent: the one that the launcher or the environment names, the one of `--agent`, or else the one agent of this
+/// client that the workspace knows. None where that could be several, because mail shown to the wrong one is lost to
+/// the right one.
 pub(super) async fn of(
     client: Client,
-    named: Option<&str>,
+    default: Option<&str>,
     context: &Context,
     workspace: &Workspace,
 ) -> Result<Option<AgentId>, Failure> {
     let directory = workspace.hub().directory().await?;
-    let named = match named {
-        Some(name) => Some(AgentId::local(Name::parse(name)?)),
-        None => context.named()?,
+    let named = match (context.session_identity()?, default) {
+        (None, Some(name)) => Some(AgentId::local(Name::parse(name)?)),
+        (named, _) => named,
     };
     if let Some(agent) = named {
         // What is shown to a model is not shown to the person.

@@ -12,6 +12,7 @@ use door_workspace::{Unasked, Workspace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use switchboard_core::{AgentId, Door};
 use switchboard_hub::owner::Owner;
+use switchboard_hub::platform::{self, ProcessStart};
 
 use super::input::Input;
 use super::{Event, Hook, ROOM, agent, arrive};
@@ -32,8 +33,20 @@ const LOOK: Duration = Duration::from_millis(500);
 /// By this exit code a client wakes its session.
 const WAKE: i32 = 2;
 
+/// Whether the client has a session that can be woken. One without a person at it, as `claude -p`, runs this hook in
+/// the foreground and ends when it has ended.
+pub(super) fn can_wake() -> bool {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let is_interactive = variable("CLAUDE_CODE_ENTRYPOINT").is_none_or(|entry| entry == "cli");
+    is_interactive && variable("CLAUDE_CODE_SESSION_ATTENDED").is_none_or(|attended| attended != "0")
+}
+
 pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result<(), Failure> {
     let limit = args.timeout.map(seconds_from).transpose()?.unwrap_or(DAY);
+    let client = ClientProcess::of_this_hook();
+    if !client.is_there() {
+        return Ok(());
+    }
     // Stderr is for the model alone.
     let held = log::Hold::begin();
     let open = context.open_running().await?;
@@ -48,7 +61,7 @@ pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result
         workspace.set_status(&agent, status, None).await?;
     }
     let seat = Seat::take(&workspace, &agent, input.session_id.as_deref()).await?;
-    let woken = tokio::time::timeout(limit, wait(&workspace, &agent, &seat)).await;
+    let woken = tokio::time::timeout(limit, wait(&workspace, &agent, &seat, &client)).await;
     seat.leave().await?;
     let woken = woken.unwrap_or(Ok(false))?;
     if woken {
@@ -63,12 +76,17 @@ pub(super) async fn run(args: &Hook, input: &Input, context: &Context) -> Result
 }
 
 /// Waits for mail and shows it. False where it is not needed any more: the client is gone, or another one waits.
-async fn wait(workspace: &Workspace, agent: &AgentId, seat: &Seat<'_>) -> Result<bool, Failure> {
+async fn wait(
+    workspace: &Workspace,
+    agent: &AgentId,
+    seat: &Seat<'_>,
+    client: &ClientProcess,
+) -> Result<bool, Failure> {
     let mut changes = workspace.hub().changes();
     let mut look = tokio::time::interval(LOOK);
     workspace.sweep_mailbox(agent).await?;
     loop {
-        if !is_heard() || !seat.is_ours().await? {
+        if !client.is_there() || !seat.is_ours().await? {
             return Ok(false);
         }
         if let Some(digest) = workspace.digest(agent, Unasked { room: ROOM, again: false }).await? {
@@ -83,12 +101,33 @@ async fn wait(workspace: &Workspace, agent: &AgentId, seat: &Seat<'_>) -> Result
             return Ok(true);
         }
         // A change is worth a look at the mail; otherwise only the client may have gone.
-        while tokio::select! { () = changes.next() => false, _ = look.tick() => is_heard() } {}
+        while tokio::select! { () = changes.next() => false, _ = look.tick() => client.is_there() } {}
     }
 }
 
-/// Whether somebody reads our stderr. A client that was killed does not, and no other sign of that reaches a process
-/// that a shell has started for it.
+/// The client's process, as far as the client tells which it is.
+struct ClientProcess {
+    process: Option<(u32, Option<ProcessStart>)>,
+}
+
+impl ClientProcess {
+    /// The one of `CLAUDE_PID`; a client that does not set it is known by its end of our stderr alone.
+    fn of_this_hook() -> Self {
+        let pid = std::env::var("CLAUDE_PID").ok().and_then(|pid| pid.parse().ok());
+        Self { process: pid.map(|pid| (pid, platform::process_started(pid))) }
+    }
+
+    /// Whether it runs and hears us. A later process with the same pid does not count.
+    fn is_there(&self) -> bool {
+        let runs = self.process.as_ref().is_none_or(|(pid, started)| {
+            let now = platform::process_started(*pid);
+            started.as_ref().zip(now).is_some_and(|(started, now)| started.may_equal(&now))
+        });
+        runs && is_heard()
+    }
+}
+
+/// Whether somebody reads our stderr. A client that was killed does not, unless another process holds its end open.
 fn is_heard() -> bool {
     let stderr = std::io::stderr();
     let mut polled = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::OUT)];

@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 
 use super::Init;
-use crate::commands::suite::{ask, trust, typed};
+use crate::commands::suite::{trust, typed};
 use crate::config;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::person::{agent_evidence, ask, can_ask};
 use crate::show::plain;
 
 /// What the list of a server's tools costs, and its suite: the mean of four well-known servers, in tokens of
@@ -77,7 +78,7 @@ impl Plan {
         if let Some(root) = &self.root {
             let children = report.take(&self.places, &root.servers, &trust, yes, context)?;
             if root.needs_change() && (!children.is_empty() || root.servers.candidates.is_empty()) {
-                let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+                let program = crate::program::shared_name()?;
                 let now = Clock::system().now();
                 report.replaced = Some(root.replace(&self.places, &children, &program, now)?);
             }
@@ -115,8 +116,7 @@ impl Report {
             }
             let written = candidate.file.written(&candidate.name)?;
             let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
-            let is_trusted =
-                was_trusted || candidate.is_own || yes || agrees(places, candidate, &written, context);
+            let is_trusted = was_trusted || agrees(places, candidate, &written, yes, context);
             if is_trusted && !was_trusted {
                 trust.grant_file(&candidate.name, &candidate.file)?;
             }
@@ -180,14 +180,19 @@ impl Report {
     }
 }
 
-/// Whether the person agrees to a server that the workspace brought along; nobody there means no.
-fn agrees(places: &Places, candidate: &Candidate, written: &Written, context: &Context) -> bool {
-    if context.printer.is_json() || !ask::is_possible() {
+/// Whether the person agrees to a server that the workspace brought along. An agent's process imports it and leaves
+/// the decision to the person; so does one without a terminal.
+fn agrees(places: &Places, candidate: &Candidate, written: &Written, yes: bool, context: &Context) -> bool {
+    if agent_evidence().is_some() {
         return false;
+    }
+    // What comes from the person's own settings of a client they have agreed to there.
+    if yes || candidate.is_own || !can_ask(context) {
+        return yes || candidate.is_own;
     }
     let file = places.child_file(&candidate.name);
     let folder = file.parent().zip(written.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));
     let folder = folder.and_then(|folder| folder.canonicalize().ok());
     trust::show(context, &candidate.name, written, folder.as_deref(), &TrustState::New);
-    ask::yes(&format!("Trust {}?", candidate.name))
+    ask(&format!("Trust {}?", candidate.name))
 }

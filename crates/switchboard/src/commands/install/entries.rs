@@ -22,7 +22,7 @@ const IDLE_SECONDS: u64 = 24 * 60 * 60;
 /// What is to stand in the settings of one client.
 pub(super) struct Entries {
     pub(super) client: Client,
-    /// Ours, with its whole path: clients with windows do not have the path of a shell.
+    /// Ours: with its whole path in the user's own files, because clients with windows do not have the path of a shell.
     pub(super) program: PathBuf,
     /// The agent, where it is always the same.
     pub(super) agent: Option<String>,

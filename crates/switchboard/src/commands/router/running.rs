@@ -55,7 +55,7 @@ impl Running {
         if let Some(listener) = listener {
             let token = access.tokens.iter().find(|token| token.owner.is_none());
             let token = token.map(|token| token.token.clone());
-            let put_up = Signpost { listen: listener.address(), token, pid: std::process::id() };
+            let put_up = Signpost::new(listener.address(), token);
             put_up.write(&root)?;
             signpost = Some(put_up);
             let (working, stop) = (router.clone(), done.clone());

@@ -12,6 +12,7 @@ use serde_json::json;
 use super::{Workspace, typed};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::refuse_agent;
 
 /// Add a server. What you type here is trusted at once.
 #[derive(Debug, Args)]
@@ -46,6 +47,7 @@ pub(super) struct Add {
 
 pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let name = child_name(&args.name)?;
+    refuse_agent(context, &format!("add {name} and so trust it"))?;
     if is_reserved(&name) || is_reserved(&workspace.settings.suites.suite_name(&name)) {
         let message = format!("'{name}' is what a tool of Switchboard itself is called");
         return Err(Failure::new("name_taken", Exit::Failed, message).hint("choose another name"));
@@ -63,6 +65,7 @@ pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result
     let path = workspace.places.workspace.join(".switchboard/mcps").join(&name).join(".mcp.json");
     let tool = workspace.settings.suites.suite_name(&name);
     let problem = found.problems.iter().find(|problem| problem.file == path).map(|problem| &problem.message);
+    let problem = problem.or_else(|| found.child(&name)?.unready.as_ref());
     if context.printer.is_json() {
         context.printer.object(&json!({
             "name": name, "tool": tool, "file": workspace.shown(&path), "state": "trusted", "problem": problem,

@@ -79,6 +79,7 @@ impl<'l> Line<'l> {
                 "tools": self.known.tools.map(|(count, _)| count),
                 "as_of": self.known.tools.map(|(_, taken_at)| taken_at),
                 "blocked": self.blocked,
+                "problem": self.child.unready,
                 "file": self.file,
             }));
             return;
@@ -102,6 +103,9 @@ impl<'l> Line<'l> {
         let listed = self.known.tool.as_deref().unwrap_or("one by one");
         context.printer.line(format_args!("{name} ({listed}, {tools}{age})  {state}"));
         context.printer.line(format_args!("    {}", plain(&self.description)));
+        if let Some(reason) = &self.child.unready {
+            context.printer.line(format_args!("    cannot be started: {}", plain(reason)));
+        }
         if !self.blocked.is_empty() {
             let blocked: Vec<String> = self.blocked.iter().map(|tool| plain(tool)).collect();
             context.printer.line(format_args!(

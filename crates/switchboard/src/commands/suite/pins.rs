@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Workspace, typed};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::person::{Consent, require_person};
 use crate::show::plain;
 
 /// Tools are remembered as they were at their first use. One that changed is blocked until you agree.
@@ -29,6 +30,8 @@ enum Verb {
         name: Option<String>,
         /// This tool alone
         tool: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
@@ -36,8 +39,15 @@ pub(super) fn run(args: Pins, workspace: &Workspace, context: &Context) -> Resul
     let found = workspace.discover();
     match args.command.unwrap_or(Verb::List { name: None }) {
         Verb::List { name } => list(&names(&found, name.as_deref())?, workspace, context),
-        Verb::Approve { name, tool } => {
-            approve(&names(&found, name.as_deref())?, tool.as_deref(), workspace, context)
+        Verb::Approve { name, tool, consent } => {
+            let names = names(&found, name.as_deref())?;
+            let what = match (&name, &tool) {
+                (Some(name), Some(tool)) => format!("the changed tool {} of {}", plain(tool), plain(name)),
+                (Some(name), None) => format!("all changed tools of {}", plain(name)),
+                (None, _) => "all changed tools".to_owned(),
+            };
+            require_person(context, &format!("approve {what}"), consent.yes)?;
+            approve(&names, tool.as_deref(), workspace, context)
         }
     }
 }

@@ -6,9 +6,10 @@ use clap::Args;
 use door_suites::{ChildSpec, Launch, TrustState, Written, shown_launch};
 use serde_json::json;
 
-use super::{Workspace, ask};
+use super::Workspace;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, NOT_AGREED, agent_evidence, can_ask, refuse_agent, require_person};
 use crate::show::plain;
 
 /// Show how servers are started or reached, and agree to exactly that. Without a name, you are asked for
@@ -23,12 +24,15 @@ pub(super) struct Trust {
     /// Take the agreement to this one back
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     revoke: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     let trust = door_suites::Trust::load(&workspace.places);
     let found = workspace.discover();
     if let Some(name) = &args.revoke {
+        refuse_agent(context, &format!("take back the trust in {}", plain(name)))?;
         let name = found.child(name).map_or(name.clone(), |child| child.name.clone());
         if !trust.revoke(&name)? {
             return Err(Failure::new(
@@ -55,11 +59,9 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
             show(context, &child.name, &child.written, folder(child), &state);
         }
-        let agrees = || {
-            let can_ask = !context.printer.is_json() && ask::is_possible();
-            by_name || (can_ask && ask::yes(&format!("Trust {}?", child.name)))
-        };
-        if !was_trusted && agrees() {
+        // Without a name they are only shown where nobody can be asked.
+        let is_meant = by_name || (can_ask(context) && agent_evidence().is_none());
+        if !was_trusted && is_meant && agrees(args, by_name, child, context)? {
             trust.grant(child)?;
             state = TrustState::Trusted;
         }
@@ -78,6 +80,14 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         context.printer.note("All servers are trusted.");
     }
     Ok(())
+}
+
+/// Whether the person trusts a server; a no to one that was asked for is a failure.
+fn agrees(args: &Trust, by_name: bool, child: &ChildSpec, context: &Context) -> Result<bool, Failure> {
+    match require_person(context, &format!("trust {}", plain(&child.name)), args.consent.yes) {
+        Err(failure) if failure.code == NOT_AGREED && !(by_name && args.name.is_some()) => Ok(false),
+        answer => answer.map(|()| true),
+    }
 }
 
 /// Where a program is started.

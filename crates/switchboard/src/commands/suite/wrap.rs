@@ -19,7 +19,7 @@ pub(super) struct Wrap {
 }
 
 pub(super) fn run(args: &Wrap, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_err(anyhow::Error::from)?;
+    let program = crate::program::shared_name()?;
     let lookup = |name: &str| std::env::var(name).ok();
     let wrapped = wrap_child(&args.name, &program, &workspace.settings.suites, &workspace.places, &lookup)?;
     let (name, role) = (&wrapped.name, workspace.shown(&wrapped.role));

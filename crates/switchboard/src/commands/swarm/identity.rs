@@ -4,14 +4,16 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use door_swarm::{Merge, Swarms};
+use door_swarm::{Endpoint, Merge, Swarms};
 use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
+use crate::show;
 
-/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, for one that is in no
-/// swarm now.
+/// Make an agent one that takes part in swarms: a key and an address. Again, with another address, to move it: its swarms
+/// are told, signed with its key.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
     /// The agent's id, here and there
@@ -21,6 +23,9 @@ pub(crate) struct Init {
     /// Where others reach it: `https://` and a host, usually with the path `/swarm`
     #[arg(long, value_name = "URL")]
     endpoint: String,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Print your agent's state, to take it elsewhere.
@@ -73,12 +78,30 @@ enum KeyVerb {
         /// The key, base64 [default: the one that its endpoint names]
         #[arg(long, value_name = "KEY")]
         key: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
     },
 }
 
 pub(super) async fn init(args: Init, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let known = swarms.identity(Some(&args.agent)).ok();
+    let is_moved = known.is_some_and(|identity| {
+        let all = swarms.swarms();
+        let is_in_swarms = all.iter().any(|(agent, swarm)| *agent == identity.agent && swarm.is_active());
+        is_in_swarms && Endpoint::parse(&args.endpoint).is_ok_and(|new| new != identity.endpoint)
+    });
+    if is_moved {
+        let action = format!("move {} to {}", show::plain(&args.agent), show::plain(&args.endpoint));
+        require_person(context, &action, args.consent.yes)?;
+    }
     let identity = swarms.init(&args.agent, &args.endpoint).await?;
     let printer = context.printer;
+    if is_moved {
+        printer.note(
+            "Your swarms are told. A master with another program does not follow: leave its swarm and join again. \
+             Open invites of yours that name another host are refused from now on; make new ones.",
+        );
+    }
     if printer.is_json() {
         printer.object(&json!({
             "agent_id": identity.agent, "endpoint": identity.endpoint, "public_key": identity.public_key,
@@ -155,7 +178,8 @@ pub(super) async fn key(args: Key, context: &Context, swarms: &Swarms) -> Result
             }
             (identity.agent.to_string(), rotated.key)
         }
-        KeyVerb::Accept { member, swarm, key } => {
+        KeyVerb::Accept { member, swarm, key, consent } => {
+            require_person(context, &format!("accept a new key of {}", show::plain(&member)), consent.yes)?;
             let key = swarms.accept_key(swarm.as_deref(), &member, key.as_deref()).await?;
             (member, key)
         }

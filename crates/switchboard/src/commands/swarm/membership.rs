@@ -1,13 +1,14 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmSettings, Swarms};
+use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmError, SwarmSettings, Swarms};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
+use crate::person::{Consent, require_person};
 use crate::show;
 
 /// Make a swarm that your agent leads.
@@ -105,6 +106,9 @@ pub(crate) struct Kick {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Hand the master's role to a member. It leads once it has answered, and you do until then.
@@ -121,6 +125,9 @@ pub(crate) struct Transfer {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Decide on somebody who waits for approval.
@@ -132,6 +139,9 @@ pub(crate) struct Decide {
     /// The swarm [default: the only one]
     #[arg(long, value_name = "NAME")]
     swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// End a swarm for everybody.
@@ -143,6 +153,9 @@ pub(crate) struct Dissolve {
     /// Why; everybody is told
     #[arg(long)]
     reason: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// List the swarms.
@@ -248,12 +261,21 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
         text.clear();
         std::io::stdin().read_line(&mut text).map_err(anyhow::Error::from)?;
     }
-    let link = InviteLink::parse(&text).map_err(door_swarm::SwarmError::from)?;
+    let link = InviteLink::parse(&text).map_err(SwarmError::from)?;
     let realm = args.realm.as_deref().map(Name::parse).transpose()?;
     let working = context.printer.working("asking to join");
     let outcome = swarms.join(args.agent.as_deref(), &link, realm.as_ref()).await;
     drop(working);
-    match outcome? {
+    let outcome = match outcome {
+        // For example where `serve` has asked again in between.
+        Err(SwarmError::AlreadyMember { swarm }) => {
+            context.printer.note(format_args!("Your agent is in '{swarm}' already."));
+            let (_, known) = swarms.find_active(Some(swarm.as_str()))?;
+            JoinOutcome::Joined(Box::new(known.as_ref().clone()))
+        }
+        outcome => outcome?,
+    };
+    match outcome {
         JoinOutcome::Joined(swarm) => {
             if context.printer.is_json() {
                 context.printer.object(&json!({
@@ -287,6 +309,7 @@ pub(super) async fn leave(args: OneSwarm, context: &Context, swarms: &Swarms) ->
 }
 
 pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    require_person(context, &format!("kick {}", show::plain(&args.member)), args.consent.yes)?;
     let id = swarms.kick(args.swarm.as_deref(), &args.member, args.reason.as_deref()).await?;
     told(context, "kicked", id.as_str());
     Ok(())
@@ -294,10 +317,13 @@ pub(super) async fn kick(args: Kick, context: &Context, swarms: &Swarms) -> Resu
 
 pub(super) async fn transfer(args: Transfer, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
     let Some(member) = args.member.filter(|_| !args.cancel) else {
+        require_person(context, "take the question back whether a member leads the swarm", args.consent.yes)?;
         let id = swarms.cancel_transfer(args.swarm.as_deref()).await?;
         told(context, "cancelled", id.as_str());
         return Ok(());
     };
+    let action = format!("hand the master's role to {}", show::plain(&member));
+    require_person(context, &action, args.consent.yes)?;
     let id = swarms.transfer(args.swarm.as_deref(), &member).await?;
     told(context, "asked", id.as_str());
     context.printer.note(
@@ -313,12 +339,16 @@ pub(super) async fn decide(
     context: &Context,
     swarms: &Swarms,
 ) -> Result<(), Failure> {
+    let word = if approve { "approve" } else { "deny" };
+    require_person(context, &format!("{word} {}", show::plain(&args.candidate)), args.consent.yes)?;
     let id = swarms.decide(args.swarm.as_deref(), &args.candidate, approve).await?;
     told(context, if approve { "approved" } else { "denied" }, id.as_str());
     Ok(())
 }
 
 pub(super) async fn dissolve(args: Dissolve, context: &Context, swarms: &Swarms) -> Result<(), Failure> {
+    let swarm = args.swarm.as_deref().map_or_else(|| "the swarm".to_owned(), show::plain);
+    require_person(context, &format!("dissolve {swarm}"), args.consent.yes)?;
     let realm = swarms.dissolve(args.swarm.as_deref(), args.reason.as_deref()).await?;
     told(context, "dissolved", realm.as_str());
     Ok(())
@@ -403,6 +433,7 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
                 "fingerprint": member.public_key.fingerprint(), "joined_at": member.joined_at,
                 "is_master": *id == swarm.master, "is_me": *id == agent, "key_changed": member.offered_key.is_some(),
                 "muted": identity.muted_agents.contains(id), "signs_envelopes": member.signs_envelopes,
+                "provisional": member.provisional, "endpoint_change": member.endpoint_change,
             }));
             continue;
         }
@@ -411,9 +442,13 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
             (*id == agent, "you"),
             (*id == swarm.master, "master"),
             (identity.muted_agents.contains(id), "muted"),
+            (member.provisional, "provisional"),
             (member.offered_key.is_some(), "KEY CHANGED"),
         ];
-        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark));
+        marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned()));
+        if let Some(change) = &member.endpoint_change {
+            marks.push(format!("endpoint changed {:.0} from {}", change.at, change.from));
+        }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
@@ -444,7 +479,7 @@ pub(super) async fn mute(args: Mute, mute: bool, context: &Context, swarms: &Swa
 }
 
 /// Says what was done to whom.
-fn told(context: &Context, what: &'static str, whom: &str) {
+pub(super) fn told(context: &Context, what: &'static str, whom: &str) {
     if context.printer.is_json() {
         context.printer.object(&json!({ "status": what, "name": whom }));
     } else {

@@ -93,10 +93,10 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
     assert_snapshot!(sandbox.show(["inbox", "codex"]), @"
     exit 0
     --- stderr
+     WARN switchboard.config.json: 'http.allowedOrigins' counts only in your own ~/.config/switchboard/config.json
+     WARN switchboard.config.json: 'terminals.bridge' counts only in your own ~/.config/switchboard/config.json
      WARN switchboard.config.json: 'terminals.executeFromFiles' counts only in your own ~/.config/switchboard/config.json
      WARN switchboard.config.json: 'terminals.tmux' counts only in your own ~/.config/switchboard/config.json
-     WARN switchboard.config.json: 'terminals.bridge' counts only in your own ~/.config/switchboard/config.json
-     WARN switchboard.config.json: 'http.allowedOrigins' counts only in your own ~/.config/switchboard/config.json
     No messages for codex.
     ");
     sandbox.configure_user(file);
@@ -118,7 +118,7 @@ fn a_workspace_cannot_switch_on_what_opens_a_door_for_its_authors() {
 #[test]
 fn a_limit_above_the_default_counts_for_files_too() {
     let sandbox = workspace();
-    files::put(sandbox.path().join(NAME), r#"{"hub": {"bodyLimitBytes": 10000000}}"#);
+    sandbox.configure_user(r#"{"hub": {"bodyLimitBytes": 10000000}}"#);
     let body = sandbox.path().join("body");
     files::put(&body, "x".repeat(9_000_000));
     sandbox.ok(["send", "codex", "--file", body.to_str().unwrap()]);

@@ -27,6 +27,7 @@ fn makes_the_tree_and_says_what_to_do_next() {
     .switchboard/archive
     .switchboard/hub.bell
     .switchboard/hub.db
+    .switchboard/hub.db.binding
     .switchboard/hub.lock
     .switchboard/inbox
     .switchboard/outbox

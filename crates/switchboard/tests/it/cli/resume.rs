@@ -32,17 +32,17 @@ fn x9_what_a_person_lets_go_on_is_delivered() {
         "{told}"
     );
 
-    let ran = sandbox.run_as("codex", ["resume", "--all"]);
+    let ran = sandbox.run_as("codex", ["resume", "--all", "--yes"]);
     assert_eq!(ran.code, Some(4), "{ran:?}");
     assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "refused");
-    assert_eq!(sandbox.run(["resume", "claude"]).ok(), format!("{id} goes on to claude"));
+    assert_eq!(sandbox.run(["resume", "claude", "--yes"]).ok(), format!("{id} goes on to claude"));
     assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
     let mail = sandbox.json(["inbox", "claude", "--limit", "100"]);
     assert!(mail.iter().any(|message| message["body"] == "too much"), "{mail:?}");
     let receipts = sandbox.file("outbox/codex");
     assert!(receipts.join(format!("{id}.delivered.receipt.json")).exists());
-    assert_eq!(sandbox.run(["resume", &id]).code, Some(5));
-    assert_eq!(sandbox.run(["resume", "nobody"]).code, Some(5));
+    assert_eq!(sandbox.run(["resume", &id, "--yes"]).code, Some(5));
+    assert_eq!(sandbox.run(["resume", "nobody", "--yes"]).code, Some(5));
     let answer = sandbox.run_as("claude", ["send", "codex", "on we go", "--reply-to", &id]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }
@@ -62,7 +62,7 @@ fn x9_a_budget_stops_an_agent_and_tells_both() {
     assert_eq!(message, "claude wrote 3 messages within an hour and its budget is 2");
     sandbox.send("codex", "claude", "others go on");
     assert!(sandbox.ok(["inbox"]).contains("its budget is 2"));
-    sandbox.ok(["resume", "claude"]);
+    sandbox.ok(["resume", "claude", "--yes"]);
     sandbox.send("claude", "codex", "again");
 
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"budgets":{"agents":{"a/b":{}}}}"#);

@@ -68,10 +68,7 @@ fn a_message_that_retention_removed_is_a_cursor_that_expired() {
     let first = sandbox.send("claude", "codex", "old");
     sandbox.ok(["ack", &first, "--from", "codex"]);
     sandbox.send("claude", "codex", "new");
-    test_support::files::put(
-        sandbox.path().join("switchboard.config.json"),
-        r#"{"workspace": {"retention": {"journalDays": 0}}}"#,
-    );
+    sandbox.configure_user(r#"{"workspace": {"retention": {"journalDays": 0}}}"#);
     let mut serve = sandbox.serve();
     test_support::poll::until("the old one to be removed", || {
         (sandbox.json(["tail"]).len() == 1).then_some(())

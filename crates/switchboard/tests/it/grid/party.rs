@@ -51,7 +51,7 @@ impl<'a> Party<'a> {
     /// One behind each door.
     pub(super) fn all(places: &'a Places) -> [Self; 7] {
         let (lab, office) = (&places.lab, &places.office);
-        let mcp = Running::start_listening(&mut lab.sandbox.command(["mcp"]));
+        let mcp = Running::start_listening(&mut lab.sandbox.session(["mcp"]));
         [
             Self::Mailbox { hub: lab, agent: "codex" },
             Self::Files { hub: lab, agent: "filer", dropped: Cell::new(0) },

@@ -115,7 +115,7 @@ impl Inspector {
     /// Runs one method; its result.
     fn run(&self, sandbox: &Sandbox, target: &[&str], method: &[&str]) -> Value {
         let mut inspector = command(&self.node);
-        inspector.current_dir(sandbox.path()).env("HOME", sandbox.path()).arg(&self.launcher);
+        inspector.current_dir(sandbox.path()).env("HOME", sandbox.home()).arg(&self.launcher);
         inspector.arg("--cli").args(target).args(["--format", "json", "--method"]).args(method);
         let ran = Ran::of(&mut inspector);
         let said: Value = serde_json::from_str(&ran.ok()).unwrap();

@@ -203,7 +203,7 @@ fn serving_takes_the_first_free_of_five_ports() {
         sandbox.ok(["--workspace", folder.to_str().unwrap(), "init"]);
     }
     let mut six = command("unshare");
-    six.args(["-rn", "sh", "-c", SIX, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.path());
+    six.args(["-rn", "sh", "-c", SIX, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.home());
     let ran = Ran::of(&mut six);
     for number in 1..=5 {
         let said = std::fs::read_to_string(sandbox.path().join(format!("w{number}/out"))).unwrap();

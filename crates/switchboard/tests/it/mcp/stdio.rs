@@ -52,7 +52,7 @@ fn mcp_ends_when_asked_although_a_call_waits() {
 fn below_a_shell(sandbox: &Sandbox) -> Client {
     let script = r#"exec 3<&0; sleep 60 <&3 >/dev/null 2>&1 & "$0" mcp <&3 & wait"#;
     let mut shell = command("sh");
-    shell.args(["-c", script, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.path());
+    shell.args(["-c", script, BINARY]).current_dir(sandbox.path()).env("HOME", sandbox.home());
     Client::stdio(Running::start_listening(&mut shell))
 }
 
@@ -74,7 +74,7 @@ fn below_npx(sandbox: &Sandbox, shell: bool) -> Client {
         child.on('exit', (code) => process.exit(code ?? 1));";
     let mut node = command("node");
     node.args(["-e", script, BINARY, if shell { "yes" } else { "no" }]);
-    node.current_dir(sandbox.path()).env("HOME", sandbox.path());
+    node.current_dir(sandbox.path()).env("HOME", sandbox.home());
     Client::stdio(Running::start_listening(&mut node))
 }
 

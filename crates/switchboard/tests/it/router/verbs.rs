@@ -25,6 +25,23 @@ for line in sys.stdin:
     elif said.get("id") == 99: out({"id": prompt, "result": {"stopReason": "end_turn"}})
 "#;
 
+/// A client that writes the router's own lines to its socket and prints the answers.
+const SOCKET_CLIENT: &str = r#"
+import sys, json, socket
+client = socket.socket(socket.AF_UNIX)
+client.connect(sys.argv[1])
+answers = client.makefile()
+def ask(number, command, payload):
+    line = {"protocol": "codeswarm.router.v1", "type": "command", "command": command, "request_id": str(number),
+            "timestamp": "2026-01-01T00:00:00Z", "payload": payload}
+    client.sendall((json.dumps(line) + "\n").encode())
+    while True:
+        answer = json.loads(answers.readline())
+        if answer["data"].get("request_id") == str(number): return print(answer["event"], json.dumps(answer["data"]))
+ask(1, "hello", {"agent": "human"})
+ask(2, "approve", {"approval_id": sys.argv[2], "decision": "accept"})
+"#;
+
 fn launch(sandbox: &Sandbox, args: &[&str]) -> String {
     sandbox.ok([&["worker", "launch", "--agent"], args].concat())
 }
@@ -52,9 +69,14 @@ fn nobody_has_to_agree_to_what_is_not_shown() {
         assert!(shown.contains(part), "{shown}");
     }
     let id = asked["approval_id"].as_str().unwrap();
-    is_refused(&sandbox.run_as("claude", ["worker", "approve", id]), 4, "only a person");
-    assert!(sandbox.ok(["worker", "approve", id]).contains("accept"));
-    is_refused(&sandbox.run(["worker", "approve", id]), 5, "`switchboard worker approve` lists");
+    is_refused(&sandbox.run_as("claude", ["worker", "approve", id, "--yes"]), 4, "only a person");
+    let socket = sandbox.file("router.sock");
+    let mut client = test_support::process::command("python3");
+    client.args(["-c", SOCKET_CLIENT, socket.to_str().unwrap(), id]).env("SWITCHBOARD_AGENT_NAME", "claude");
+    let answers = Ran::of(&mut client).ok();
+    assert_eq!(answers.matches("only a person may").count(), 2, "{answers}");
+    assert!(sandbox.ok(["worker", "approve", id, "--yes"]).contains("accept"));
+    is_refused(&sandbox.run(["worker", "approve", id, "--yes"]), 5, "`switchboard worker approve` lists");
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
 }
 

@@ -63,7 +63,7 @@ pub(super) enum Heard {
 impl<'s> Session<'s> {
     /// Starts a process and says who is there; nothing where it is killed meanwhile.
     pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
-        let running = Running::start_listening(&mut sandbox.command(["mcp"]));
+        let running = Running::start_listening(&mut sandbox.session(["mcp"]));
         target.set(Some(running.id()));
         let mut session = Self { running, target, last: 0, kept: VecDeque::new() };
         let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });

@@ -9,7 +9,7 @@ use super::{add, be_patient, call, fixture, npm, sandbox};
 
 /// `switchboard mcp` for a client that answers questions.
 fn able(sandbox: &Sandbox) -> Client {
-    Client::stdio_able(Running::start_listening(&mut sandbox.command(["mcp"])), capabilities())
+    Client::stdio_able(Running::start_listening(&mut sandbox.session(["mcp"])), capabilities())
 }
 
 fn capabilities() -> Value {

@@ -82,7 +82,7 @@ fn suites_p13_a_server_sees_no_more_of_the_environment_than_it_was_given() {
     let mut args = vec!["suite", "add", "everything", "--env", "DECLARED=${OPENAI_API_KEY:-none}", "--"];
     args.extend(server.iter().map(String::as_str));
     sandbox.ok(args);
-    let mut command = sandbox.command(["mcp"]);
+    let mut command = sandbox.session(["mcp"]);
     for secret in
         ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "SWITCHBOARD_TOKEN"]
     {

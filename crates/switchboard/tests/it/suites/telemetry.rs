@@ -53,7 +53,7 @@ fn suites_spans_go_to_the_collector() {
     });
     let sandbox = sandbox();
     add(&sandbox, "echo", &fixture("echo.py"));
-    let mut command = sandbox.command(["mcp"]);
+    let mut command = sandbox.session(["mcp"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{port}"));
     let mut client = Client::stdio(Running::start_listening(&mut command));
     client.ask("tools/call", json!({ "name": "echo_suite", "arguments": call("echo", json!({})) })).unwrap();

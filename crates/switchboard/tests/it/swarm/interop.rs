@@ -78,7 +78,7 @@ fn a_swarm_that_another_program_leads() {
     bob.knows(&["bob", "pat"]);
     assert_eq!(carol.json(&["swarm", "list", "--all"])[0]["standing"], "kicked");
     // It cannot lead or be led by words that it does not know, and nobody is left without a master for it.
-    assert_eq!(bob.sandbox.run(["swarm", "kick", "pat"]).code, Some(4));
+    assert_eq!(bob.sandbox.run(["swarm", "kick", "pat", "--yes"]).code, Some(4));
     bob.ok(&["swarm", "leave"]);
     pat.knows(&swarm, &["pat"]);
 }
@@ -117,7 +117,7 @@ fn another_program_in_a_swarm_of_ours() {
     bob.gets("bob", "I am");
 
     // It takes the question to lead for any message, and is not made the master for that.
-    alice.ok(&["swarm", "transfer", "pat"]);
+    alice.ok(&["swarm", "transfer", "pat", "--yes"]);
     poll::until("it is told that pat will not", || {
         let inbox = alice.json(&["inbox", "alice"]);
         inbox.iter().any(|m| m["body"].as_str().unwrap_or_default().contains("transfer_ended")).then_some(())
@@ -127,7 +127,7 @@ fn another_program_in_a_swarm_of_ours() {
     }
 
     // Out, and in again by a new invite; the old one says why it is none, in the words that its client reads.
-    alice.ok(&["swarm", "kick", "pat", "--reason", "too \"loud\""]);
+    alice.ok(&["swarm", "kick", "pat", "--reason", "too \"loud\"", "--yes"]);
     let kicked = pat.gets("that it was removed", |message| told(message)["action"] == "kicked");
     assert_eq!(
         (&told(&kicked)["agent_id"], &told(&kicked)["reason"]),
@@ -151,6 +151,6 @@ fn another_program_in_a_swarm_of_ours() {
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
-    alice.ok(&["swarm", "approve", "pat", "--swarm", "closed"]);
+    alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
     assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
 }

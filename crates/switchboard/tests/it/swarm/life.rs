@@ -56,7 +56,7 @@ fn three_processes_meet_talk_and_part() {
     for n in 0..3 {
         alice.ok(&["swarm", "send", &format!("while away {n}"), "--to", "bob"]);
     }
-    alice.ok(&["swarm", "kick", "carol", "--reason", "too \"loud\""]);
+    alice.ok(&["swarm", "kick", "carol", "--reason", "too \"loud\"", "--yes"]);
     bob.serve();
     bob.gets("bob", "while away 2");
     bob.knows(&["alice", "bob"]);
@@ -78,7 +78,7 @@ fn three_processes_meet_talk_and_part() {
     alice.gets("alice", "with a new key");
     let known = alice.json(&["swarm", "members"]);
     assert!(known.iter().any(|member| member["public_key"] == key["public_key"]), "{known:?}");
-    alice.ok(&["swarm", "transfer", "bob"]);
+    alice.ok(&["swarm", "transfer", "bob", "--yes"]);
     poll::until("bob leads", || (bob.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
     poll::until("alice knows", || (alice.json(&["swarm", "list"])[0]["master"] == "bob").then_some(()));
     alice.ok(&["swarm", "leave"]);
@@ -104,7 +104,7 @@ fn what_goes_wrong_is_said_with_what_to_do() {
     sandbox.ok(["swarm", "create", "Team"]);
     fails(&["swarm", "leave", "taem"], 5, "did you mean 'team'");
     fails(&["swarm", "leave"], 4, "transfer");
-    fails(&["swarm", "kick", "bob"], 5, "not a member");
+    fails(&["swarm", "kick", "bob", "--yes"], 5, "not a member");
     fails(&["swarm", "send", "hello", "--reference", "{\"type\":\"github_issue\"}"], 2, "repo");
     fails(&["swarm", "invite", "--max-uses", "0"], 2, "max_uses");
     let exported: Value = serde_json::from_str(&sandbox.ok(["swarm", "export"])).unwrap();

@@ -49,7 +49,7 @@ fn members_go_on_without_their_master() {
     let dora = Owner::new(&ca, "dora");
     let refused = dora.sandbox.run(["swarm", "join", &link]);
     assert_eq!(refused.code, Some(3), "{}", refused.stderr);
-    let kicked = bob.sandbox.run(["swarm", "kick", "carol"]);
+    let kicked = bob.sandbox.run(["swarm", "kick", "carol", "--yes"]);
     assert_eq!(kicked.code, Some(4), "{}", kicked.stderr);
     assert!(kicked.stderr.contains("alice"), "{}", kicked.stderr);
 
@@ -111,7 +111,7 @@ fn a_swarm_goes_on_while_somebody_is_asked_to_lead_it() {
     let link = alice.ok(&["swarm", "invite"]);
     bob.ok(&["swarm", "join", &link]);
     bob.stop();
-    alice.ok(&["swarm", "transfer", "bob"]);
+    alice.ok(&["swarm", "transfer", "bob", "--yes"]);
     carol.ok(&["swarm", "join", &link]);
     let known = alice.json(&["swarm", "list"]).remove(0);
     assert_eq!((&known["master"], &known["handing_over_to"]), (&"alice".into(), &"bob".into()));

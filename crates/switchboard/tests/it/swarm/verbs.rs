@@ -34,16 +34,20 @@ fn whoever_waits_is_seen_on_both_sides_and_decided_on() {
     });
     assert_eq!(text(&told, "kind"), "system");
     assert_eq!(alice.json(&["swarm", "list"])[0]["pending"], serde_json::json!(["bob", "carol"]));
-    alice.ok(&["swarm", "approve", "bob"]);
-    alice.ok(&["swarm", "deny", "carol"]);
+    alice.ok(&["swarm", "approve", "bob", "--yes"]);
+    alice.ok(&["swarm", "deny", "carol", "--yes"]);
+    // Approved, it hears of it by itself; asking again is no harm.
+    poll::until("bob is in", || {
+        (text(&bob.json(&["swarm", "list"])[0], "standing") == "active").then_some(())
+    });
     bob.ok(&["swarm", "join", &link]);
     bob.knows(&["alice", "bob"]);
     let denied = carol.sandbox.run(["swarm", "join", &link]);
     assert_eq!(denied.code, Some(4), "{}", denied.stderr);
     assert!(denied.stderr.contains("denied"), "{}", denied.stderr);
-    let nobody = alice.sandbox.run(["swarm", "approve", "zoe"]);
+    let nobody = alice.sandbox.run(["swarm", "approve", "zoe", "--yes"]);
     assert_eq!(nobody.code, Some(5), "{}", nobody.stderr);
-    alice.ok(&["swarm", "dissolve", "--reason", "done"]);
+    alice.ok(&["swarm", "dissolve", "--reason", "done", "--yes"]);
     poll::until("bob has heard", || {
         (text(&bob.json(&["swarm", "list", "--all"])[0], "standing") == "dissolved").then_some(())
     });
@@ -165,7 +169,7 @@ fn a_lost_key_is_replaced_and_accepted() {
     let key: Value = serde_json::from_str(rotated.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((&key["was_lost"], &key["ended_invites"]), (&true.into(), &0.into()));
     let accepted =
-        alice.json(&["swarm", "key", "accept", "bob", "--key", text(&key, "public_key")]).remove(0);
+        alice.json(&["swarm", "key", "accept", "bob", "--key", text(&key, "public_key"), "--yes"]).remove(0);
     assert_eq!(accepted["public_key"], key["public_key"]);
     bob.serve();
     bob.ok(&["swarm", "send", "it is me", "--to", "alice"]);
@@ -197,28 +201,36 @@ fn settings_that_cannot_be_used_are_said_by_name() {
     assert!(said.contains("nowhere.pem"), "{said}");
 }
 
-/// An address belongs to what members were told when the agent joined.
+/// An agent moves with its swarms; a person's word for another member is asked for.
 #[test]
-fn an_address_changes_while_the_agent_is_in_no_swarm() {
+fn address_changes_within_swarms() {
     let sandbox = test_support::Sandbox::with_agents(crate::BINARY, &["codex"]);
     let init = |host: &str| {
-        sandbox.run([
-            "swarm",
-            "init",
-            "--agent",
-            "alice",
-            "--endpoint",
-            &format!("https://{host}.example.com/swarm"),
-        ])
+        let endpoint = format!("https://{host}.example.com/swarm");
+        sandbox.run(["swarm", "init", "--agent", "alice", "--endpoint", &endpoint, "--yes"])
     };
     assert_eq!(init("old").code, Some(0));
     assert_eq!(init("new").code, Some(0));
     sandbox.ok(["swarm", "create", "Research"]);
-    let members = sandbox.json(["swarm", "members"]);
-    assert_eq!(text(&members[0], "endpoint"), "https://new.example.com/swarm");
-    let refused = init("newer");
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
-    assert!(refused.stderr.contains("in no swarm"), "{}", refused.stderr);
+    let listed = || sandbox.json(["swarm", "members"]).remove(0);
+    assert_eq!(text(&listed(), "endpoint"), "https://new.example.com/swarm");
+    let moved = init("newer");
+    assert_eq!(moved.code, Some(0), "{}", moved.stderr);
+    assert!(moved.stderr.contains("Your swarms are told"), "{}", moved.stderr);
+    assert_eq!(text(&listed(), "endpoint"), "https://newer.example.com/swarm");
+    assert_eq!(text(&listed()["endpoint_change"], "from"), "https://new.example.com/swarm");
+    let shown = sandbox.ok(["swarm", "members"]);
+    assert!(
+        shown.contains("endpoint changed") && shown.contains("from https://new.example.com/swarm"),
+        "{shown}"
+    );
+    let again = init("newer");
+    assert_eq!(again.code, Some(1), "{}", again.stderr);
+    let own = sandbox.run(["swarm", "endpoint", "alice", "https://x.example.com/swarm", "--yes"]);
+    assert_eq!(own.code, Some(2), "{}", own.stderr);
+    assert!(own.stderr.contains("swarm init --agent alice"), "{}", own.stderr);
+    let unasked = sandbox.run(["swarm", "endpoint", "alice", "https://x.example.com/swarm"]);
+    assert_eq!(unasked.code, Some(4), "{}", unasked.stderr);
     sandbox.ok(["swarm", "create", "Second"]);
     let unclear = sandbox.run(["swarm", "invite"]);
     assert_eq!(unclear.code, Some(2), "{}", unclear.stderr);

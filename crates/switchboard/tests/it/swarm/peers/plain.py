@@ -45,6 +45,8 @@ swarms, inbox, requests = {}, {}, []
 instead = []
 # How far its clock is wrong, in seconds.
 skew = 0
+# What `/info` says instead of the truth.
+posed = {}
 
 
 def public_key(of=None):
@@ -167,7 +169,7 @@ async def tell_info(_):
     return JSONResponse({
         "agent_id": AGENT, "endpoint": ENDPOINT, "public_key": public_key(), "protocol_version": VERSION,
         "capabilities": ["message", "system", "notification"], "metadata": None,
-    })
+    } | posed)
 
 
 async def tell_health(_):
@@ -254,6 +256,32 @@ def join(link):
     return {"status": status, "answer": answer}
 
 
+def ask_to_join(link, sender, rejoin=None, signed=False):
+    """A join request in any name; signed with its own key where that is said. Changes nothing here."""
+    token = link.split("?token=")[1]
+    claims = json.loads(unpadded(token.split(".")[1]))
+    body = {"type": "system", "action": "join_request", "invite_token": token, "sender": sender}
+    if rejoin is not None:
+        body["rejoin"] = rejoin
+    if signed:
+        proof = sign({
+            "message_id": str(uuid.uuid4()), "timestamp": stamp(), "swarm_id": claims["swarm_id"],
+            "recipient": claims["master"], "type": "system", "content": token,
+        })
+        body |= {name: proof[name] for name in ("message_id", "timestamp", "signature")}
+    return post(claims["endpoint"].rstrip("/") + "/join", body) | {"body": body}
+
+
+def post(url, body):
+    status, answer, _ = call("POST", url, body)
+    return {"status": status, "answer": answer}
+
+
+def pose(**info):
+    posed.clear()
+    posed.update(info)
+
+
 def send(swarm_id, to, content, kind="message", **more):
     body = message(swarm_id, to, content, kind, **more)
     targets = [known for known in others(swarm_id) if to in ("broadcast", known["agent_id"])]
@@ -329,7 +357,9 @@ def set_clock(seconds):
 COMMANDS = {
     "create": create, "invite": invite, "join": join, "send": send, "forge": forge, "kick": kick, "leave": leave,
     "members": members, "answer_instead": answer_instead, "set_clock": set_clock, "inbox": lambda: list(inbox.values()),
-    "requests": lambda: list(requests), "join_at_once": join_at_once, "send_at_once": send_at_once,
+    "requests": lambda: list(requests), "ask_to_join": ask_to_join, "post": post, "pose": pose,
+    "me": lambda: {"agent_id": AGENT, "endpoint": ENDPOINT, "public_key": public_key()},
+    "join_at_once": join_at_once, "send_at_once": send_at_once,
 }
 
 

@@ -1,0 +1,72 @@
+//! Approval, and endpoint changes, between hubs over real TLS.
+
+use http::StatusCode;
+use serde_json::json;
+use switchboard_hub::clock::Clock;
+
+use super::rig::code;
+use crate::keys::SecretKey;
+use crate::test_peer::{Forged, World};
+
+/// Nobody but the master whose key is in the invite has a candidate ask again.
+#[tokio::test(flavor = "multi_thread")]
+async fn approval_reaches_candidate_at_once() {
+    let world = World::new();
+    // A clock that stands still: it never asks again by itself.
+    let still = Clock::by_hand(Clock::system().now());
+    let (alice, bob) = (world.peer("alice").await, world.peer_at("bob", still, |_| ()).await);
+    let settings = crate::SwarmSettings { require_approval: true, ..<_>::default() };
+    let swarm = alice.swarms.create(None, "Closed", None, settings).await.unwrap().swarm_id;
+    let link = alice.invite().await;
+    bob.swarms.join(None, &link, None).await.unwrap();
+    let asked = || bob.swarms.identities()[0].joining[&swarm].asked;
+    assert_eq!(asked(), 1);
+
+    let content = json!({ "action": "join_approved", "agent_id": "bob" });
+    let approved =
+        |sender: &str| Forged::new(swarm, sender, "", bob.now()).system(&content).with("recipient", "bob");
+    let forged = [
+        approved("alice").signed(&SecretKey::from_seed(&[9; 32])),
+        approved("mallory").signed(&alice.key()),
+        approved("alice").with("recipient", "broadcast").signed(&alice.key()),
+        approved("alice").system(&json!({ "action": "kicked" })).signed(&alice.key()),
+    ];
+    for message in forged {
+        let answer = world.post(&bob, "message", &message.value).await;
+        assert_eq!(code(&answer), (404, "SWARM_NOT_FOUND"), "{}", message.value);
+    }
+    let old = approved("alice").with("timestamp", "2026-01-01T00:00:00.000Z").signed(&alice.key());
+    assert_eq!(world.post(&bob, "message", &old.value).await.0, StatusCode::BAD_REQUEST);
+    assert_eq!(asked(), 1);
+
+    alice.swarms.decide(None, "bob", true).await.unwrap();
+    bob.until("bob has joined", || !bob.swarms.swarms().is_empty()).await;
+    assert_eq!(bob.members(), ["alice", "bob"]);
+    bob.finds("a word of it", |message| message.body.contains("join_approved")).await;
+    assert!(!alice.swarm().members[&bob.id].provisional);
+}
+
+/// A join request whose endpoint was changed after it was signed is no proof.
+#[tokio::test(flavor = "multi_thread")]
+async fn altered_join_request_is_refused() {
+    let world = World::new();
+    let (alice, bob) = (world.peer("alice").await, world.peer("bob").await);
+    let swarm = alice.create("Research").await.swarm_id;
+    let link = alice.invite().await;
+    bob.join(&link).await;
+    bob.send("bob", "alice@research", "hello", None).await;
+    alice.gets("hello").await;
+    let (place, other) = ("https://127.0.0.1:9/swarm", "https://127.0.0.1:10/swarm");
+    let plain = super::rig::join_request(&link.token, "bob", place, &bob.key(), "alice", swarm, alice.now());
+    let answer = world.post(&alice, "join", &plain).await;
+    assert_eq!(code(&answer), (403, "NOT_AUTHORIZED"), "it signs whole envelopes");
+    let mut whole = plain.clone();
+    let signature = crate::signing::sign_envelope(&bob.key(), &whole).unwrap();
+    whole["metadata"] = json!({ "envelope_signature": signature });
+    let mut altered = whole.clone();
+    altered["sender"]["endpoint"] = other.into();
+    let answer = world.post(&alice, "join", &altered).await;
+    assert_eq!(code(&answer), (401, "INVALID_SIGNATURE"));
+    assert_eq!(world.post(&alice, "join", &whole).await.0, StatusCode::OK);
+    assert_eq!(alice.swarm().members[&bob.id].endpoint.to_string(), place);
+}

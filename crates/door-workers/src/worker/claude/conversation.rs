@@ -1,0 +1,299 @@
+//! The frames of Claude Code as reports, without a process.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::turns::{Owner, Step, Turns};
+use crate::wire::command::Decision;
+use crate::wire::event::{Ask, Tokens, TurnStatus};
+use crate::worker::rpc::{number, tail, text};
+use crate::worker::{ASKS, Happening, OwnReport, Report};
+
+/// How much of a tool's result is told.
+const OUTPUT: usize = 16 << 10;
+
+/// A conversation with Claude Code: frames in, reports and answers out.
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    pub(super) pid: Option<u32>,
+    pub(super) session: Option<String>,
+    turns: Turns,
+    /// The questions that wait: the agent's id and the arguments it asks about.
+    asks: HashMap<u64, (String, Value)>,
+    next: u64,
+    /// The tools in use, by the agent's ids.
+    tools: HashMap<String, String>,
+    /// The newest text of a turn of Claude Code's own.
+    own_answer: Option<String>,
+}
+
+/// What follows from a frame.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) reports: Vec<Report>,
+    /// A frame to write.
+    pub(super) answer: Option<Value>,
+}
+
+impl Conversation {
+    /// A conversation that goes on with this session, if there is one.
+    pub(super) fn new(pid: Option<u32>, session: Option<String>) -> Self {
+        Self { pid, session, ..Self::default() }
+    }
+
+    /// The frame that gives a prompt.
+    pub(super) fn prompt(&mut self, injection: String, content: &str) -> Value {
+        let frame = json!({
+            "type": "user",
+            "message": { "role": "user", "content": content },
+            "parent_tool_use_id": null,
+            "uuid": injection,
+        });
+        self.turns.give(injection);
+        frame
+    }
+
+    /// The frame that stops the turn that runs, and cancels a prompt that waits behind it.
+    pub(super) fn interrupt(&mut self) -> Value {
+        self.next += 1;
+        let request_id = format!("switchboard-{}", self.next);
+        let request = json!({ "subtype": "interrupt", "cancel_queued": true });
+        json!({ "type": "control_request", "request_id": request_id, "request": request })
+    }
+
+    /// The frame that answers a question; nothing where it is not open any more.
+    pub(super) fn decide(&mut self, key: u64, decision: Decision) -> Option<Value> {
+        let (request_id, input) = self.asks.remove(&key)?;
+        Some(answer(&request_id, &input, decision))
+    }
+
+    /// What follows from a frame of Claude Code.
+    pub(super) fn hear(&mut self, frame: &Value) -> Heard {
+        let mut heard = Heard::default();
+        match self.turns.take(frame) {
+            Step::Same => {}
+            Step::Accepted => heard.reports.push(Report::Accepted),
+            Step::OwnBegan => heard.reports.push(Report::Own(OwnReport::Started)),
+            Step::Merged => {
+                let tokens = Tokens { total_tokens: self.turns.spent(), ..Tokens::default() };
+                heard.reports.push(self.own_ended(TurnStatus::Completed, None, Some(tokens)));
+                heard.reports.push(Report::Accepted);
+            }
+            Step::Ended(owner) => {
+                self.end(frame, owner, &mut heard.reports);
+                return heard;
+            }
+            Step::Cancelled => {
+                self.turns.forget(Owner::Injection);
+                let why = "claude cancelled the prompt".to_owned();
+                heard.reports.push(Report::Ended { status: TurnStatus::Interrupted, error: Some(why) });
+                heard.reports.push(self.ready());
+            }
+        }
+        let reports = &mut heard.reports;
+        match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "system" => self.session = text(frame, "/session_id").or(self.session.take()),
+            "user" => self.read_results(frame, reports),
+            "stream_event" => self.read_piece(frame, reports),
+            "assistant" => self.read_answer(frame, reports),
+            "control_request" => heard.answer = self.read_question(frame, reports),
+            "control_cancel_request" => {
+                let id = text(frame, "/request_id").unwrap_or_default();
+                let key = self.asks.iter().find(|(_, (known, _))| *known == id).map(|(key, _)| *key);
+                if let Some(key) = key {
+                    self.asks.remove(&key);
+                    reports.push(Report::AskGone { key });
+                }
+            }
+            _ => {}
+        }
+        heard
+    }
+
+    fn ready(&self) -> Report {
+        Report::Ready { pid: self.pid, session: self.session.clone() }
+    }
+
+    /// Text and thoughts in pieces; only the injection's are told.
+    fn read_piece(&mut self, frame: &Value, reports: &mut Vec<Report>) {
+        if is_of_subagent(frame) {
+            return;
+        }
+        if let Some(usage) = frame.pointer("/event/usage") {
+            self.turns.spend(tokens(usage));
+        }
+        if self.turns.owner() != Owner::Injection {
+            return;
+        }
+        match frame.pointer("/event/delta/type").and_then(Value::as_str) {
+            Some("text_delta") => reports.extend(text(frame, "/event/delta/text").map(Report::Delta)),
+            Some("thinking_delta") => {
+                reports.extend(text(frame, "/event/delta/thinking").map(Report::Reasoning));
+            }
+            _ => reports.push(Report::Started),
+        }
+    }
+
+    fn read_answer(&mut self, frame: &Value, reports: &mut Vec<Report>) {
+        let owner = self.turns.owner();
+        let blocks = frame.pointer("/message/content").and_then(Value::as_array);
+        for block in blocks.into_iter().flatten() {
+            match block.get("type").and_then(Value::as_str) {
+                Some("text") if !is_of_subagent(frame) => match (owner, text(block, "/text")) {
+                    (Owner::Injection, Some(answer)) => reports.push(Report::Answer(answer)),
+                    (Owner::Agent, Some(answer)) => self.own_answer = Some(answer),
+                    _ => {}
+                },
+                Some("tool_use") => {
+                    let item_id = text(block, "/id").unwrap_or_default();
+                    let command = in_words(&text(block, "/name").unwrap_or_default(), block.get("input"));
+                    self.tools.insert(item_id.clone(), command.clone());
+                    let started = Happening::CommandStarted { item_id, command, cwd: None };
+                    reports.extend(happened(owner, started));
+                }
+                _ => {}
+            }
+        }
+        if let Some(error) = text(frame, "/error") {
+            reports.push(Report::Error { error, will_retry: false });
+        }
+    }
+
+    fn read_results(&mut self, frame: &Value, reports: &mut Vec<Report>) {
+        let owner = self.turns.owner();
+        let blocks = frame.pointer("/message/content").and_then(Value::as_array);
+        for block in blocks.into_iter().flatten() {
+            let item_id = text(block, "/tool_use_id").unwrap_or_default();
+            let Some(command) = self.tools.remove(&item_id) else { continue };
+            let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+            let output = text(block, "/content").or_else(|| text(block, "/content/0/text"));
+            let completed = Happening::CommandCompleted {
+                item_id,
+                command,
+                status: if is_error { "failed" } else { "completed" }.to_owned(),
+                exit_code: None,
+                output: output.map(|output| tail(&output, OUTPUT)),
+            };
+            reports.extend(happened(owner, completed));
+        }
+    }
+
+    /// A question. What is not asked about a tool, and what is too much, is answered at once.
+    fn read_question(&mut self, frame: &Value, reports: &mut Vec<Report>) -> Option<Value> {
+        let id = text(frame, "/request_id").unwrap_or_default();
+        if text(frame, "/request/subtype").as_deref() != Some("can_use_tool") {
+            let error = "it is not supported";
+            let response = json!({ "subtype": "error", "request_id": id, "error": error });
+            return Some(json!({ "type": "control_response", "response": response }));
+        }
+        let tool = text(frame, "/request/tool_name").unwrap_or_default();
+        let input = frame.pointer("/request/input").cloned().unwrap_or_default();
+        if self.asks.len() >= ASKS {
+            return Some(answer(&id, &input, Decision::Decline));
+        }
+        let ask = Ask {
+            kind: "tool".to_owned(),
+            item_id: text(frame, "/request/tool_use_id"),
+            title: in_words(&tool, Some(&input)),
+            command: text(&input, "/command"),
+            input: Some(input.clone()),
+            ..Ask::default()
+        };
+        self.next += 1;
+        let key = self.next;
+        self.asks.insert(key, (id, input));
+        reports.push(match self.turns.owner() {
+            Owner::Agent => Report::Own(OwnReport::Ask { key, ask }),
+            _ => Report::Ask { key, ask },
+        });
+        None
+    }
+
+    fn end(&mut self, frame: &Value, owner: Owner, reports: &mut Vec<Report>) {
+        self.tools.clear();
+        self.asks.clear();
+        self.session = text(frame, "/session_id").or(self.session.take());
+        let tokens = frame.get("usage").map(tokens);
+        let (status, error) = ending(frame);
+        let result = text(frame, "/result");
+        if owner == Owner::Injection {
+            // The turn has taken the prompt in at its very end.
+            if self.turns.owner() == Owner::Agent {
+                reports.push(self.own_ended(TurnStatus::Completed, None, None));
+            }
+            reports.extend(result.map(Report::Answer));
+            reports.extend(tokens.map(|tokens| Report::Usage(self.turns.share(tokens))));
+            reports.push(Report::Ended { status, error });
+            reports.push(self.ready());
+        } else {
+            self.own_answer = result.or(self.own_answer.take());
+            reports.push(self.own_ended(status, error, tokens));
+        }
+        self.turns.forget(owner);
+    }
+
+    fn own_ended(&mut self, status: TurnStatus, error: Option<String>, tokens: Option<Tokens>) -> Report {
+        Report::Own(OwnReport::Ended { status, error, answer: self.own_answer.take(), tokens })
+    }
+}
+
+fn happened(owner: Owner, happening: Happening) -> Option<Report> {
+    match owner {
+        Owner::Injection => Some(Report::Happened(happening)),
+        Owner::Agent => Some(Report::Own(OwnReport::Happened(happening))),
+        Owner::Unknown => None,
+    }
+}
+
+/// Whether a frame comes from an agent that Claude Code itself has started.
+fn is_of_subagent(frame: &Value) -> bool {
+    frame.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null())
+}
+
+fn ending(result: &Value) -> (TurnStatus, Option<String>) {
+    let is_error = result.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+    let subtype = text(result, "/subtype").unwrap_or_default();
+    match subtype.as_str() {
+        "success" if !is_error => (TurnStatus::Completed, None),
+        _ => (TurnStatus::Failed, Some(text(result, "/result").unwrap_or(subtype))),
+    }
+}
+
+fn answer(request_id: &str, input: &Value, decision: Decision) -> Value {
+    let response = if decision.is_yes() {
+        json!({ "behavior": "allow", "updatedInput": input })
+    } else {
+        let interrupt = decision == Decision::Cancel;
+        json!({ "behavior": "deny", "message": "It was declined.", "interrupt": interrupt })
+    };
+    let response = json!({ "subtype": "success", "request_id": request_id, "response": response });
+    json!({ "type": "control_response", "response": response })
+}
+
+/// A tool and what it is used on, in a line.
+fn in_words(tool: &str, input: Option<&Value>) -> String {
+    let on = |key: &str| input.and_then(|input| input.get(key)).and_then(Value::as_str);
+    match on("command").or(on("file_path")).or(on("path")).or(on("url")) {
+        Some(on) => format!("{tool}: {on}"),
+        None => tool.to_owned(),
+    }
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    let part = |key| number(usage, key);
+    let cached = part("/cache_read_input_tokens");
+    let read = [part("/input_tokens"), part("/cache_creation_input_tokens"), cached];
+    let input = read.into_iter().flatten().fold(0_u64, u64::saturating_add);
+    let output = part("/output_tokens");
+    Tokens {
+        total_tokens: input.saturating_add(output.unwrap_or_default()),
+        input_tokens: Some(input),
+        cached_input_tokens: cached,
+        output_tokens: output,
+    }
+}
+
+#[cfg(test)]
+#[path = "conversation_tests.rs"]
+mod tests;

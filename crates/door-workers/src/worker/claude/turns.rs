@@ -1,0 +1,186 @@
+//! Turn ownership: which turn of Claude Code belongs to the injection, and which it began itself.
+//!
+//! Claude Code begins a turn of its own when a background command has ended. Frames of newer versions name the prompts
+//! that a turn answers (`user_message_uuids`, `command_lifecycle`); a turn that does not name ours is its own. Older
+//! versions only repeat a prompt, or nothing at all: there, the order of turns decides.
+
+use serde_json::Value;
+
+use crate::wire::event::Tokens;
+use crate::worker::rpc::text;
+
+/// The owner of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// No turn runs, or it is not known whose it is.
+    #[default]
+    Unknown,
+    /// The injection that was written last.
+    Injection,
+    /// Claude Code itself.
+    Agent,
+}
+
+/// A change of turns that a frame tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// None.
+    Same,
+    /// Claude Code has the prompt.
+    Accepted,
+    /// A turn of its own began.
+    OwnBegan,
+    /// The turn of its own has taken the prompt in and goes on as the injection's.
+    Merged,
+    /// The turn is over.
+    Ended(Owner),
+    /// The prompt was cancelled before its turn began.
+    Cancelled,
+}
+
+/// The turns of one Claude Code process.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// The injection that was written and has not ended.
+    prompt: Option<String>,
+    running: Owner,
+    /// Whether this version names the prompts of a turn.
+    names_prompts: bool,
+    /// Whether this version repeats prompts.
+    repeats_prompts: bool,
+    /// Tokens that the running turn has used so far.
+    spent: u64,
+    /// Tokens that the running turn had used when it took the prompt in.
+    before_merge: u64,
+}
+
+impl Turns {
+    /// Notes the injection that is written now.
+    pub(super) fn give(&mut self, injection: String) {
+        self.prompt = Some(injection);
+    }
+
+    /// The owner of what Claude Code says now.
+    pub(super) fn owner(&self) -> Owner {
+        match self.running {
+            Owner::Unknown if self.prompt.is_some() && !self.names_prompts => Owner::Injection,
+            owner => owner,
+        }
+    }
+
+    /// Tokens that the running turn has used so far.
+    pub(super) fn spent(&self) -> u64 {
+        self.spent
+    }
+
+    /// Tokens of the injection's turn, without those that the turn had used before it took the prompt in.
+    pub(super) fn share(&self, tokens: Tokens) -> Tokens {
+        if self.before_merge == 0 {
+            return tokens;
+        }
+        Tokens { total_tokens: tokens.total_tokens.saturating_sub(self.before_merge), ..Tokens::default() }
+    }
+
+    /// Reads the change of turns from a frame.
+    pub(super) fn take(&mut self, frame: &Value) -> Step {
+        let subtype = frame.get("subtype").and_then(Value::as_str);
+        match frame.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "command_lifecycle" => self.follow_command(frame),
+            "system" if subtype == Some("init") => self.open(frame),
+            "system" if subtype == Some("status") && self.is_named(frame) == Some(true) => self.start(),
+            "user" if frame.get("isReplay").and_then(Value::as_bool) == Some(true) => {
+                self.repeats_prompts = true;
+                if text(frame, "/uuid") == self.prompt { self.start() } else { Step::Same }
+            }
+            "result" => self.close(frame),
+            _ => Step::Same,
+        }
+    }
+
+    /// Counts the tokens of one answer of the model.
+    pub(super) fn spend(&mut self, tokens: Tokens) {
+        self.spent = self.spent.saturating_add(tokens.total_tokens);
+    }
+
+    /// Forgets the turn that has ended.
+    pub(super) fn forget(&mut self, owner: Owner) {
+        if owner == Owner::Injection {
+            self.prompt = None;
+        }
+        self.running = Owner::Unknown;
+        self.spent = 0;
+        self.before_merge = 0;
+    }
+
+    /// Whether a frame names our prompt; nothing where it names none at all.
+    fn is_named(&self, frame: &Value) -> Option<bool> {
+        let list = frame.get("user_message_uuids").and_then(Value::as_array);
+        let one = frame.get("user_message_uuid").filter(|uuid| uuid.is_string());
+        let mut named = list.into_iter().flatten().chain(one).filter_map(Value::as_str).peekable();
+        named.peek()?;
+        Some(named.any(|uuid| Some(uuid) == self.prompt.as_deref()))
+    }
+
+    fn follow_command(&mut self, frame: &Value) -> Step {
+        self.names_prompts = true;
+        if text(frame, "/command_uuid") != self.prompt || self.prompt.is_none() {
+            return Step::Same;
+        }
+        match frame.get("state").and_then(Value::as_str).unwrap_or_default() {
+            "queued" => Step::Accepted,
+            "started" => self.start(),
+            "cancelled" | "discarded" if self.running != Owner::Injection => Step::Cancelled,
+            // Of a turn that has begun, the result tells the end.
+            _ => Step::Same,
+        }
+    }
+
+    fn open(&mut self, frame: &Value) -> Step {
+        let is_named = self.is_named(frame);
+        self.names_prompts |= is_named.is_some();
+        match is_named {
+            Some(true) => self.start(),
+            None if self.prompt.is_some() && !self.names_prompts => Step::Same,
+            _ if self.running == Owner::Agent => Step::Same,
+            _ => {
+                self.running = Owner::Agent;
+                Step::OwnBegan
+            }
+        }
+    }
+
+    /// Our prompt is being answered from here on.
+    fn start(&mut self) -> Step {
+        match std::mem::replace(&mut self.running, Owner::Injection) {
+            Owner::Injection => Step::Same,
+            Owner::Unknown => Step::Accepted,
+            Owner::Agent => {
+                self.before_merge = self.spent;
+                Step::Merged
+            }
+        }
+    }
+
+    fn close(&mut self, frame: &Value) -> Step {
+        let is_named = self.is_named(frame);
+        self.names_prompts |= is_named.is_some();
+        let has_origin = frame.get("origin").is_some_and(|origin| !origin.is_null());
+        let is_error = frame.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+        let owner = match (is_named, self.running) {
+            (Some(true), _) => Owner::Injection,
+            (Some(false), _) => Owner::Agent,
+            (None, Owner::Agent) => Owner::Agent,
+            (None, _) if has_origin || self.names_prompts => Owner::Agent,
+            (None, Owner::Injection) => Owner::Injection,
+            // Where prompts are repeated, one that was not is still to come; unless the turn broke off before that.
+            (None, Owner::Unknown) if self.repeats_prompts && !is_error => Owner::Agent,
+            (None, Owner::Unknown) if self.prompt.is_some() => Owner::Injection,
+            (None, Owner::Unknown) => Owner::Agent,
+        };
+        Step::Ended(owner)
+    }
+}
+
+#[cfg(test)]
+#[path = "turns_tests.rs"]
+mod tests;

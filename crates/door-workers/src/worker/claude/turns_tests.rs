@@ -1,0 +1,101 @@
+use serde_json::json;
+
+use super::*;
+
+fn init(prompts: &[&str]) -> Value {
+    let mut frame = json!({ "type": "system", "subtype": "init" });
+    if !prompts.is_empty() {
+        frame["user_message_uuids"] = json!(prompts);
+    }
+    frame
+}
+
+fn repeat(prompt: &str) -> Value {
+    json!({ "type": "user", "isReplay": true, "uuid": prompt })
+}
+
+fn result(prompts: &[&str]) -> Value {
+    let mut frame = json!({ "type": "result", "subtype": "success", "is_error": false });
+    if !prompts.is_empty() {
+        frame["user_message_uuids"] = json!(prompts);
+    }
+    frame
+}
+
+fn command(prompt: &str, state: &str) -> Value {
+    json!({ "type": "command_lifecycle", "command_uuid": prompt, "state": state })
+}
+
+fn given(prompt: &str) -> Turns {
+    let mut turns = Turns::default();
+    turns.give(prompt.to_owned());
+    turns
+}
+
+#[test]
+fn result_without_prompt_is_own() {
+    let mut turns = given("a");
+    assert_eq!(turns.take(&command("a", "queued")), Step::Accepted);
+    assert_eq!(turns.take(&init(&[])), Step::OwnBegan);
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent));
+    turns.forget(Owner::Agent);
+    assert_eq!(turns.take(&init(&["a"])), Step::Accepted);
+    assert_eq!(turns.take(&result(&["a"])), Step::Ended(Owner::Injection));
+}
+
+#[test]
+fn result_names_prompt_in_either_field() {
+    for named in [json!({ "user_message_uuid": "a" }), json!({ "user_message_uuids": ["x", "a"] })] {
+        let mut frame = result(&[]);
+        frame.as_object_mut().unwrap().extend(named.as_object().unwrap().clone());
+        assert_eq!(given("a").take(&frame), Step::Ended(Owner::Injection), "{frame}");
+        assert_eq!(given("b").take(&frame), Step::Ended(Owner::Agent), "{frame}");
+    }
+}
+
+#[test]
+fn result_with_origin_is_own() {
+    let mut frame = result(&[]);
+    frame["origin"] = json!({ "kind": "task" });
+    assert_eq!(given("a").take(&frame), Step::Ended(Owner::Agent));
+}
+
+#[test]
+fn old_versions_end_turns_in_order() {
+    // One that neither names nor repeats.
+    let mut turns = given("a");
+    assert_eq!(turns.take(&init(&[])), Step::Same);
+    assert_eq!(turns.owner(), Owner::Injection);
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+    turns.forget(Owner::Injection);
+    // A turn that began while no prompt waited is its own, also if one comes meanwhile.
+    assert_eq!(turns.take(&init(&[])), Step::OwnBegan);
+    turns.give("b".into());
+    assert_eq!(turns.owner(), Owner::Agent);
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent));
+    turns.forget(Owner::Agent);
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+}
+
+#[test]
+fn old_versions_that_repeat_are_believed() {
+    let mut turns = given("a");
+    turns.take(&repeat("a"));
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+    turns.forget(Owner::Injection);
+    turns.give("b".into());
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Agent), "b was not repeated yet");
+    turns.forget(Owner::Agent);
+    assert_eq!(turns.take(&repeat("b")), Step::Accepted);
+    assert_eq!(turns.take(&result(&[])), Step::Ended(Owner::Injection));
+}
+
+#[test]
+fn cancelled_prompt_has_no_turn() {
+    for state in ["cancelled", "discarded"] {
+        let mut turns = given("a");
+        turns.take(&init(&[]));
+        assert_eq!(turns.take(&command("a", state)), Step::Cancelled);
+        assert_eq!(turns.take(&command("other", state)), Step::Same);
+    }
+}

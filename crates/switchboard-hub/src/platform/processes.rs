@@ -1,0 +1,171 @@
+//! Listing of running processes: parents, programs, arguments and environments.
+//!
+//! Linux answers from `/proc`. Other systems answer from `ps`, which tells neither environments nor open files.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+/// A running process, as the system lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// The process id.
+    pub pid: u32,
+    /// The process id of its parent; 0 where it has none.
+    pub parent: u32,
+    /// The file name of its program.
+    pub program: String,
+    /// Its arguments, without the program.
+    pub arguments: Vec<OsString>,
+}
+
+/// More generations than any process tree has; a chain that is longer is not believed.
+const GENERATIONS: usize = 256;
+
+/// The process itself and its ancestors, nearest first; as many as the system tells.
+///
+/// The walk ends before the first process of the machine or container, which adopts orphans and starts everything.
+pub fn process_and_ancestors(pid: u32) -> Vec<ProcessInfo> {
+    let find = os::finder();
+    let mut chain: Vec<ProcessInfo> = Vec::new();
+    let mut next = pid;
+    while next > 1 && chain.len() < GENERATIONS {
+        let Some(process) = find(next) else { break };
+        next = process.parent;
+        if chain.iter().any(|known| known.pid == process.pid) {
+            break;
+        }
+        chain.push(process);
+    }
+    chain
+}
+
+/// The running processes whose program has one of these file names.
+pub fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
+    os::processes_of_program(names)
+}
+
+/// A variable in the environment that a process was started with; `None` also where the system does not tell.
+pub fn process_variable(pid: u32, name: &str) -> Option<String> {
+    os::process_variable(pid, name)
+}
+
+/// Whether two processes read the same open file as their standard input. `false` where the system does not tell.
+pub fn shares_stdin(one: u32, other: u32) -> bool {
+    os::shares_stdin(one, other)
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(target_os = "linux")]
+mod os {
+    use std::ffi::OsString;
+    use std::fs;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::{Path, PathBuf};
+
+    use super::{ProcessInfo, file_name};
+
+    pub(super) fn finder() -> impl Fn(u32) -> Option<ProcessInfo> {
+        read
+    }
+
+    fn read(pid: u32) -> Option<ProcessInfo> {
+        let parent = parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+        let called = words.next().unwrap_or_default();
+        // What it is called can be anything; the link is set by the kernel. That of another user cannot be read.
+        let program = program(pid).unwrap_or_else(|| file_name(Path::new(&called)));
+        let mut arguments: Vec<OsString> = words.collect();
+        // Each word ends with a zero byte, so that the last piece is empty.
+        arguments.pop();
+        Some(ProcessInfo { pid, parent, program, arguments })
+    }
+
+    /// Reads `ppid`, field 4 of `/proc/<pid>/stat`: the second after the program's name in parentheses.
+    pub(super) fn parse_parent(stat: &str) -> Option<u32> {
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
+    fn program(pid: u32) -> Option<String> {
+        let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let name = file_name(&path);
+        // A program that was replaced while it runs.
+        Some(name.strip_suffix(" (deleted)").map_or(name.clone(), str::to_owned))
+    }
+
+    pub(super) fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let is_named = |pid: &u32| program(*pid).is_some_and(|program| names.contains(&program.as_str()));
+        pids.filter(is_named).filter_map(read).collect()
+    }
+
+    pub(super) fn process_variable(pid: u32, name: &str) -> Option<String> {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let mut variables = environment.split(|&byte| byte == 0);
+        let value = variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        String::from_utf8(value.to_vec()).ok()
+    }
+
+    pub(super) fn shares_stdin(one: u32, other: u32) -> bool {
+        let input = |pid: u32| -> Option<PathBuf> { fs::read_link(format!("/proc/{pid}/fd/0")).ok() };
+        input(one).is_some_and(|link| Some(link) == input(other))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod os {
+    use super::{ProcessInfo, listing};
+
+    pub(super) fn finder() -> impl Fn(u32) -> Option<ProcessInfo> {
+        let all = listing::all();
+        move |pid| all.iter().find(|process| process.pid == pid).cloned()
+    }
+
+    pub(super) fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
+        let mut all = listing::all();
+        all.retain(|process| names.contains(&process.program.as_str()));
+        all
+    }
+
+    pub(super) fn process_variable(_pid: u32, _name: &str) -> Option<String> {
+        None
+    }
+
+    pub(super) fn shares_stdin(_one: u32, _other: u32) -> bool {
+        false
+    }
+}
+
+/// The listing of `ps`, which every Unix has.
+#[cfg(any(test, not(target_os = "linux")))]
+mod listing {
+    use std::path::Path;
+
+    use super::{ProcessInfo, file_name};
+
+    /// All processes; none where `ps` cannot be run.
+    #[expect(clippy::disallowed_methods, reason = "waited for at once, by callers without a runtime")]
+    pub(super) fn all() -> Vec<ProcessInfo> {
+        let mut ps = std::process::Command::new("ps");
+        // By its own PATH, because ours may lead to another program.
+        let output = ps.env("PATH", "/bin:/usr/bin").args(["-axww", "-o", "pid=,ppid=,command="]).output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        text.unwrap_or_default().lines().filter_map(parse).collect()
+    }
+
+    /// Reads one line. Words within arguments cannot be told from arguments.
+    pub(super) fn parse(line: &str) -> Option<ProcessInfo> {
+        let mut words = line.split_ascii_whitespace();
+        let (pid, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let program = file_name(Path::new(words.next()?));
+        Some(ProcessInfo { pid, parent, program, arguments: words.map(Into::into).collect() })
+    }
+}
+
+#[cfg(test)]
+#[path = "processes_tests.rs"]
+mod tests;

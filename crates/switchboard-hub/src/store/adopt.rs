@@ -1,0 +1,131 @@
+//! Adoption of a database that came from elsewhere, by the decision of a person.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+
+use crate::error::HubError;
+use crate::files::{Dir, Moved};
+use crate::store::binding::{self, HubKey};
+use crate::store::open::open_for_reading;
+use crate::store::recover::{DATABASE, alone_or, share};
+
+/// First part of the name that a quarantined database has.
+const QUARANTINED: &str = "hub.db.foreign.";
+
+/// A database that is not bound to this user and machine, and whose messages it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignDatabase {
+    /// Its file in the folder of the hub.
+    pub name: String,
+    /// The senders, those with the most messages first.
+    pub senders: Vec<ForeignSender>,
+}
+
+/// Messages of one sender in a foreign database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignSender {
+    /// The sender, as the database has it.
+    pub sender: String,
+    /// How many messages there are.
+    pub messages: u64,
+    /// How many of them count as the sender's own word once the database is adopted.
+    pub verified: u64,
+    /// When the first was accepted.
+    pub first: Timestamp,
+    /// When the last was accepted.
+    pub last: Timestamp,
+}
+
+/// Moves a foreign database aside, under a name that says so; returns where to. Needs the lock alone.
+pub(super) fn quarantine(folder: &Dir) -> Result<PathBuf, HubError> {
+    let name = format!("{QUARANTINED}{:08x}", fastrand::u32(..));
+    move_database(folder, DATABASE, &name)?;
+    Ok(folder.path().join(name))
+}
+
+/// The names of the foreign databases in a folder: the one in place, then those in quarantine.
+pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, HubError> {
+    let mut names = Vec::new();
+    match binding::verify(folder, key) {
+        Err(HubError::ForeignDatabase { .. }) => names.push(DATABASE.to_owned()),
+        verified => verified?,
+    }
+    let is_database = |name: &String| {
+        name.strip_prefix(QUARANTINED)
+            .is_some_and(|mark| mark.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    };
+    names.extend(folder.names()?.into_iter().filter(is_database));
+    Ok(names)
+}
+
+/// Looks at whose messages a foreign database holds.
+pub(crate) fn describe(folder: &Dir, name: &str) -> Result<ForeignDatabase, HubError> {
+    // Says what it is instead of a file.
+    drop(folder.open_own(name)?);
+    let db = open_for_reading(&folder.path().join(name))?;
+    let senders = senders(&db)?;
+    Ok(ForeignDatabase { name: name.to_owned(), senders })
+}
+
+fn senders(db: &Connection) -> Result<Vec<ForeignSender>, HubError> {
+    let mut statement = db.prepare(
+        "SELECT sender, count(*), sum(verified <> 0), min(accepted_at), max(accepted_at) FROM messages \
+         GROUP BY sender ORDER BY 2 DESC, 1",
+    )?;
+    let time = |micros: i64| Timestamp::from_microsecond(micros).unwrap_or(Timestamp::UNIX_EPOCH);
+    let rows = statement.query_map([], |row| {
+        Ok(ForeignSender {
+            sender: row.get(0)?,
+            messages: row.get(1)?,
+            verified: row.get(2)?,
+            first: time(row.get(3)?),
+            last: time(row.get(4)?),
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Binds a foreign database and puts it in place; returns where the one went that was there meanwhile.
+pub(crate) fn adopt(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
+    let lock = folder.open_own("hub.lock")?;
+    alone_or(&lock, || false).ok_or_else(|| HubError::ForeignInUse { path: folder.path().join(DATABASE) })?;
+    let adopted = adopt_alone(folder, name, key);
+    share(&lock);
+    adopted
+}
+
+fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
+    if name == DATABASE {
+        binding::bind(folder, &[DATABASE], Some(key))?;
+        return Ok(None);
+    }
+    if folder.stat(name)?.is_none_or(|found| !found.is_regular) {
+        return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
+    }
+    // Its log goes into it, so that one file is moved and not three.
+    let db = Connection::open(folder.path().join(name))?;
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    db.close().map_err(|(_, error)| error)?;
+    binding::bind(folder, &[name, DATABASE], Some(key))?;
+    let replaced = format!("{DATABASE}.replaced.{:08x}", fastrand::u32(..));
+    let was_there = folder.stat(DATABASE)?.is_some();
+    move_database(folder, DATABASE, &replaced)?;
+    if folder.move_new(name, folder, DATABASE)? != Moved::Moved {
+        return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
+    }
+    Ok(was_there.then(|| folder.path().join(replaced)))
+}
+
+/// The database first: a log without its database is cleared away by the next to open.
+fn move_database(folder: &Dir, from: &str, to: &str) -> Result<(), HubError> {
+    for suffix in ["", "-wal", "-shm"] {
+        folder.move_new(&format!("{from}{suffix}"), folder, &format!("{to}{suffix}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "adopt_tests.rs"]
+mod tests;

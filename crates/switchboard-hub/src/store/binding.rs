@@ -1,0 +1,187 @@
+//! Binding of a database to its user and machine.
+//!
+//! A database says whose word a message is, so one that came with a repository must not be believed. `hub.db.binding`
+//! holds a MAC over the database file (inode and birth time) and the machine, made with a key that lies in the user's own
+//! folder. The user's number is not in it: it is another one in a container of the same user. A checkout, a copy and a restored backup are other files, so their MAC does not verify; a
+//! moved folder keeps its files and needs nothing.
+//!
+//! The MAC of a new file is on disk before the file gets its name as the database or its first page, so that no crash
+//! leaves a database of ours without one.
+
+use std::fmt::{self, Write as _};
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use rustix::process::geteuid;
+use sha2::{Digest, Sha256};
+
+use crate::error::HubError;
+use crate::files::{Created, Dir, Durability, FileError};
+use crate::platform;
+use crate::store::recover::DATABASE;
+
+/// The file that holds the MACs, one a line.
+pub(crate) const BINDING: &str = "hub.db.binding";
+
+/// The key's name in the user's folder.
+const KEY: &str = "hub.key";
+
+/// Bytes in a key.
+const KEY_LENGTH: usize = 32;
+
+/// More than the two lines that a binding has.
+const LIMIT: u64 = 4096;
+
+/// First bytes of what a MAC is made over.
+const PURPOSE: &[u8] = b"switchboard hub.db binding 1\0";
+
+/// Key that binds databases to a user, kept outside of every workspace.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HubKey([u8; KEY_LENGTH]);
+
+impl fmt::Debug for HubKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HubKey(…)")
+    }
+}
+
+impl HubKey {
+    /// Reads the key in a folder of the user's; draws it first where there is none.
+    pub fn load_or_create(folder: &Path) -> Result<Self, HubError> {
+        let path = folder.join(KEY);
+        let bad = |problem: String| HubError::Key { path: path.clone(), problem };
+        if let Some(key) = Self::load(folder)? {
+            return Ok(key);
+        }
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|error| bad(error.to_string()))?;
+        let dir = Dir::open_root(folder)?;
+        let mut key = [0; KEY_LENGTH];
+        getrandom::fill(&mut key).map_err(|error| bad(error.to_string()))?;
+        match dir.create_new(KEY, &key, Durability::Synced) {
+            Ok(Created::Created) => Ok(Self(key)),
+            // Another process was quicker.
+            Ok(Created::AlreadyThere) => Self::load(folder)?.ok_or_else(|| bad("it was removed".to_owned())),
+            Err(FileError::Io { source, .. }) => Err(bad(source.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the key in a folder of the user's, where there is one.
+    pub fn load(folder: &Path) -> Result<Option<Self>, HubError> {
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let path = folder.join(KEY);
+        let bad = |problem: &str| HubError::Key { path: path.clone(), problem: problem.to_owned() };
+        let dir = Dir::open_root(folder)?;
+        let Some(found) = dir.read(KEY, LIMIT)? else { return Ok(None) };
+        let me = geteuid();
+        // Root may have been started with the home of another user.
+        if found.stamp.uid != me.as_raw() && !me.is_root() {
+            return Err(bad("it belongs to another user"));
+        }
+        if dir.mode(KEY)?.is_some_and(|mode| mode & 0o077 != 0) {
+            return Err(bad("others can read it"));
+        }
+        match found.bytes.try_into() {
+            Ok(key) => Ok(Some(Self(key))),
+            Err(_) => Err(bad("it is not 32 bytes long")),
+        }
+    }
+
+    /// HMAC-SHA256, RFC 2104.
+    fn sign(&self, message: &[u8]) -> [u8; 32] {
+        let pad = |byte: u8| {
+            let mut block = [byte; 64];
+            block.iter_mut().zip(self.0).for_each(|(pad, key)| *pad ^= key);
+            block
+        };
+        let inner = Sha256::new().chain_update(pad(0x36)).chain_update(message).finalize();
+        Sha256::new().chain_update(pad(0x5c)).chain_update(inner).finalize().into()
+    }
+}
+
+/// Writes the binding of these files of a folder, in place of what was bound before. It is on disk on return.
+pub(crate) fn bind(folder: &Dir, names: &[&str], key: Option<&HubKey>) -> Result<(), HubError> {
+    let Some(key) = key else { return Ok(()) };
+    let mut lines = String::new();
+    for name in names {
+        if let Some(identity) = identify(folder, name)? {
+            for byte in key.sign(&identity.message) {
+                // Writing to a `String` cannot fail.
+                let _ = write!(lines, "{byte:02x}");
+            }
+            lines.push('\n');
+        }
+    }
+    Ok(folder.replace(BINDING, lines.as_bytes(), 0o600)?)
+}
+
+/// Refuses a database that is not bound to this user and machine. Without a key, none is refused.
+pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
+    let Some(key) = key else { return Ok(()) };
+    let Some(identity) = identify(folder, DATABASE)? else { return Ok(()) };
+    let mac = key.sign(&identity.message);
+    let bound = folder.read(BINDING, LIMIT)?;
+    let bound = bound.and_then(|bound| String::from_utf8(bound.bytes).ok()).unwrap_or_default();
+    if bound.lines().filter_map(decode).any(|line| is_same(&line, &mac)) {
+        return Ok(());
+    }
+    let path = folder.path().join(DATABASE);
+    let me = geteuid();
+    if identity.owner != me.as_raw() {
+        return Err(HubError::OthersDatabase { path, owner: identity.owner });
+    }
+    Err(HubError::ForeignDatabase { path })
+}
+
+/// A file as a MAC names it.
+struct Identity {
+    owner: u32,
+    message: Vec<u8>,
+}
+
+fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
+    let path = folder.path().join(name);
+    let found = match std::fs::symlink_metadata(&path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(folder.io::<std::io::Error>("examine", name)(error).into()),
+    };
+    // Where numbers change from mount to mount, the key and the machine have to do.
+    let (inode, born) = if platform::has_stable_inodes(folder.path()) {
+        let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        (found.ino(), born.unwrap_or_default().as_nanos())
+    } else {
+        (0, 0)
+    };
+    let machine = platform::machine_id().unwrap_or_default();
+    let mut message = PURPOSE.to_vec();
+    message.extend(inode.to_be_bytes());
+    message.extend(born.to_be_bytes());
+    message.extend(machine.as_bytes());
+    Ok(Some(Identity { owner: found.uid(), message }))
+}
+
+fn decode(line: &str) -> Option<[u8; 32]> {
+    let mut mac = [0; 32];
+    if line.len() != 64 || !line.is_ascii() {
+        return None;
+    }
+    for (at, byte) in mac.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(line.get(2 * at..2 * at + 2)?, 16).ok()?;
+    }
+    Some(mac)
+}
+
+/// Compares without telling by its time where two MACs differ.
+fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
+}
+
+#[cfg(test)]
+#[path = "binding_tests.rs"]
+mod tests;

@@ -1,0 +1,45 @@
+//! `switchboard swarm endpoint`: a person's word for where a member is reached.
+
+use clap::Args;
+use door_swarm::Swarms;
+
+use super::membership::told;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::person::{Consent, require_person};
+use crate::show;
+
+/// Set the endpoint of a member. The master's word is announced to all members; a member's is for its own hub alone.
+#[derive(Debug, Args)]
+pub(crate) struct SetEndpoint {
+    /// The member
+    member: String,
+
+    /// Where it is reached: `https://` and a host, usually with the path `/swarm`
+    endpoint: String,
+
+    /// The swarm [default: the only one]
+    #[arg(long, value_name = "NAME")]
+    swarm: Option<String>,
+
+    #[command(flatten)]
+    consent: Consent,
+}
+
+pub(super) async fn set_endpoint(
+    args: SetEndpoint,
+    context: &Context,
+    swarms: &Swarms,
+) -> Result<(), Failure> {
+    let action =
+        format!("set the endpoint of {} to {}", show::plain(&args.member), show::plain(&args.endpoint));
+    require_person(context, &action, args.consent.yes)?;
+    let set = swarms.set_endpoint(args.swarm.as_deref(), &args.member, &args.endpoint).await?;
+    told(context, "set", set.id.as_str());
+    if !set.is_announced {
+        context.printer.note(
+            "This holds for your hub until the master sends its roster: ask the master to set it for everybody.",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The gate for decisions that belong to a person.
+//!
+//! A process belongs to an agent by its environment or by its ancestors ([`Lineage`]); such a process decides nothing in
+//! the person's place, whatever name or flag it gives. Any other process may: it is asked on the terminal, and off a
+//! terminal it says `--yes`.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::LazyLock;
+
+use clap::Args;
+use switchboard_hub::lineage::{Evidence, Lineage};
+
+use crate::context::Context;
+use crate::failure::{Exit, Failure};
+
+/// The lineage of this process, which does not change.
+static LINEAGE: LazyLock<Lineage> = LazyLock::new(Lineage::of_this_process);
+
+/// What shows that this process belongs to an agent.
+static EVIDENCE: LazyLock<Option<Evidence>> = LazyLock::new(|| lineage().evidence());
+
+/// The code of the failure that the person said no.
+pub(crate) const NOT_AGREED: &str = "not_agreed";
+
+/// The flag by which a person agrees without being asked.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct Consent {
+    /// Agree without being asked; needed where there is no terminal
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+}
+
+/// The lineage of this process.
+pub(crate) fn lineage() -> &'static Lineage {
+    &LINEAGE
+}
+
+/// What shows that this process belongs to an agent; `None` for a person's.
+pub(crate) fn agent_evidence() -> Option<&'static Evidence> {
+    EVIDENCE.as_ref()
+}
+
+/// Lets only a person pass: refuses agents, asks on the terminal, and off a terminal needs `yes`.
+///
+/// `action` completes "only a person may …" and is the question, for example `approve dave`.
+pub(crate) fn require_person(context: &Context, action: &str, yes: bool) -> Result<(), Failure> {
+    refuse_agent(context, action)?;
+    if yes {
+        return Ok(());
+    }
+    if !can_ask(context) {
+        let message = format!("nobody can be asked whether to {action}: there is no terminal");
+        return Err(Failure::new("consent_needed", Exit::NotAllowed, message).hint("agree with --yes"));
+    }
+    if ask(&question(action)) {
+        return Ok(());
+    }
+    let message = format!("you did not agree to {action}; nothing was changed");
+    Err(Failure::new(NOT_AGREED, Exit::NotAllowed, message).hint("answer y, or agree with --yes"))
+}
+
+/// Refuses the action in an agent's process and in an agent's name, without asking a person.
+pub(crate) fn refuse_agent(context: &Context, action: &str) -> Result<(), Failure> {
+    if let Some(evidence) = agent_evidence() {
+        return Err(refusal(action, evidence));
+    }
+    match context.named()? {
+        Some(agent) if !agent.is_human() => {
+            let message = format!("only a person may {action}, and you are {agent}");
+            Err(Failure::new("not_allowed", Exit::NotAllowed, message)
+                .hint("ask the person to run this without --from"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of an agent's process.
+pub(crate) fn refusal(action: &str, evidence: &Evidence) -> Failure {
+    let message = format!("only a person may {action}, and this process is an agent's: {evidence}");
+    Failure::new("not_allowed", Exit::NotAllowed, message)
+        .hint("ask the person to run this in a terminal that no agent's program has started")
+}
+
+/// Whether a person can be asked a question.
+pub(crate) fn can_ask(context: &Context) -> bool {
+    !context.printer.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks a question on the terminal; any answer but a clear yes is a no.
+pub(crate) fn ask(question: &str) -> bool {
+    let mut err = anstream::stderr().lock();
+    if write!(err, "{question} [y/N] ").and_then(|()| err.flush()).is_err() {
+        return false;
+    }
+    let mut answer = String::new();
+    let read = std::io::stdin().lock().read_line(&mut answer);
+    read.is_ok() && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
+/// An action as a question.
+fn question(action: &str) -> String {
+    let mut letters = action.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}?", letters.as_str())
+}

@@ -1,0 +1,120 @@
+//! The real Claude Code with the hooks and the server that `install` writes.
+
+use std::path::PathBuf;
+
+use rustix::process::{Pid, Signal, kill_process};
+use test_support::model::Model;
+use test_support::process::command;
+use test_support::{Ran, Sandbox, claude, poll, tools};
+
+use super::state;
+use crate::terminal::person::Person;
+use crate::{BINARY, workspace};
+
+/// A workspace with our settings for Claude Code, and the program; none where it is not installed.
+fn installed(test: &str) -> Option<(Sandbox, PathBuf)> {
+    let program = match claude::program() {
+        Ok(program) => program,
+        Err(reason) => {
+            tools::skip(test, &reason);
+            return None;
+        }
+    };
+    let sandbox = workspace();
+    sandbox.ok(["install", "claude"]);
+    claude::prepare_home(sandbox.home(), sandbox.path());
+    Some((sandbox, program))
+}
+
+/// Arguments by which it prints an answer and may run these tools.
+fn print_args(prompt: &str) -> [&str; 5] {
+    ["-p", "--allowedTools", "Bash,mcp__switchboard__send_message", "--", prompt]
+}
+
+#[test]
+fn real_claude_in_print_mode_ends() {
+    let Some((sandbox, program)) = installed("real_claude_in_print_mode_ends") else { return };
+    let model = Model::start();
+    let id = sandbox.send("codex", "claude", "the first letter");
+    let mut claude = command(&program);
+    claude.current_dir(sandbox.path()).envs(claude::environment(&model, sandbox.home()));
+    let ran = Ran::of(claude.args(print_args("SAY hello there")));
+    assert_eq!(ran.ok(), "hello there");
+    assert_eq!(state(&sandbox, &id), "seen");
+}
+
+#[test]
+fn real_claude_keeps_launcher_name() {
+    let Some((sandbox, program)) = installed("real_claude_keeps_launcher_name") else { return };
+    let model = Model::start();
+    sandbox.ok(["agents", "register", "reviewer"]);
+    let (mine, other) = (
+        sandbox.send("codex", "reviewer", "for the reviewer"),
+        sandbox.send("codex", "claude", "for claude"),
+    );
+    let prompt = format!(
+        "RUN {BINARY} send codex shell\nRUN env -i HOME=$HOME {BINARY} --workspace {} resume --all --yes; echo code $? > code\n\
+         CALL send_message {{\"recipient\":\"codex\",\"action\":\"delegate_task\",\"payload\":\"tool\"}}\nSAY done",
+        sandbox.path().display()
+    );
+    let mut run = sandbox.command(["run", "--name", "reviewer", "--"]);
+    run.arg(&program).args(print_args(&prompt)).envs(claude::environment(&model, sandbox.home()));
+    let ran = Ran::of(&mut run);
+    assert!(ran.stdout.contains("done"), "{ran:?}");
+    assert_eq!((state(&sandbox, &mine).as_str(), state(&sandbox, &other).as_str()), ("seen", "delivered"));
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("code")).unwrap(), "code 4\n");
+    let mail = sandbox.json(["inbox", "codex"]);
+    let got: Vec<_> =
+        mail.iter().map(|one| (one["from"].as_str().unwrap(), one["body"].as_str().unwrap())).collect();
+    assert_eq!(got, [("reviewer", "shell"), ("reviewer", "tool")]);
+}
+
+/// The processes that have this variable, written `NAME=value`.
+fn with_variable(variable: &str) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let has_it = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|one| one == variable.as_bytes())
+    };
+    pids.filter(has_it).collect()
+}
+
+#[test]
+fn real_idle_claude_wakes_once() {
+    let test = "real_idle_claude_wakes_once";
+    if !cfg!(target_os = "linux") {
+        return tools::skip(test, "processes are looked for in /proc");
+    }
+    let Some((sandbox, program)) = installed(test) else { return };
+    let model = Model::start();
+    let mut args: Vec<String> = ["run", "--name", "claude", "--", "env"].map(str::to_owned).to_vec();
+    args.extend(
+        claude::environment(&model, sandbox.home())
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}")),
+    );
+    args.push(program.display().to_string());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let person = Person::sit_down(&sandbox, &args);
+    let is_idle =
+        || sandbox.ok(["agents"]).lines().any(|line| line.contains("claude") && line.contains("idle"));
+    poll::until("an idle session", || is_idle().then_some(()));
+    for word in ["XYZZY", "PLUGH"] {
+        let id = sandbox.send("codex", "claude", &format!("SAY {word}"));
+        poll::until("the session to be woken", || (state(&sandbox, &id) == "seen").then_some(()));
+        person.until_shown(word);
+        poll::until("the end of the turn", || is_idle().then_some(()));
+    }
+    for word in ["XYZZY", "PLUGH"] {
+        let asked = model.prompts().iter().filter(|prompt| prompt.contains(word)).count();
+        assert_eq!(asked, 1, "{:?}", model.prompts());
+    }
+    let children = format!("/proc/{0}/task/{0}/children", person.id());
+    let client: u32 = std::fs::read_to_string(children).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let variable = format!("CLAUDE_PID={client}");
+    poll::until("the one that waits", || (!with_variable(&variable).is_empty()).then_some(()));
+    kill_process(Pid::from_raw(i32::try_from(client).unwrap()).unwrap(), Signal::KILL).unwrap();
+    poll::until("its end", || with_variable(&variable).is_empty().then_some(()));
+}

@@ -1,0 +1,72 @@
+//! When the waiter beside an idle session of Claude Code ends.
+
+use test_support::process::command;
+use test_support::{Running, Sandbox, poll};
+
+use super::{said, state};
+use crate::workspace;
+
+/// Starts the waiter with these variables of the client; its input stays open.
+fn wait_with(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Running {
+    let mut command = sandbox.command(["hook", "claude", "idle"]);
+    Running::start_listening(command.envs(variables.iter().copied()))
+}
+
+/// Tells the waiter what a client tells it, and closes its input.
+fn tell(sandbox: &Sandbox, waiter: &mut Running) {
+    waiter.say(&said(sandbox, "Stop").to_string()).unwrap();
+    waiter.say_no_more();
+}
+
+#[test]
+fn waiter_ends_at_once_in_print_mode() {
+    let sandbox = workspace();
+    let print_modes: [&[(&str, &str)]; 4] = [
+        &[("CLAUDE_CODE_ENTRYPOINT", "sdk-cli"), ("CLAUDE_CODE_SESSION_ATTENDED", "0")],
+        &[("CLAUDE_CODE_ENTRYPOINT", "sdk-ts")],
+        &[("CLAUDE_CODE_ENTRYPOINT", "cli"), ("CLAUDE_CODE_SESSION_ATTENDED", "0")],
+        &[("CLAUDE_CODE_SESSION_ATTENDED", "0")],
+    ];
+    for variables in print_modes {
+        let mut waiter = wait_with(&sandbox, variables);
+        assert_eq!(waiter.wait().code(), Some(0), "{variables:?}: {}", waiter.errors());
+    }
+    let agents = sandbox.ok(["agents"]);
+    assert!(!agents.contains("idle"), "{agents}");
+}
+
+#[test]
+fn waiter_ends_with_its_client() {
+    let sandbox = workspace();
+    let mut client = Running::start_listening(&mut command("cat"));
+    let pid = client.id().to_string();
+    let variables = [("CLAUDE_CODE_ENTRYPOINT", "cli"), ("CLAUDE_PID", pid.as_str())];
+    let mut waiter = wait_with(&sandbox, &variables);
+    tell(&sandbox, &mut waiter);
+    poll::until("it to wait", || sandbox.ok(["agents"]).contains("idle").then_some(()));
+    client.kill();
+    assert_eq!(waiter.wait().code(), Some(0), "{}", waiter.errors());
+    let mut late = wait_with(&sandbox, &variables);
+    tell(&sandbox, &mut late);
+    assert_eq!(late.wait().code(), Some(0), "{}", late.errors());
+    let id = sandbox.send("codex", "claude", "nobody is there");
+    assert_eq!(state(&sandbox, &id), "delivered");
+}
+
+#[test]
+fn waiter_wakes_attended_client() {
+    let sandbox = workspace();
+    let client = Running::start_listening(&mut command("cat"));
+    let pid = client.id().to_string();
+    let variables = [
+        ("CLAUDE_CODE_ENTRYPOINT", "cli"),
+        ("CLAUDE_CODE_SESSION_ATTENDED", "1"),
+        ("CLAUDE_PID", pid.as_str()),
+    ];
+    let mut waiter = wait_with(&sandbox, &variables);
+    tell(&sandbox, &mut waiter);
+    poll::until("it to wait", || sandbox.ok(["agents"]).contains("idle").then_some(()));
+    let id = sandbox.send("codex", "claude", "wake up");
+    assert_eq!(waiter.wait().code(), Some(2), "{}", waiter.errors());
+    assert_eq!(state(&sandbox, &id), "seen");
+}

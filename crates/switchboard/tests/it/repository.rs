@@ -1,0 +1,8 @@
+//! What a repository may decide, and what it may not: files that came with a clone.
+
+mod database;
+mod owner;
+mod programs;
+mod router;
+mod settings;
+mod variables;

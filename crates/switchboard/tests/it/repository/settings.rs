@@ -1,0 +1,68 @@
+//! `switchboard.config.json` of a repository beside the user's own settings.
+
+use serde_json::{Value, json};
+use test_support::{Sandbox, files, poll};
+
+use crate::workspace;
+
+fn configure_repository(sandbox: &Sandbox, settings: &Value) {
+    files::put(sandbox.path().join("switchboard.config.json"), settings.to_string());
+}
+
+#[test]
+fn repository_lifts_no_budget() {
+    let sandbox = workspace();
+    sandbox.configure_user(&json!({ "budgets": { "messagesPerHour": 1 } }).to_string());
+    let wishes = [
+        json!({ "budgets": { "messagesPerHour": 1000 } }),
+        json!({ "budgets": { "agents": { "CLAUDE": { "messagesPerHour": 1000 } } } }),
+        json!({ "budgets": null }),
+        json!({ "budgets": { "messagesPerHour": null } }),
+    ];
+    sandbox.send("claude", "codex", "within the budget");
+    for wish in wishes {
+        configure_repository(&sandbox, &wish);
+        let ran = sandbox.run_as("claude", ["send", "codex", "one more"]);
+        assert_eq!(ran.code, Some(4), "{wish}: {ran:?}");
+    }
+}
+
+#[test]
+fn repository_lifts_no_loop_or_size_limit() {
+    let sandbox = workspace();
+    configure_repository(&sandbox, &json!({ "hub": { "bodyLimitBytes": 100_000_000, "replyHops": 1000 } }));
+    let body = sandbox.path().join("body");
+    files::put(&body, "x".repeat((1 << 20) + 1));
+    let ran = sandbox.run(["send", "codex", "--file", body.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("the limit is 1048576"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("'hub.replyHops' asks for 1000, but 8 is in force"),
+        "the wish is not ignored silently: {ran:?}"
+    );
+    let doctor = sandbox.ok(["doctor"]);
+    assert!(doctor.contains("'hub.bodyLimitBytes' asks for 100000000"), "{doctor}");
+    configure_repository(&sandbox, &json!({ "hub": { "bodyLimitBytes": 5 } }));
+    assert!(sandbox.run(["send", "codex", "123456"]).stderr.contains("the limit is 5"));
+}
+
+#[test]
+fn repository_shortens_no_retention() {
+    let sandbox = workspace();
+    let done = sandbox.send("claude", "codex", "keep me");
+    sandbox.ok(["ack", &done, "--from", "codex"]);
+    let zero = json!({ "archiveDays": 0, "receiptDays": 0, "journalDays": 0 });
+    configure_repository(&sandbox, &json!({ "workspace": { "retention": zero, "rescanMs": 50 } }));
+    let mut serve = sandbox.serve();
+    // Retention runs before the first look at the mailboxes is over.
+    sandbox.take_in_two();
+    let archived = sandbox.file(&format!("archive/codex/{done}.json"));
+    assert!(archived.exists());
+    assert!(sandbox.file(&format!("outbox/claude/{done}.receipt.json")).exists());
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    // The same in the user's own file counts, which shows that the look above came late enough.
+    configure_repository(&sandbox, &json!({}));
+    sandbox.configure_user(&json!({ "workspace": { "retention": zero, "rescanMs": 50 } }).to_string());
+    let _serve = sandbox.serve();
+    poll::until("the archive to be emptied", || (!archived.exists()).then_some(()));
+}

@@ -1,0 +1,272 @@
+//! Attempts to take a member's place: its endpoint, its id or its key; and the honest ways to move.
+
+use serde_json::{Value, json};
+use test_support::ca::{Life, PrivateCa};
+use test_support::{poll, tools};
+
+use super::owner::Owner;
+use super::plain::{Plain, answered};
+
+/// Alice, who leads a swarm, and a peer in the manner of the existing Python implementation; nothing where it is missing.
+fn begin(test: &str, peer: &str) -> Option<(PrivateCa, Owner, Plain)> {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let plain = match Plain::start(&ca, peer, "/swarm") {
+        Ok(plain) => plain,
+        Err(reason) => {
+            tools::skip(test, &reason);
+            return None;
+        }
+    };
+    let alice = Owner::configured("alice", "https://127.0.0.1:PORT/swarm", |port| {
+        let mut section = super::owner::files(&ca, &ca.file(), port);
+        section["limits"] = json!({ "joins": 0, "perSender": 0 });
+        json!({ "swarm": section })
+    });
+    alice.ok(&["swarm", "create", "Research"]);
+    Some((ca, alice, plain))
+}
+
+/// A member as an owner lists it.
+fn member(owner: &Owner, id: &str) -> Value {
+    let listed = owner.json(&["swarm", "members"]);
+    listed.into_iter().find(|member| member["agent_id"] == id).unwrap_or_default()
+}
+
+/// What a join request names as its sender.
+fn sender(member: &Value, endpoint: &Value) -> Value {
+    json!({ "agent_id": member["agent_id"], "endpoint": endpoint, "public_key": member["public_key"] })
+}
+
+/// What `doctor` says.
+fn examined(owner: &Owner) -> String {
+    let ran = owner.sandbox.run(["doctor"]);
+    format!("{}{}", ran.stdout, ran.stderr)
+}
+
+#[test]
+fn kicked_agent_moves_no_member() {
+    let Some((ca, alice, mut mallory)) = begin("kicked_agent_moves_no_member", "mallory") else { return };
+    let bob = Owner::new(&ca, "bob");
+    let link = alice.ok(&["swarm", "invite"]);
+    assert_eq!(mallory.ask("join", json!({ "link": link }))["status"], 200);
+    bob.ok(&["swarm", "join", &alice.ok(&["swarm", "invite"])]);
+    alice.ok(&["swarm", "kick", "mallory", "--yes"]);
+    let (own, before) = (mallory.ask("me", json!({})), alice.json(&["swarm", "members"]));
+    let asked_before = mallory.ask("requests", json!({}));
+    let open = alice.ok(&["swarm", "invite"]);
+    let used = alice.ok(&["swarm", "invite", "--max-uses", "1"]);
+    let carol = Owner::new(&ca, "carol");
+    carol.ok(&["swarm", "join", &used]);
+    let revoked = alice.json(&["swarm", "invite"]).remove(0);
+    alice.ok(&["swarm", "revoke", revoked["digest"].as_str().unwrap()]);
+    let revoked = revoked["invite"].as_str().unwrap().to_owned();
+    for victim in ["bob", "alice"] {
+        let entry = member(&alice, victim);
+        mallory.ask("pose", json!({ "agent_id": victim, "public_key": entry["public_key"] }));
+        for rejoin in [json!(true), json!(false), json!(null)] {
+            for invite in [&link, &open, &used, &revoked] {
+                let request =
+                    json!({ "link": invite, "sender": sender(&entry, &own["endpoint"]), "rejoin": rejoin });
+                let told = mallory.ask("ask_to_join", request);
+                assert_eq!(told["status"], 403, "{victim}: {told}");
+                assert!(told["answer"].get("members").is_none(), "{told}");
+            }
+        }
+        // With its own endpoint and key nothing changes, and the roster is for holders of a good invite.
+        for (invite, status) in [(&open, 200), (&link, 403), (&used, 403), (&revoked, 403)] {
+            let request =
+                json!({ "link": invite, "sender": sender(&entry, &entry["endpoint"]), "rejoin": true });
+            let told = mallory.ask("ask_to_join", request);
+            assert_eq!(told["status"], status, "{victim}: {told}");
+            assert_eq!(told["answer"].get("members").is_some(), status == 200, "{told}");
+        }
+        // Its own key is not the victim's.
+        let forged =
+            json!({ "agent_id": victim, "endpoint": own["endpoint"], "public_key": own["public_key"] });
+        let told = mallory.ask("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        assert_eq!(answered(&told), (403, "ALREADY_MEMBER".to_owned()), "{told}");
+        let forged = sender(&entry, &own["endpoint"]);
+        let told = mallory.ask("ask_to_join", json!({ "link": open, "sender": forged, "signed": true }));
+        assert_eq!(answered(&told), (401, "INVALID_SIGNATURE".to_owned()), "{told}");
+    }
+    let asked_after = mallory.ask("requests", json!({}));
+    let infos =
+        |asked: &Value| asked.as_array().unwrap().iter().filter(|one| one[1] == "/swarm/info").count();
+    assert_eq!(infos(&asked_before), infos(&asked_after), "somebody called mallory");
+    let mut after = alice.json(&["swarm", "members"]);
+    after.retain(|member| member["agent_id"] != "carol");
+    assert_eq!(before, after);
+    alice.ok(&["send", "bob@research", "for bob alone", "--from", "alice"]);
+    bob.gets("bob", "for bob alone");
+    carol.ok(&["send", "alice@research", "for alice alone", "--from", "carol"]);
+    alice.gets("alice", "for alice alone");
+    let heard = mallory.ask("inbox", json!({}));
+    assert!(!heard.to_string().contains("alone"), "{heard}");
+}
+
+#[test]
+fn squatted_key_is_given_back() {
+    let Some((ca, alice, mut mallory)) = begin("squatted_key_is_given_back", "mallory") else { return };
+    let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    let link = alice.ok(&["swarm", "invite"]);
+    carol.ok(&["swarm", "join", &link]);
+    let key = bob.json(&["swarm", "key"]).remove(0)["public_key"].clone();
+    let own = mallory.ask("me", json!({}));
+    mallory.ask("pose", json!({ "public_key": key }));
+    let named = json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": key });
+    let told = mallory.ask("ask_to_join", json!({ "link": link, "sender": named }));
+    assert_eq!(told["status"], 200, "{told}");
+    assert_eq!(member(&alice, "mallory")["provisional"], true);
+    assert!(alice.ok(&["swarm", "members"]).contains("provisional"));
+    carol.knows(&["alice", "carol", "mallory"]);
+    bob.ok(&["swarm", "join", &link]);
+    for owner in [&alice, &bob, &carol] {
+        owner.knows(&["alice", "bob", "carol"]);
+    }
+    assert_eq!(member(&alice, "bob")["provisional"], false);
+    carol.ok(&["send", "bob@research", "welcome", "--from", "carol"]);
+    bob.gets("bob", "welcome");
+    // Kicked, a squatter takes nobody with it. On the owner's own id, too.
+    let dora = Owner::new(&ca, "dora");
+    let key = dora.json(&["swarm", "key"]).remove(0)["public_key"].clone();
+    for id in ["mallory", "dora"] {
+        mallory.ask("pose", json!({ "agent_id": id, "public_key": key }));
+        let named = json!({ "agent_id": id, "endpoint": own["endpoint"], "public_key": key });
+        let told =
+            mallory.ask("ask_to_join", json!({ "link": alice.ok(&["swarm", "invite"]), "sender": named }));
+        assert_eq!(told["status"], 200, "{told}");
+        if id == "mallory" {
+            alice.ok(&["swarm", "kick", "mallory", "--yes"]);
+        }
+    }
+    dora.ok(&["swarm", "join", &link]);
+    let entry = member(&alice, "dora");
+    assert_eq!(entry["endpoint"], format!("https://127.0.0.1:{}/swarm", dora.port), "{entry}");
+    assert_eq!(entry["provisional"], false);
+}
+
+/// Moved by the owner, restored by the master's person, and put right again; a program that does not know the word goes on.
+#[test]
+fn moved_endpoint_is_shown_and_restored() {
+    let Some((ca, alice, mut pat)) = begin("moved_endpoint_is_shown_and_restored", "pat") else { return };
+    let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    let link = alice.ok(&["swarm", "invite"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    for owner in [&bob, &carol] {
+        owner.ok(&["swarm", "join", &link]);
+    }
+    for owner in [&alice, &bob, &carol] {
+        owner.knows(&["alice", "bob", "carol", "pat"]);
+    }
+    let old = member(&bob, "bob")["endpoint"].clone();
+    let until = |owner: &Owner, endpoint: &Value| {
+        poll::until("the endpoint is known", || {
+            (member(owner, "bob")["endpoint"] == *endpoint).then_some(())
+        });
+    };
+    // Both are served: one is the other without the `/swarm` of its routes.
+    let bare = format!("https://127.0.0.1:{}", bob.port);
+    let init = ["swarm", "init", "--agent", "bob", "--endpoint", &bare, "--yes"];
+    bob.ok(&init);
+    let new = member(&bob, "bob")["endpoint"].clone();
+    assert_ne!(old, new);
+    for owner in [&alice, &carol] {
+        until(owner, &new);
+        assert_eq!(member(owner, "bob")["endpoint_change"]["from"], old);
+        assert!(owner.ok(&["swarm", "members"]).contains("endpoint changed"));
+        assert!(examined(owner).contains("swarm endpoint bob"), "{}", examined(owner));
+    }
+    carol.ok(&["send", "bob@research", "at the new place", "--from", "carol"]);
+    bob.gets("bob", "at the new place");
+    let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("endpoint_changed");
+    pat.gets("the news", told);
+
+    // A person's word: of a member for its own hub, of the master for all.
+    let elsewhere = "https://127.0.0.1:9/swarm";
+    carol.ok(&["swarm", "endpoint", "bob", elsewhere, "--yes"]);
+    assert_eq!(member(&carol, "bob")["endpoint"], elsewhere);
+    assert_eq!(member(&alice, "bob")["endpoint"], new);
+    alice.ok(&["swarm", "endpoint", "bob", old.as_str().unwrap(), "--yes"]);
+    until(&carol, &old);
+    until(&alice, &old);
+    // Its owner sees that the roster is wrong, and puts it right.
+    until(&bob, &old);
+    assert!(examined(&bob).contains("the roster of 'research'"), "{}", examined(&bob));
+    bob.ok(&init);
+    for owner in [&alice, &carol, &bob] {
+        until(owner, &new);
+    }
+}
+
+/// A peer that makes no signature over the whole request moves by the protocol's own, once each.
+#[test]
+fn signed_rejoin_moves_endpoint_once() {
+    let Some((_ca, alice, mut pat)) = begin("signed_rejoin_moves_endpoint_once", "pat") else { return };
+    let link = alice.ok(&["swarm", "invite"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 200);
+    assert_eq!(member(&alice, "pat")["provisional"], true);
+    let own = pat.ask("me", json!({}));
+    let places = ["https://127.0.0.1:9/a", "https://127.0.0.1:9/b"];
+    let mut first = Value::Null;
+    for place in places {
+        let told = pat.ask(
+            "ask_to_join",
+            json!({ "link": link, "sender": sender(&own, &json!(place)), "signed": true }),
+        );
+        assert_eq!(told["status"], 200, "{told}");
+        assert_eq!(member(&alice, "pat")["endpoint"], place);
+        if first.is_null() {
+            first = told["body"].clone();
+        }
+    }
+    assert_eq!(member(&alice, "pat")["provisional"], false);
+    let url = format!("https://127.0.0.1:{}/swarm/join", alice.port);
+    let replayed = pat.ask("post", json!({ "url": url, "body": first }));
+    assert_eq!(answered(&replayed), (403, "NOT_AUTHORIZED".to_owned()), "{replayed}");
+    assert_eq!(member(&alice, "pat")["endpoint"], places[1]);
+}
+
+#[test]
+fn mute_and_kick_count_when_they_return() {
+    let Some((_ca, alice, mut mallory)) = begin("mute_and_kick_count_when_they_return", "mallory") else {
+        return;
+    };
+    let link = alice.ok(&["swarm", "invite"]);
+    assert_eq!(mallory.ask("join", json!({ "link": link }))["status"], 200);
+    let swarm = alice.json(&["swarm", "list"]).remove(0)["swarm_id"].as_str().unwrap().to_owned();
+    for n in 0..5 {
+        alice.ok(&["swarm", "mute", "mallory"]);
+        assert_eq!(mallory.send(&swarm, "alice", &format!("muted {n}")), json!([200]));
+        alice.ok(&["swarm", "unmute", "mallory"]);
+        assert_eq!(mallory.send(&swarm, "alice", &format!("heard {n}")), json!([200]));
+        alice.ok(&["swarm", "mute", "--swarm", "research"]);
+        assert_eq!(mallory.send(&swarm, "alice", &format!("muted with all {n}")), json!([200]));
+        alice.ok(&["swarm", "unmute", "--swarm", "research"]);
+    }
+    alice.ok(&["swarm", "kick", "mallory", "--yes"]);
+    assert_eq!(mallory.send(&swarm, "alice", "after the kick"), json!([403]));
+    let heard = alice.json(&["swarm", "messages", "--limit", "100"]);
+    let mut heard: Vec<&str> = heard.iter().filter_map(|message| message["content"].as_str()).collect();
+    heard.retain(|text| text.contains("muted") || text.contains("heard") || text.contains("after"));
+    heard.sort_unstable();
+    assert_eq!(heard, ["heard 0", "heard 1", "heard 2", "heard 3", "heard 4"]);
+}
+
+/// A candidate with another program gets a word of it, and is in when it asks again.
+#[test]
+fn approval_is_news_for_other_programs() {
+    let Some((_ca, alice, mut pat)) = begin("approval_is_news_for_other_programs", "pat") else { return };
+    alice.ok(&["swarm", "create", "Closed", "--approval"]);
+    let link = alice.ok(&["swarm", "invite", "closed"]);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
+    let told = |message: &Value| message["content"].as_str().unwrap_or_default().contains("join_approved");
+    pat.gets("the approval", told);
+    let joined = pat.ask("join", json!({ "link": link }));
+    assert_eq!((&joined["status"], &joined["answer"]["status"]), (&json!(200), &json!("accepted")));
+    let swarm = joined["answer"]["swarm_id"].as_str().unwrap().to_owned();
+    pat.knows(&swarm, &["alice", "pat"]);
+    assert_eq!(pat.send(&swarm, "alice", "I am in"), json!([200]));
+    alice.gets("alice", "I am in");
+}
