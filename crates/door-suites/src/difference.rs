@@ -41,7 +41,7 @@ pub(crate) fn shown(line: &str, longest: usize) -> String {
             out.push('…');
             break;
         }
-        if c != '\t' && (c.is_control() || crate::neutral::is_hidden(c)) {
+        if c != '\t' && (c.is_control() || switchboard_core::is_hidden(c)) {
             out.extend(c.escape_unicode());
         } else {
             out.push(c);

@@ -2,13 +2,13 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_core::sanitize_description;
 
 use crate::answer;
 use crate::arguments::{Call, shape};
 use crate::child::ChildError;
 use crate::host::RpcError;
 use crate::metrics::Outcome;
-use crate::neutral::neutral;
 use crate::tool::Tool;
 
 /// What became of a call.
@@ -36,7 +36,7 @@ impl Done {
 
 /// What went wrong, for a model to read. It quotes the child.
 pub(crate) fn told(error: &ChildError) -> String {
-    neutral(&error.to_string()).text
+    sanitize_description(&error.to_string()).text
 }
 
 /// The arguments of a call, checked. The error names what is wrong, and shows the schema and a call that would do.

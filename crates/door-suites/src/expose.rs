@@ -1,8 +1,7 @@
 //! Which tools of a child are offered at all.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-
-use crate::neutral::{is_hidden, neutral};
+use switchboard_core::{is_hidden, sanitize_description};
 
 /// The longest name of a tool that is looked at. Hosts take 64 characters; children have been seen with more.
 const MAX_NAME: usize = 256;
@@ -54,7 +53,7 @@ pub(crate) fn is_name(tool: &str) -> bool {
         && tool.len() <= MAX_NAME
         && tool.trim() == tool
         && !tool.contains(is_odd)
-        && neutral(tool).flags.is_empty()
+        && sanitize_description(tool).flags.is_empty()
         && !tool.split('/').any(|part| part == ".." || part == ".")
 }
 

@@ -2,9 +2,9 @@
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use crate::introspect::{BLOCKED, Offered};
-use crate::neutral::{neutral, neutral_value};
 use crate::raw::{Object, raw};
 use crate::rules;
 
@@ -45,12 +45,12 @@ pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
 /// that others call it by stays as it is. Where nothing is hidden, not a byte is another.
 pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
     let Some(mut object) = Object::parse(item) else { return item.to_owned() };
-    let has_odd_name = object.0.iter().any(|(key, _)| !neutral(key).flags.is_empty());
-    object.0.retain(|(key, _)| neutral(key).flags.is_empty());
+    let has_odd_name = object.0.iter().any(|(key, _)| !sanitize_description(key).flags.is_empty());
+    object.0.retain(|(key, _)| sanitize_description(key).flags.is_empty());
     let cleaned = |(key, value): &(String, &RawValue)| {
         let mut value: Value =
             serde_json::from_str(value.get()).ok().filter(|_| key.as_str() != called_by)?;
-        neutral_value(&mut value).then(|| (key.clone(), value))
+        sanitize_description_value(&mut value).then(|| (key.clone(), value))
     };
     let mut found: Vec<(String, Value)> = object.0.iter().filter_map(cleaned).collect();
     if found.is_empty() && !has_odd_name {
@@ -58,7 +58,7 @@ pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {
     }
     if let Some(description) = object.text("description") {
         found.retain(|(key, _)| key != "description");
-        let told = format!("{} [hidden text removed]", neutral(&description).text);
+        let told = format!("{} [hidden text removed]", sanitize_description(&description).text);
         found.push(("description".to_owned(), Value::String(told)));
     }
     let found: Vec<(String, Box<RawValue>)> =
@@ -113,7 +113,7 @@ mod tests {
             hidden: 1,
         });
         let listed: Value = serde_json::from_str(harmless(&raw(&item), "name").get()).unwrap();
-        let plain = "ab‹IMPORTANT›";
+        let plain = "ab&lt;IMPORTANT>";
         assert_eq!(
             listed,
             json!({

@@ -143,7 +143,7 @@ fn suites_p4_nothing_that_a_child_wrote_hides_anything() {
         },
         "outputSchema": { "title": hidden },
     }))];
-    let plain = "ab‹IMPORTANT›";
+    let plain = "ab&lt;IMPORTANT>";
     let line = shown(&tools, &Question::default()).unwrap();
     assert_eq!(line, format!("t({plain}: \"{plain}\"|\"plain\") [hidden text removed] — {plain}"));
     let wrong = tools[0].checker().check(&json!({ hidden: 7 })).join("\n");

@@ -7,11 +7,11 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use switchboard_core::sanitize_description;
 
 use crate::child::{ChildError, Listed};
 use crate::flat::harmless;
 use crate::host::{Caller, RpcError};
-use crate::neutral::neutral;
 use crate::raw::{Object, raw};
 use crate::suite::Suite;
 use crate::unseen::PATIENCE;
@@ -56,7 +56,7 @@ impl Passthrough {
                     continue;
                 };
                 // A name that cannot be shown as it is cannot be called either.
-                if !neutral(&key).flags.is_empty() {
+                if !sanitize_description(&key).flags.is_empty() {
                     continue;
                 }
                 let owner = owners.by_key.entry((what, key)).or_insert_with(|| suite.spec.name.clone());

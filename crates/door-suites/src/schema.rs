@@ -5,9 +5,9 @@ mod reach;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use self::reach::Reach;
-use crate::neutral::{neutral, neutral_value};
 
 /// The largest schema that is compiled. The largest seen in real servers has some 20 kB.
 pub(crate) const MAX_SCHEMA: usize = 256 * 1024;
@@ -71,7 +71,7 @@ impl Checker {
                 let field = field.trim_start_matches('/').replace('/', ".");
                 let what = clip(&error.masked_with("the value").to_string());
                 // Names and choices in it are the child's words.
-                neutral(&if field.is_empty() { what } else { format!("{field}: {what}") }).text
+                sanitize_description(&if field.is_empty() { what } else { format!("{field}: {what}") }).text
             })
             .collect()
     }
@@ -80,14 +80,14 @@ impl Checker {
     pub(crate) fn shown(&self) -> Value {
         let mut schema = self.schema.clone();
         tidy(&mut schema);
-        neutral_value(&mut schema);
+        sanitize_description_value(&mut schema);
         schema
     }
 
     /// Arguments that would do: what is required, with the first value that the schema names or one of its type.
     pub(crate) fn example(&self) -> Value {
         let mut example = example(&self.schema, &self.schema, 4, &mut MAX_EXAMPLE.clone());
-        neutral_value(&mut example);
+        sanitize_description_value(&mut example);
         example
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
+use switchboard_core::label_inline;
 use switchboard_hub::clock::{Clock, ago};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -21,7 +22,6 @@ use crate::host::Caller;
 use crate::introspect::{self, Offered};
 use crate::limits::RateLimit;
 use crate::metrics::Outcome;
-use crate::neutral::neutral;
 use crate::pins::Pins;
 use crate::places::Places;
 use crate::raw::raw;
@@ -73,7 +73,7 @@ struct State {
     /// Whether the catalogue's file was looked at.
     is_loaded: bool,
     catalogue: Option<Arc<Catalogue>>,
-    /// Tools that are no longer what was approved, and how they differ.
+    /// Tools that are no longer what was approved, with the reason.
     blocked: Arc<BTreeMap<String, String>>,
     /// The run of the child that the catalogue was taken from. Another run may offer something else.
     run: Option<Weak<Opened>>,
@@ -143,10 +143,10 @@ impl Suite {
             TrustState::New => Err(format!(
                 "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
             )),
-            TrustState::Changed { diff } => Err(format!(
-                "{name} is not trusted any more, because it changed:\n{}\nIf that is meant, a person has to run \
-                 `switchboard suite trust {name}`.",
-                neutral(&diff).text
+            // The difference is for the person: its new half is text that nobody has reviewed.
+            TrustState::Changed { .. } => Err(format!(
+                "{name} is not trusted any more, because it changed. If that is meant, a person has to run \
+                 `switchboard suite trust {name}`, which shows the change."
             )),
         }
     }
@@ -374,25 +374,29 @@ impl Suite {
             return Ok(());
         }
         let blocked = self.compare_with_pins(catalogue);
-        let diff = blocked.get(&tool.name).cloned();
+        let reason = blocked.get(&tool.name).cloned();
         self.state.lock().blocked = Arc::new(blocked);
-        let Some(diff) = diff.map(|diff| neutral(&diff).text) else { return Ok(()) };
+        let Some(reason) = reason else { return Ok(()) };
+        // The tool's new words are not for the model: a person has to review them first.
         let name = &self.spec.name;
         Err(format!(
-            "{} of {name} is blocked: it is no longer the tool that was approved.\n{diff}\nIf that is meant, a person \
-             has to run `switchboard suite pins approve {name}`.",
-            tool.name
+            "{} of {name} is blocked: {reason}. A person sees the change with `switchboard suite pins list {name}` and \
+             allows it with `switchboard suite pins approve {name}`.",
+            label_inline(&tool.name)
         ))
     }
 
-    /// The tools that are no longer what was approved, and how they differ. Pins that cannot be read block everything:
-    /// nobody knows then what was approved.
+    /// The tools that are no longer what was approved, with the reason. Pins that cannot be read block everything: nobody
+    /// knows then what was approved.
     fn compare_with_pins(&self, catalogue: &Catalogue) -> BTreeMap<String, String> {
         let pins = Pins::load(&self.shared.places, &self.spec.name);
         match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
-            Ok(problems) => problems.into_iter().map(|problem| (problem.tool, problem.diff)).collect(),
+            Ok(problems) => {
+                let why = || "it is no longer the tool that was approved".to_owned();
+                problems.into_iter().map(|problem| (problem.tool, why())).collect()
+            }
             Err(error) => {
-                let why = format!("The pins of {} cannot be read: {error}", self.spec.name);
+                let why = format!("the pins of {} cannot be read: {error}", self.spec.name);
                 catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
             }
         }

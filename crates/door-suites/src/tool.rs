@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use switchboard_core::{sanitize_description, sanitize_description_value};
 
 use crate::expose;
-use crate::neutral::{neutral_text, neutral_value};
 use crate::schema::{Checker, MAX_SCHEMA, tidy};
 use crate::signature::{argument_names, signature};
 
@@ -82,14 +82,16 @@ impl Tool {
         let mut read: Read<'_> = serde_json::from_str(self.raw.get()).unwrap_or_default();
         let mut is_flagged = false;
         for text in [&mut read.title, &mut read.description].into_iter().flatten() {
-            is_flagged |= neutral_text(text);
+            let sanitized = sanitize_description(text);
+            is_flagged |= !sanitized.flags.is_empty();
+            *text = sanitized.text;
         }
         let mut schema = |raw: &RawValue| {
             if raw.get().len() > MAX_SCHEMA {
                 return Schema::TooLarge(raw.get().len());
             }
             let mut value: Value = serde_json::from_str(raw.get()).unwrap_or_default();
-            is_flagged |= neutral_value(&mut value);
+            is_flagged |= sanitize_description_value(&mut value);
             tidy(&mut value);
             Schema::Here(value)
         };

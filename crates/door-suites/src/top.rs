@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use switchboard_core::sanitize_description;
 
 use crate::config::Config;
 use crate::descriptions::{Descriptions, suite_description};
 use crate::flat;
 use crate::introspect::Offered;
-use crate::neutral::neutral;
 use crate::raw::raw;
 use crate::rules::is_tool_name;
 use crate::spec::Expose;
@@ -186,7 +186,7 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
     } else {
         written
     };
-    summarise(&neutral(&described).text, MAX_DESCRIPTION)
+    summarise(&sanitize_description(&described).text, MAX_DESCRIPTION)
 }
 
 /// What a child can do by the names of its tools, the first few of them.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
+use switchboard_core::sanitize_description;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::neutral::neutral;
 use crate::redact::{Secrets, redact};
 use crate::suites::Suites;
 
@@ -76,7 +76,7 @@ fn tell_problems(suites: &Suites, told: &mut Vec<String>) {
         })
         .collect();
     for problem in problems.iter().filter(|problem| !told.contains(problem)) {
-        tracing::warn!("{}", neutral(problem).text);
+        tracing::warn!("{}", sanitize_description(problem).text);
     }
     *told = problems;
 }

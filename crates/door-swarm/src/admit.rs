@@ -296,7 +296,10 @@ impl Swarm {
         let holder = self.members.iter().find(|(_, member)| member.public_key == *key);
         let squatter = holder.filter(|(id, member)| is_proven && member.provisional && **id != self.master);
         let squatter = squatter.map(|(id, _)| id.clone());
-        if self.members.keys().any(|id| id.clashes_with(agent) && squatter.as_ref() != Some(id)) {
+        // A message that was signed for a former member can still be replayed.
+        let is_ambiguous = self.former.keys().any(|id| id.is_ambiguous_with(agent));
+        let is_taken = |id: &PeerId| id.clashes_with(agent) && squatter.as_ref() != Some(id);
+        if is_ambiguous || self.members.keys().any(is_taken) {
             return Err(NotAdmitted::IdTaken);
         }
         if holder.is_some() && squatter.is_none() {

@@ -11,6 +11,9 @@ const TYPE_WORDS: [&str; 3] = ["message", "system", "notification"];
 /// The recipient that stands for everybody.
 pub(crate) const BROADCAST: &str = "broadcast";
 
+/// Words of ours: a member of that id would be taken for a person, for this program, or for everybody.
+const RESERVED: [&str; 7] = ["system", "switchboard", "human", "all", "me", "root", "admin"];
+
 /// Longest id: what a name of ours can hold.
 const MAX_BYTES: usize = 128;
 
@@ -38,6 +41,18 @@ pub enum PeerIdError {
         /// As given.
         text: String,
     },
+    /// An id that is a word of ours.
+    #[error("agent_id '{text}' is refused: it is a reserved word; choose another")]
+    Reserved {
+        /// As given.
+        text: String,
+    },
+    /// An id that a command line would take for an option.
+    #[error("agent_id '{text}' is refused: it begins with '-'; choose another")]
+    Dash {
+        /// As given.
+        text: String,
+    },
     /// An id that cannot be a name here.
     #[error("agent_id '{text}' is refused: {reason}")]
     NoName {
@@ -49,7 +64,7 @@ pub enum PeerIdError {
 }
 
 impl PeerId {
-    /// Checks a text that somebody else wrote: whether it can be an id at all.
+    /// Parses a text that another program wrote: characters and length alone.
     pub fn parse(text: &str) -> Result<Self, PeerIdError> {
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
         if (1..=MAX_BYTES).contains(&text.len()) && text.bytes().all(legal) {
@@ -59,27 +74,36 @@ impl PeerId {
         }
     }
 
-    /// Checks an id that somebody wants to take: it must also be a name, and not run into what follows it in what is
-    /// signed.
+    /// Parses an id that an agent wants to take: one that a member may have, and that is also a name here.
     pub fn parse_new(text: &str) -> Result<Self, PeerIdError> {
-        let id = Self::parse(text)?;
-        let begins = text.get(..BROADCAST.len()).is_some_and(|start| start.eq_ignore_ascii_case(BROADCAST));
-        if begins {
-            return Err(PeerIdError::Broadcast { text: text.to_owned() });
-        }
+        let id = Self::parse_member(text)?;
         match Name::parse(text) {
             Ok(_) => Ok(id),
             Err(reason) => Err(PeerIdError::NoName { text: text.to_owned(), reason }),
         }
     }
 
-    /// Checks an id that somebody has, on the word of whoever leads: not one that a message to everybody could be taken for.
+    /// Parses an id that a member may have.
     pub fn parse_member(text: &str) -> Result<Self, PeerIdError> {
         let id = Self::parse(text)?;
-        if id.clashes_with(&Self(BROADCAST.to_owned())) {
-            return Err(PeerIdError::Broadcast { text: text.to_owned() });
-        }
+        id.check_member()?;
         Ok(id)
+    }
+
+    /// Checks that a member may have this id. The one rule for joins, rosters, state files and `init`.
+    pub(crate) fn check_member(&self) -> Result<(), PeerIdError> {
+        let text = || self.0.clone();
+        let begins = self.0.get(..BROADCAST.len()).is_some_and(|start| start.eq_ignore_ascii_case(BROADCAST));
+        if begins {
+            return Err(PeerIdError::Broadcast { text: text() });
+        }
+        if self.0.starts_with('-') {
+            return Err(PeerIdError::Dash { text: text() });
+        }
+        if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(&self.0)) {
+            return Err(PeerIdError::Reserved { text: text() });
+        }
+        Ok(())
     }
 
     /// The id as text.
@@ -92,17 +116,25 @@ impl PeerId {
         Name::parse(&self.0).ok()
     }
 
-    /// Whether a message to one of the two could be read as a message to the other.
-    ///
-    /// What is signed is recipient, type and content without anything between them: `bob` + `message` + `system…` is
-    /// also `bobmessage` + `system` + `…`. Two ids that differ in case alone are one name here.
+    /// True if one swarm cannot hold both ids: their signatures are ambiguous, or they are one name here.
     pub fn clashes_with(&self, other: &Self) -> bool {
-        let runs_into = |longer: &str, shorter: &str| {
-            longer
-                .strip_prefix(shorter)
-                .is_some_and(|rest| TYPE_WORDS.iter().any(|word| rest.starts_with(word)))
-        };
-        self.0.eq_ignore_ascii_case(&other.0) || runs_into(&self.0, &other.0) || runs_into(&other.0, &self.0)
+        self.0.eq_ignore_ascii_case(&other.0) || self.is_ambiguous_with(other)
+    }
+
+    /// True if a signature for one of two different ids can be read as one for the other.
+    ///
+    /// The signed bytes are recipient, type and content without a separator (§4.4): `bob` + `message` + `system…` is
+    /// also `bobmessage` + `system` + `…`, and `bob` + `system` + `essage…` is also `bobsyste` + `message` + `…`. Two ids
+    /// are ambiguous exactly where an id and a type word of one are a prefix of an id and a type word of the other.
+    pub(crate) fn is_ambiguous_with(&self, other: &Self) -> bool {
+        let (short, long) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
+        let Some(rest) = long.0.strip_prefix(&short.0).filter(|rest| !rest.is_empty()) else { return false };
+        TYPE_WORDS.iter().any(|first| {
+            TYPE_WORDS.iter().any(|second| {
+                let (first, second) = (first.bytes(), rest.bytes().chain(second.bytes()));
+                first.zip(second).all(|(a, b)| a == b)
+            })
+        })
     }
 }
 

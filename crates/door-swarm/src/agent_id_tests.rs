@@ -32,13 +32,31 @@ fn ids_that_run_into_the_type_clash() {
     assert!(!id("message").clashes_with(&id("bob")));
 }
 
-/// A message to one of these alone would be signed as one to everybody.
+/// The type words overlap: `system` ends as `message` begins, and `notification` as it begins itself.
 #[test]
-fn nobody_is_called_everybody() {
-    for bad in ["broadcast", "Broadcast", "broadcastmessage", "broadcastsystem-x", "a b"] {
-        assert!(PeerId::parse_member(bad).is_err(), "{bad}");
+fn overlapping_type_words_clash() {
+    for (short, long) in [("bob", "bobsyste"), ("bob", "bobnotificatio"), ("commit", "commitmessage")] {
+        assert!(id(short).clashes_with(&id(long)) && id(long).clashes_with(&id(short)), "{short} {long}");
     }
-    for good in ["broadcaster", "bob", "message"] {
+    assert!(!id("bob").clashes_with(&id("bobsyst")));
+    assert!(!id("bob").clashes_with(&id("bobmessag")));
+}
+
+#[test]
+fn reserved_ids_are_no_members() {
+    let words = ["system", "switchboard", "human", "all", "me", "root", "admin", "broadcast"];
+    let other = ["-rf", "--help", "-", "broadcaster", "broadcastmessage", "Broadcast-x", "a b"];
+    for word in words {
+        for text in
+            [word.to_owned(), word.to_uppercase(), format!("{}{}", word[..1].to_uppercase(), &word[1..])]
+        {
+            assert!(PeerId::parse_member(&text).is_err() && PeerId::parse_new(&text).is_err(), "{text}");
+        }
+    }
+    for text in other {
+        assert!(PeerId::parse_member(text).is_err() && PeerId::parse_new(text).is_err(), "{text}");
+    }
+    for good in ["systems", "human-1", "meg", "bob", "message", "allan", "a-", "_root"] {
         assert!(PeerId::parse_member(good).is_ok(), "{good}");
     }
 }

@@ -1,9 +1,7 @@
 //! §10.2: what a subagent is given: recent messages, who is there, who is muted, what waits.
 
-use std::borrow::Cow;
-
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Door, Message, Trust};
+use switchboard_core::{AgentId, Door, Message, Trust, sanitize_inline, sanitize_value};
 use switchboard_hub::{MailboxQuery, Part};
 use uuid::Uuid;
 
@@ -45,30 +43,13 @@ impl Seen {
         })
     }
 
-    /// The same for a model: what is not ours is without tags, wherever in it a text stands.
+    /// The same for a model: sanitized throughout, where it is not ours.
     pub fn to_model(&self) -> Value {
         let mut shown = self.to_json();
-        escape(self.message.trust(), &mut shown);
+        if self.message.trust() != Trust::Ours {
+            sanitize_value(&mut shown);
+        }
         shown
-    }
-}
-
-fn escape(trust: Trust, value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Cow::Owned(escaped) = trust.escape(text) {
-                *text = escaped;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| escape(trust, item)),
-        Value::Object(fields) => {
-            let escaped = std::mem::take(fields).into_iter().map(|(name, mut value)| {
-                escape(trust, &mut value);
-                (trust.escape(&name).into_owned(), value)
-            });
-            *fields = escaped.collect();
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
@@ -89,7 +70,7 @@ impl Swarms {
         for swarm in book.swarms_of(&identity.agent).filter(|swarm| swarm.is_active()) {
             let recent = self.messages(Some(&swarm.swarm_id.to_string()), most).await?;
             swarms.push(json!({
-                "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm),
+                "swarm_id": swarm.swarm_id, "name": sanitize_inline(&swarm.name), "address": format!("all@{}", swarm.realm),
                 "master": swarm.master, "epoch": swarm.epoch, "members": members(swarm, &identity.agent),
                 "pending_joins": swarm.pending.iter().filter(|(_, p)| !p.denied).map(|(id, _)| id).collect::<Vec<_>>(),
                 "recent": recent.iter().map(Seen::to_model).collect::<Vec<_>>(),

@@ -24,40 +24,40 @@ pub struct EndpointError {
 }
 
 impl Endpoint {
-    /// Checks an address. A slash at its end is dropped.
+    /// Parses an address. Slashes at its end are dropped.
+    ///
+    /// Other programs read the text with other parsers, so a text that the URL parser would correct is refused. Only the
+    /// letter case of the host and the default port `:443` are normalised.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
         let refuse = |problem| EndpointError { text: text.to_owned(), problem };
         if text.len() > MAX_BYTES {
             return Err(refuse("it is too long"));
         }
-        // `Url` drops tabs and line breaks in silence, and others would not.
-        if text.bytes().any(|byte| byte <= b' ' || byte == b'\\' || byte == 0x7f) {
-            return Err(refuse("it holds a space, a backslash or a control character"));
+        if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
+            return Err(refuse(
+                "it holds a space, a backslash, a control character or a letter beyond ASCII",
+            ));
         }
-        // Nor would others put right what it puts right.
-        let rest = text.strip_prefix("https://").unwrap_or(text);
-        let dots = |segment: &str| matches!(segment, "." | "..");
-        if rest.starts_with('/') || rest.contains('%') || rest.split('/').any(dots) {
-            return Err(refuse("it must be https://host/path, with plain segments only"));
+        let rest = text.strip_prefix("https://").ok_or_else(|| refuse("it must begin with https://"))?;
+        if rest.contains(['?', '#', '%', '@']) {
+            return Err(refuse("it must not hold '?', '#', '%', a user or a password"));
         }
-        let mut url = Url::parse(text).map_err(|_| refuse("it is no URL; use https://host/swarm"))?;
-        if url.scheme() != "https" {
-            return Err(refuse("it must begin with https://"));
-        }
-        if url.host_str().is_none_or(str::is_empty) {
-            return Err(refuse("it names no host"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(refuse("it must not hold a user or a password"));
-        }
-        if url.query().is_some() || url.fragment().is_some() {
-            return Err(refuse("it must not hold '?' or '#'"));
-        }
-        let path = url.path().trim_end_matches('/').to_owned();
-        if path.split('/').skip(1).any(str::is_empty) {
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let authority = authority.to_ascii_lowercase();
+        let host = check_authority(&authority).map_err(refuse)?;
+        let path = path.trim_end_matches('/');
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:".contains(&byte);
+        let is_odd = |segment: &str| matches!(segment, "" | "." | "..");
+        if !path.bytes().all(is_plain) || path.split('/').skip(1).any(is_odd) {
             return Err(refuse("its path must hold plain segments only"));
         }
-        url.set_path(&path);
+        let mut url = Url::parse(text).map_err(|_| refuse("it is no URL; use https://host/swarm"))?;
+        url.set_path(path);
+        let expected = authority.strip_suffix(":443").unwrap_or(&authority);
+        let is_same = |url: &str| url.trim_end_matches('/') == format!("https://{expected}{path}");
+        if url.host_str() != Some(host) || !is_same(url.as_str()) {
+            return Err(refuse("it has another spelling; write host, port and path in the usual form"));
+        }
         Ok(Self(url))
     }
 
@@ -90,6 +90,31 @@ impl Endpoint {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         }
+    }
+}
+
+/// Checks host and port of an address, in lower case; returns the host.
+fn check_authority(authority: &str) -> Result<&str, &'static str> {
+    let is_port =
+        |port: &str| port.parse::<u16>().is_ok_and(|number| number > 0 && number.to_string() == port);
+    // The brackets of an IPv6 address keep its colons apart from the one before the port.
+    let end = authority.rfind(']').map_or(0, |bracket| bracket + 1);
+    let (host, port) = match authority[end..].find(':') {
+        Some(colon) => (&authority[..end + colon], Some(&authority[end + colon + 1..])),
+        None => (authority, None),
+    };
+    if port.is_some_and(|port| !is_port(port)) {
+        return Err("its port must be a number from 1 to 65535");
+    }
+    if host.starts_with('[') {
+        return if host.ends_with(']') { Ok(host) } else { Err("it names no host") };
+    }
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(legal);
+    if host.split('.').all(is_label) {
+        Ok(host)
+    } else {
+        Err("it names no host, or one that ends with a dot")
     }
 }
 

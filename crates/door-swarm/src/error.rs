@@ -1,6 +1,6 @@
 //! What can go wrong at the door.
 
-use switchboard_core::{Name, NameError};
+use switchboard_core::{Name, NameError, sanitize_inline};
 use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 
@@ -173,7 +173,7 @@ pub enum SwarmError {
         message: String,
     },
     /// The other side's answer makes no sense, or proves that it is not who it should be.
-    #[error("the answer of {endpoint} is refused: {problem}")]
+    #[error("the answer of {endpoint} is refused: {}", sanitize_inline(.problem))]
     BadAnswer {
         /// Who.
         endpoint: String,

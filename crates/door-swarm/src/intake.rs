@@ -1,10 +1,8 @@
 //! The way in: what a message has to get past, in this order, before it is believed.
 //!
-//! Size, form, the client's own limit, the swarm, the sender's membership, the signature, the time, the recipient, mutes,
+//! The client's own limit, size, form, the swarm, the sender's membership, the signature, the time, the recipient, mutes,
 //! the limits of sender and swarm, the authority of what it says; then the journal, and then the answer. Nothing is
 //! fetched for a stranger, and no limit of a sender is used up by others in its name.
-
-use std::net::IpAddr;
 
 use http::HeaderMap;
 use jiff::Timestamp;
@@ -17,15 +15,13 @@ use crate::agent_id::{BROADCAST, PeerId};
 use crate::error::SwarmError;
 use crate::ledger::{Identity, Member, Swarm};
 use crate::problem::Problem;
-use crate::roster::{Applied, NoAuthority, Said};
+use crate::roster::{Applied, Carrier, NoAuthority, Order, Said};
 use crate::send::check_parts;
 use crate::server::{Server, Task};
 use crate::signing::{Payload, verify_envelope};
 use crate::translate::{Incoming, scope, told_epoch, told_post};
 use crate::wake::Arrival;
-use crate::wire::{
-    Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, Roster, SystemContent, is_compatible,
-};
+use crate::wire::{Envelope, MessageType, PROTOCOL_VERSION, Priority, Queued, is_compatible};
 use crate::{stamp, strict};
 
 /// A message whose form has been checked, and nothing else.
@@ -38,12 +34,6 @@ pub(crate) struct Read {
     timestamp: Timestamp,
 }
 
-/// What a system message says, where it can be read.
-enum Statement {
-    Content(Box<SystemContent>),
-    Roster(Roster),
-}
-
 impl Server {
     /// Takes a message in.
     pub(crate) async fn take_message(
@@ -51,10 +41,8 @@ impl Server {
         identity: &Identity,
         headers: &HeaderMap,
         body: &[u8],
-        client: IpAddr,
     ) -> Result<Queued, Problem> {
         let read = read(headers, body)?;
-        self.count_client(client)?;
         let book = self.swarms.current().await?;
         let identity = book.identities.get(&identity.agent).ok_or_else(Problem::no_such_place)?;
         let known = book.swarms.get(&(identity.agent.clone(), read.swarm)).filter(|swarm| swarm.is_active());
@@ -75,11 +63,10 @@ impl Server {
             return Ok(queued);
         }
         let is_counted = self.count_message(identity, swarm, &read).await?;
-        let statement =
-            (envelope.kind == MessageType::System).then(|| statement(&envelope.content)).flatten();
-        if let Some(statement) = &statement {
+        let order = (envelope.kind == MessageType::System).then(|| read_order(&envelope.content)).flatten();
+        if let Some(order) = &order {
             // Refused before it is written down anywhere.
-            self.applied(identity, &mut swarm.as_ref().clone(), &read, statement)?;
+            self.applied(identity, &mut swarm.as_ref().clone(), &read, order)?;
         }
         let parent = match envelope.in_reply_to.as_deref().filter(|_| is_whole) {
             Some(id) => self.parent(swarm, id).await?,
@@ -108,8 +95,8 @@ impl Server {
         if is_whole && (!member.signs_envelopes || member.provisional) {
             self.pin(identity, swarm, sender).await?;
         }
-        if let Some(statement) = statement {
-            return self.make_true(identity, swarm, read, statement, queued).await;
+        if let Some(order) = order {
+            return self.make_true(identity, swarm, read, order, queued).await;
         }
         if is_whole && told_epoch(envelope).is_some_and(|epoch| epoch > swarm.epoch) {
             self.later(Task::Behind { agent: identity.agent.clone(), swarm: read.swarm });
@@ -263,53 +250,49 @@ impl Server {
         Ok(())
     }
 
-    /// What a statement comes to in a swarm, which it changes.
+    /// Applies an order to a swarm, unless it was applied before.
     fn applied(
         &self,
         identity: &Identity,
         swarm: &mut Swarm,
         read: &Read,
-        statement: &Statement,
+        order: &Order,
     ) -> Result<Applied, Problem> {
+        let now = self.swarms.hub().now();
         let said = Said {
             me: &identity.agent,
             sender: &read.sender,
             to_me: read.envelope.recipient == identity.agent.as_str(),
             at: read.timestamp,
-            now: self.swarms.hub().now(),
+            now,
         };
-        let applied = match statement {
-            Statement::Content(content) => {
-                let is_other = content.swarm_id.as_deref().is_some_and(|id| id != read.envelope.swarm_id);
-                if is_other {
-                    return Err(Problem::format("content is about another swarm"));
-                }
-                swarm.apply(&said, content)
-            }
-            Statement::Roster(roster) => swarm
-                .replace_roster(&said, roster)
-                .map(|changed| if changed { Applied::Changed } else { Applied::Nothing }),
-        };
+        if let Order::Change(content) = order
+            && content.swarm_id.as_deref().is_some_and(|id| id != read.envelope.swarm_id)
+        {
+            return Err(Problem::format("content is about another swarm"));
+        }
+        let window_start = now.saturating_sub(self.swarms.config().oldest).unwrap_or(Timestamp::MIN);
+        let carrier = Carrier { message_id: &read.envelope.message_id, window_start };
+        let applied = swarm.apply_once(&said, &carrier, order);
         applied.map_err(|error| refuse(swarm, read, &error))
     }
 
-    /// Makes a statement true and answers it.
+    /// Applies an order for good and answers it.
     async fn make_true(
         &self,
         identity: &Identity,
         swarm: &Swarm,
         read: Read,
-        statement: Statement,
+        order: Order,
         queued: Queued,
     ) -> Result<Queued, Problem> {
         let (agent, id, sender) = (identity.agent.clone(), swarm.swarm_id, read.sender.clone());
         let (server, owner) = (self.clone(), identity.clone());
-        let is_transfer =
-            matches!(&statement, Statement::Content(content) if content.action == "master_transfer");
+        let is_transfer = matches!(&order, Order::Change(content) if content.action == "master_transfer");
         let changed = self.swarms.edit(&agent, id, move |swarm| {
             // On a copy: it may be refused now, though it was not a moment ago, and then it changes nothing.
             let mut changing = swarm.clone();
-            let applied = server.applied(&owner, &mut changing, &read, &statement);
+            let applied = server.applied(&owner, &mut changing, &read, &order);
             if applied.is_ok() {
                 *swarm = changing;
             }
@@ -338,20 +321,21 @@ fn refuse(swarm: &Swarm, read: &Read, error: &NoAuthority) -> Problem {
             Problem::not_master(error.to_string())
         }
         NoAuthority::NoProof => Problem::signature(error.to_string()),
-        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken => {
+        NoAuthority::Field { .. } | NoAuthority::NotAMember | NoAuthority::Taken | NoAuthority::Clash(_) => {
+            tracing::warn!(swarm = %swarm.realm, sender = %read.sender, "refused a change of the roster: {error}");
             Problem::format(error.to_string())
         }
     }
 }
 
-/// Reads what a system message says. One that cannot be read is news like any other, and changes nothing.
-fn statement(content: &str) -> Option<Statement> {
+/// Parses the order that a system message carries. One that cannot be parsed is news like any other, and changes nothing.
+fn read_order(content: &str) -> Option<Order> {
     // Written as a list it would be read by position, which nobody means.
     let value = strict::parse(content.as_bytes()).ok().filter(Value::is_object)?;
     if value.get("action").and_then(Value::as_str) == Some("roster") {
-        return serde_json::from_value(value).ok().map(Statement::Roster);
+        return serde_json::from_value(value).ok().map(Order::Roster);
     }
-    serde_json::from_value(value).ok().map(|content| Statement::Content(Box::new(content)))
+    serde_json::from_value(value).ok().map(|content| Order::Change(Box::new(content)))
 }
 
 /// Checks the form of a message and of what came with it.

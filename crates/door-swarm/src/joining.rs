@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use switchboard_core::Name;
+use switchboard_core::{Name, label_inline, quote_inline};
 use switchboard_https::{Answer, Limits, Url};
 use uuid::Uuid;
 
@@ -13,6 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
 use crate::ledger::{Identity, Joining, Standing, Swarm};
+use crate::members::sift;
 use crate::roster::{ROSTER_BYTES, read_member};
 use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
 use crate::stamp;
@@ -175,15 +176,34 @@ impl Swarms {
             rotations: Vec::new(),
             handover: None,
             invites_since: now,
+            orders: <_>::default(),
+            left_out: <_>::default(),
         };
+        let mut told = Vec::new();
         for member in &accepted.members {
-            let (id, endpoint, key, joined_at) =
-                read_member(member, now).map_err(|error| bad(&format!("a member's {error}")))?;
-            if swarm.members.contains_key(&id) || swarm.members.values().any(|m| m.public_key == key) {
-                return Err(bad("its roster names an agent or a key twice"));
+            match read_member(member, now) {
+                Ok(member) => told.push(member),
+                // Other programs check less; one member of theirs does not keep our agent out.
+                Err(error) => {
+                    let id = member.agent_id.chars().take(128).collect::<String>().escape_debug().to_string();
+                    swarm.left_out.insert(id, error.to_string());
+                }
             }
-            swarm.put_member(&id, endpoint, key, joined_at);
-            swarm.note_provisional(&id, Some(member));
+        }
+        let (told, left_out) =
+            sift(&identity.agent, &invite.master, told).map_err(|clash| bad(&clash.to_string()))?;
+        for member in told {
+            if swarm.members.contains_key(&member.id) {
+                return Err(bad("its roster names an agent twice"));
+            }
+            let checked = swarm.members.check(&member.id, &member.public_key);
+            checked.map_err(|clash| bad(&clash.to_string()))?;
+            swarm.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
+            swarm.note_provisional(&member.id, member.provisional);
+        }
+        swarm.left_out.extend(left_out);
+        for (id, reason) in &swarm.left_out {
+            tracing::warn!(swarm = %swarm.realm, member = %id, "a member of the swarm is left out: {reason}");
         }
         let signer =
             swarm.members.get(invite.signer()).ok_or_else(|| bad("its roster lacks whoever invited"))?;
@@ -272,11 +292,10 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
     headers
 }
 
-/// The error of the protocol in an answer, where it has one.
+/// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
 pub(crate) fn error_of(answer: &Answer) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
-    let plain = |text: String| text.chars().filter(|c| !c.is_control()).take(200).collect::<String>();
-    Some((plain(body.error.code), plain(body.error.message)))
+    Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
 fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, SwarmError> {

@@ -98,11 +98,9 @@ impl Swarm {
         announced.asked = announced.asked.saturating_add(1);
         announced.ask_at = now.saturating_add(pause).unwrap_or(now);
         let announced = announced.clone();
-        match key {
-            // It would not be told apart from another.
-            Some(key) if self.members.values().any(|member| member.public_key == key) => {}
-            Some(key) => self.put_member(id, announced.endpoint, key, announced.joined_at),
-            None => {}
+        if let Some(key) = key {
+            // Refused where it would not be told apart from another.
+            self.put_member(id, announced.endpoint, key, announced.joined_at);
         }
         if announced.asked >= MOST_LEARNING {
             self.announced.remove(id);

@@ -1,5 +1,7 @@
 //! Keys: a seed of 32 bytes to sign with, and the keys of others to verify with.
 
+mod rsa;
+
 use std::fmt;
 
 use aws_lc_rs::signature::{
@@ -131,8 +133,10 @@ impl fmt::Debug for SecretKey {
 }
 
 impl PublicKey {
-    /// Reads a key as it stands on the wire: base64 of the raw 32 bytes of an Ed25519 key, of its DER form, or of the DER
-    /// form of an RSA key of 2048 bits or more.
+    /// Parses a key as it stands on the wire: base64 of the raw 32 bytes of an Ed25519 key, of its DER form, or of one of
+    /// the two DER forms of an RSA key of 2048 to 8192 bits.
+    ///
+    /// A key has one normal form, so that one key in two encodings is one key: raw bytes for Ed25519, SPKI for RSA.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let refuse = |problem| KeyError::Public { problem };
         if text.len() > MAX_BYTES {
@@ -142,18 +146,19 @@ impl PublicKey {
         let raw = bytes.strip_prefix(&ED25519_SPKI).filter(|raw| raw.len() == 32).unwrap_or(&bytes);
         if let Ok(raw) = <&[u8; 32]>::try_from(raw) {
             let key = VerifyingKey::from_bytes(raw).map_err(|_| refuse("it is no point of the curve"))?;
-            // Anything verifies under a key of small order.
-            if key.is_weak() || key.to_bytes() != *raw {
-                return Err(refuse("it is a weak or oddly written Ed25519 key"));
+            // Anything verifies under a key of small order. The parser accepts y >= p, a second spelling of a point.
+            if key.is_weak() || key.to_edwards().compress().as_bytes() != raw {
+                return Err(refuse("it is a weak or non-canonical Ed25519 key"));
             }
             return Ok(Self { bytes: raw.to_vec(), kind: Kind::Ed25519(key) });
         }
+        let bytes = rsa::normalize(&bytes).map_err(refuse)?;
         ParsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, &bytes)
-            .map_err(|_| refuse("it is neither 32 bytes of Ed25519 nor RSA of 2048 bits or more in DER"))?;
+            .map_err(|_| refuse("it is no usable RSA key"))?;
         Ok(Self { bytes, kind: Kind::Rsa })
     }
 
-    /// The key as we write it: an Ed25519 key as its raw bytes.
+    /// The key in its normal form, base64.
     pub fn to_wire(&self) -> String {
         STANDARD.encode(&self.bytes)
     }

@@ -80,3 +80,103 @@ fn a_key_file_has_32_bytes_and_is_for_its_owner_alone() {
     dir.replace("short.key", b"abc", 0o600).unwrap();
     assert!(matches!(SecretKey::read(&dir, "short.key"), Err(KeyError::Seed { bytes: 3, .. })));
 }
+
+/// A second spelling of a point, which lax parsers take for another key.
+#[test]
+fn non_canonical_ed25519_is_refused() {
+    // y = p + n for each n below 19: the same points as y = n.
+    for n in 0..19_u8 {
+        for sign in [0, 0x80] {
+            let mut bytes = [0xff_u8; 32];
+            bytes[0] = 0xed + n;
+            bytes[31] = 0x7f | sign;
+            for der in [&[][..], &ED25519_SPKI] {
+                let text = STANDARD.encode([der, &bytes].concat());
+                assert!(PublicKey::parse(&text).is_err(), "p + {n}");
+            }
+        }
+    }
+}
+
+fn integer(bytes: &[u8]) -> Vec<u8> {
+    let mut der = vec![0x02, 0x82];
+    der.extend(u16::try_from(bytes.len()).unwrap().to_be_bytes());
+    der.extend_from_slice(bytes);
+    der
+}
+
+fn sequence(content: &[u8]) -> Vec<u8> {
+    let mut der = vec![0x30, 0x82];
+    der.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+    der.extend_from_slice(content);
+    der
+}
+
+/// An RSA key with a modulus of so many bits, in PKCS#1 form.
+fn rsa_key(bits: usize, exponent: &[u8]) -> Vec<u8> {
+    let mut modulus = vec![0xa5; bits / 8];
+    if let Some(last) = modulus.last_mut() {
+        *last |= 1;
+    }
+    modulus.insert(0, 0);
+    let mut exponent = exponent.to_vec();
+    let mut der = vec![0x02, u8::try_from(exponent.len()).unwrap()];
+    der.append(&mut exponent);
+    sequence(&[integer(&modulus), der].concat())
+}
+
+#[test]
+fn small_rsa_keys_are_refused() {
+    for bits in [512, 1024, 1536, 2040] {
+        let error = PublicKey::parse(&STANDARD.encode(rsa_key(bits, &[1, 0, 1]))).unwrap_err();
+        assert!(error.to_string().contains("public_key is refused"), "{bits}: {error}");
+    }
+    assert!(PublicKey::parse(&STANDARD.encode(rsa_key(2048, &[1, 0, 1]))).is_ok());
+    for exponent in [&[1][..], &[2], &[1, 0, 0], &[0x7f, 1, 1, 1, 1, 1, 1, 1, 1]] {
+        assert!(PublicKey::parse(&STANDARD.encode(rsa_key(2048, exponent))).is_err(), "{exponent:?}");
+    }
+}
+
+#[test]
+fn rsa_encodings_are_one_key() {
+    let pair = RsaKeyPair::generate(aws_lc_rs::rsa::KeySize::Rsa2048).unwrap();
+    let pkcs1 = pair.public_key().as_ref().to_vec();
+    let public = PublicKey::parse(&STANDARD.encode(&pkcs1)).unwrap();
+    let spki = STANDARD.decode(public.to_wire()).unwrap();
+    assert_ne!(spki, pkcs1);
+    assert!(spki.ends_with(&pkcs1), "SPKI is written");
+    assert_eq!(PublicKey::parse(&public.to_wire()).unwrap(), public);
+    // A zero before the modulus, a length in a longer form, bytes after it.
+    let modulus = &pkcs1[9..9 + 256];
+    let mut padded = vec![0, 0];
+    padded.extend_from_slice(modulus);
+    let exponent = &pkcs1[9 + 256..];
+    let odd = [
+        sequence(&[&integer(&padded), exponent].concat()),
+        [&[0x30, 0x83, 0], &pkcs1[2..]].concat(),
+        [&pkcs1[..], &[0]].concat(),
+        [&spki[..], &[0]].concat(),
+    ];
+    for der in odd {
+        let parsed = PublicKey::parse(&STANDARD.encode(&der));
+        assert!(parsed.is_err(), "{:02x?}", &der[..16]);
+    }
+}
+
+proptest::proptest! {
+    /// Whatever is accepted has one spelling, and equal keys are written alike.
+    #[test]
+    fn parsed_keys_have_one_spelling(seed: [u8; 32], flips in proptest::collection::vec(0..352_usize, 0..3), is_der: bool) {
+        let raw = SecretKey::from_seed(&seed).public().bytes;
+        let mut bytes = if is_der { [&ED25519_SPKI[..], &raw].concat() } else { raw.clone() };
+        for flip in flips {
+            let length = bytes.len();
+            bytes[flip / 8 % length] ^= 1 << (flip % 8);
+        }
+        if let Ok(key) = PublicKey::parse(&STANDARD.encode(&bytes)) {
+            let again = PublicKey::parse(&key.to_wire()).unwrap();
+            proptest::prop_assert_eq!(&again, &key);
+            proptest::prop_assert!(bytes.ends_with(&key.bytes), "only the DER header is dropped");
+        }
+    }
+}

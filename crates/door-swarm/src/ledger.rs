@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
+use crate::members::{LeftOut, Members};
+use crate::roster::Orders;
 use crate::stamp;
 use crate::state::{KnownKey, MembershipState, StateMember, SwarmMembership, SwarmSettings};
 use crate::wire::Joined;
@@ -84,7 +86,7 @@ pub struct Swarm {
     #[serde(default)]
     pub epoch: u64,
     /// Everybody in it, our own agent included.
-    pub members: BTreeMap<PeerId, Member>,
+    pub members: Members,
     /// When our agent joined.
     pub joined_at: Timestamp,
     /// Its rules.
@@ -119,6 +121,12 @@ pub struct Swarm {
     pub handover: Option<Handover>,
     /// Invites from before are not known here, so that nobody can say how often they were used.
     pub invites_since: Timestamp,
+    /// The orders that were applied, so that a replay changes nothing.
+    #[serde(default)]
+    pub orders: Orders,
+    /// Members of a roster that cannot be members here.
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
 /// A member of a swarm.
@@ -141,6 +149,9 @@ pub struct Member {
     /// Another key that its endpoint has named, which nobody with authority has confirmed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_key: Option<PublicKey>,
+    /// Keys that it has replaced by its own word, oldest first: no roster brings them back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced_keys: Vec<PublicKey>,
     /// True until it proves its key: it joined by an unsigned request, and gives way to an agent that proves the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
@@ -315,23 +326,21 @@ impl Swarm {
             .unwrap_or_else(Name::human)
     }
 
-    /// Takes a member in, whatever was before; one that is known keeps its name.
+    /// Adds or replaces a member; one that is known keeps its name. False where it clashes with another.
     pub fn put_member(
         &mut self,
         id: &PeerId,
         endpoint: Endpoint,
         public_key: PublicKey,
         joined_at: Timestamp,
-    ) {
+    ) -> bool {
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
-        let same_key = known.filter(|known| known.public_key == public_key);
-        let signs = same_key.is_some_and(|known| known.signs_envelopes);
-        let signed_at = same_key.and_then(|known| known.signed_at);
+        let same = known.filter(|known| known.public_key == public_key);
+        let signs = same.is_some_and(|known| known.signs_envelopes);
+        let signed_at = same.and_then(|known| known.signed_at);
+        let replaced_keys = same.map(|known| known.replaced_keys.clone()).unwrap_or_default();
         let endpoint_change = known.and_then(|known| known.change_to(&endpoint, joined_at));
-        self.former.remove(id);
-        self.banned.remove(id);
-        self.announced.remove(id);
         let member = Member {
             name,
             endpoint,
@@ -343,14 +352,23 @@ impl Swarm {
             provisional: false,
             signed_at,
             endpoint_change,
+            replaced_keys,
         };
-        self.members.insert(id.clone(), member);
+        if let Err(clash) = self.members.insert(id.clone(), member) {
+            tracing::warn!(swarm = %self.realm, member = %id, "a member was not taken in: {clash}");
+            return false;
+        }
+        self.former.remove(id);
+        self.banned.remove(id);
+        self.announced.remove(id);
+        self.left_out.remove(id.as_str());
+        true
     }
 
     /// Notes whether the master says of a member that it has not proved its key.
-    pub(crate) fn note_provisional(&mut self, id: &PeerId, told: Option<&Joined>) {
+    pub(crate) fn note_provisional(&mut self, id: &PeerId, is_provisional: bool) {
         if let Some(member) = self.members.get_mut(id) {
-            member.provisional = told.and_then(|told| told.provisional).unwrap_or(false);
+            member.provisional = is_provisional;
         }
     }
 

@@ -28,6 +28,7 @@ mod keeper;
 mod keys;
 mod ledger;
 mod limits;
+mod members;
 mod moves;
 mod operations;
 mod problem;
@@ -56,8 +57,10 @@ pub use keys::{KeyError, PublicKey, SecretKey};
 pub use ledger::{
     EndpointChange, Handover, Identity, InviteRecord, Member, PendingJoin, Rotation, Standing, Swarm,
 };
+pub use members::{Clash, LeftOut, Members};
 pub use moves::EndpointSet;
-pub use operations::{INVITE_LIFETIME, Made, Merge, Rotated};
+pub use operations::{INVITE_LIFETIME, Imported, KeptKey, Made, Merge, Rotated};
+pub use roster::Orders;
 pub use run::{run, start};
 pub use send::{Letter, base64};
 pub use state::{KnownKey, MembershipState, StateError, StateMember, SwarmMembership, SwarmSettings};

@@ -3,6 +3,7 @@
 //! The protocol has no word for one. `endpoint_changed` is an extension, which other programs take as plain news.
 
 use jiff::Timestamp;
+use switchboard_core::AgentId;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -13,7 +14,6 @@ use crate::operations::member_of;
 use crate::roster::{Applied, NoAuthority, Said, millis};
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
-use switchboard_core::AgentId;
 
 /// The system message that tells a member's new endpoint.
 const ENDPOINT_CHANGED: &str = "endpoint_changed";

@@ -19,7 +19,7 @@ use crate::state::SwarmSettings;
 use crate::swarms::Swarms;
 use crate::wire::SystemContent;
 
-pub use self::files::Merge;
+pub use self::files::{Imported, KeptKey, Merge};
 pub use self::invites::{INVITE_LIFETIME, Made};
 pub use self::keys::Rotated;
 
@@ -51,6 +51,7 @@ impl Swarms {
             provisional: false,
             signed_at: None,
             endpoint_change: None,
+            replaced_keys: Vec::new(),
         };
         let swarm = Swarm {
             swarm_id: id,
@@ -71,6 +72,8 @@ impl Swarms {
             rotations: Vec::new(),
             handover: None,
             invites_since: now,
+            orders: <_>::default(),
+            left_out: <_>::default(),
         };
         self.insert(&identity.agent, swarm).await
     }

@@ -1,5 +1,7 @@
 //! What a system message changes: only the master's word changes the roster, and anyone's only for itself. Pure.
 
+mod orders;
+mod rotation;
 mod whole;
 
 use std::collections::BTreeSet;
@@ -9,16 +11,17 @@ use uuid::Uuid;
 
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
-use crate::keys::{PublicKey, SecretKey};
+use crate::keys::PublicKey;
 use crate::ledger::{Announced, Ban, InviteRecord, Standing, Swarm};
+use crate::members::{Clash, Told};
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
 use crate::wire::{Joined, MemberWord, SystemContent};
 
+pub use self::orders::Orders;
+pub(crate) use self::orders::{Carrier, Order};
+pub(crate) use self::rotation::prove_key;
 pub(crate) use self::whole::ROSTER_BYTES;
-
-/// What the proof of a new key begins with.
-const KEY_DOMAIN: &str = "asp-key-v1\0";
 
 /// Most invites that a member may have taken back without anybody having used them: the master keeps a note of each.
 const MOST_TAKEN_BACK: usize = 50;
@@ -53,6 +56,8 @@ pub(crate) enum NoAuthority {
     NoProof,
     #[error("the agent_id or the public_key belongs to another member")]
     Taken,
+    #[error("the roster is refused: {0}")]
+    Clash(#[from] Clash),
 }
 
 /// What happens to whom, and by whom.
@@ -86,6 +91,9 @@ impl Swarm {
             "master_changed" => self.on_master_changed(said, content),
             "swarm_dissolved" => {
                 self.only_master(said, "swarm_dissolved")?;
+                if self.is_from_before_us(said, content) {
+                    return Ok(Applied::Nothing);
+                }
                 self.standing = Standing::Dissolved;
                 Ok(Applied::Changed)
             }
@@ -110,9 +118,25 @@ impl Swarm {
             Some(epoch) => {
                 let is_next = epoch == self.epoch + 1;
                 self.epoch = epoch;
+                self.orders.is_behind |= !is_next;
                 Some(if is_next { Applied::Changed } else { Applied::Behind })
             }
         }
+    }
+
+    /// True if an order about the whole swarm is from before our agent joined it.
+    fn is_from_before_us(&self, said: &Said<'_>, content: &SystemContent) -> bool {
+        match content.epoch {
+            Some(epoch) => epoch <= self.epoch,
+            None => millis(said.at) < millis(self.joined_at),
+        }
+    }
+
+    /// True if a master that does not count has given a later order about the same member. Of two of the same time the
+    /// one that removes the member counts.
+    fn is_overtaken(&self, said: &Said<'_>, content: &SystemContent, id: &PeerId, removes: bool) -> bool {
+        let last = self.orders.ordered_at(said, id).filter(|_| content.epoch.is_none());
+        last.is_some_and(|last| said.at < last || (said.at == last && !removes))
     }
 
     fn on_joined(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
@@ -122,6 +146,11 @@ impl Swarm {
         let endpoint = content.full_member().map(|m| &m.endpoint).or(content.endpoint.as_ref());
         let endpoint = endpoint.ok_or(NoAuthority::Field { field: "endpoint" })?;
         let endpoint = Endpoint::parse(endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
+        let has_left =
+            content.epoch.is_none() && self.orders.left_at(&id).is_some_and(|left| said.at <= left);
+        if has_left || self.is_overtaken(said, content, &id, false) {
+            return Ok(Applied::Nothing);
+        }
         if self.members.contains_key(&id) {
             return self.on_joined_again(said, content, &id, endpoint);
         }
@@ -141,8 +170,9 @@ impl Swarm {
         }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
+        self.orders.note_ordered(said, &id);
         self.put_member(&id, endpoint, key, joined_at);
-        self.note_provisional(&id, content.full_member());
+        self.note_provisional(&id, content.is_provisional());
         Ok(step)
     }
 
@@ -157,6 +187,14 @@ impl Swarm {
         if self.members.len() + self.announced.len() >= MOST_MEMBERS {
             return Err(NoAuthority::Field { field: "members" });
         }
+        let before = self.epoch;
+        match self.step(content.epoch) {
+            None => return Ok(Applied::Nothing),
+            // Still behind: the next message shows it, and the roster is asked for.
+            Some(Applied::Behind) => self.epoch = before,
+            Some(_) => {}
+        }
+        self.orders.note_ordered(said, &id);
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
         // Asked now, and again by whoever keeps house if that fails.
         let announced = Announced { endpoint, joined_at, asked: 0, ask_at: said.now };
@@ -182,6 +220,7 @@ impl Swarm {
             return Err(NoAuthority::Taken);
         }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        self.orders.note_ordered(said, id);
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse);
         if let (Some(_), Some(key), Some(joined_at)) = (content.epoch, key, joined_at) {
             let known = self.members.get(id);
@@ -189,7 +228,7 @@ impl Swarm {
                 .is_some_and(|known| known.public_key != key || millis(known.joined_at) < millis(joined_at))
             {
                 self.put_member(id, endpoint, key, joined_at);
-                self.note_provisional(id, content.full_member());
+                self.note_provisional(id, content.is_provisional());
             }
             if id == said.me {
                 self.joined_at = self.joined_at.max(joined_at);
@@ -206,7 +245,11 @@ impl Swarm {
         };
         if id != *said.sender {
             self.only_master(said, "member_left")?;
+            if self.is_overtaken(said, content, &id, true) {
+                return Ok(Applied::Nothing);
+            }
             let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+            self.orders.note_ordered(said, &id);
             let dropped = id != *said.me && self.drop_member(&id);
             return Ok(if dropped || step == Applied::Behind { step } else { Applied::Nothing });
         }
@@ -221,6 +264,7 @@ impl Swarm {
         if !self.drop_member(&id) {
             return Ok(Applied::Nothing);
         }
+        self.orders.note_left(said, &id);
         let told = SystemContent { agent_id: Some(id.to_string()), ..SystemContent::new("member_left") };
         self.pass_on(said, told);
         Ok(Applied::Changed)
@@ -272,7 +316,11 @@ impl Swarm {
         if content.epoch.is_none() && self.is_of_before(said, content, &id) {
             return Ok(Applied::Nothing);
         }
+        if self.is_overtaken(said, content, &id, true) {
+            return Ok(Applied::Nothing);
+        }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
+        self.orders.note_ordered(said, &id);
         if id == *said.me {
             self.standing = Standing::Kicked;
         }
@@ -299,7 +347,8 @@ impl Swarm {
         if let Some(banned) = &content.banned {
             let banned = banned.iter().filter_map(|id| PeerId::parse(id).ok()).take(MOST_MEMBERS);
             let told: BTreeSet<PeerId> = banned.collect();
-            self.banned.retain(|id, _| told.contains(id));
+            // Bans of after the question was signed stay.
+            self.banned.retain(|id, ban| told.contains(id) || ban.at >= said.at);
             for id in told {
                 self.banned.entry(id).or_insert(Ban::of(None, said.now));
             }
@@ -320,6 +369,9 @@ impl Swarm {
             return Ok(Applied::Nothing);
         }
         self.only_master(said, "master_changed")?;
+        if self.is_from_before_us(said, content) {
+            return Ok(Applied::Nothing);
+        }
         if !self.members.contains_key(&id) {
             return Err(NoAuthority::NotAMember);
         }
@@ -333,59 +385,6 @@ impl Swarm {
         self.invites.clear();
         self.pending.clear();
         Ok(Applied::Promoted)
-    }
-
-    /// A member's new key, on its own word with the old one, or on the master's.
-    fn on_key_rotated(&mut self, said: &Said<'_>, content: &SystemContent) -> Result<Applied, NoAuthority> {
-        let id = match content.subject() {
-            Some(id) => PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })?,
-            None => said.sender.clone(),
-        };
-        if id != *said.sender {
-            self.only_master(said, "key_rotated")?;
-        }
-        let key = content.public_key.as_deref().ok_or(NoAuthority::Field { field: "public_key" })?;
-        let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
-        let proof = content.proof.as_deref().unwrap_or_default();
-        if !verify_key_proof(&key, self.swarm_id, &id, proof) {
-            return Err(NoAuthority::NoProof);
-        }
-        if self.members.iter().any(|(other, member)| *other != id && member.public_key == key) {
-            return Err(NoAuthority::Taken);
-        }
-        // Where the master counts it, what was counted before is old; a member's own word is not counted.
-        let mut step = Applied::Changed;
-        if *said.sender == self.master && content.epoch.is_some() {
-            let Some(counted) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
-            step = counted;
-        }
-        let unchanged = if step == Applied::Behind { Applied::Behind } else { Applied::Nothing };
-        let Some(member) = self.members.get_mut(&id) else { return Ok(unchanged) };
-        member.offered_key = None;
-        if member.public_key == key {
-            return Ok(unchanged);
-        }
-        let wire = key.to_wire();
-        member.public_key = key;
-        member.provisional = false;
-        member.confirmed_at = Some(said.now);
-        if id == *said.sender {
-            self.end_invites_of(&id);
-            let told = SystemContent {
-                agent_id: Some(id.to_string()),
-                public_key: Some(wire),
-                proof: content.proof.clone(),
-                ..SystemContent::new("key_rotated")
-            };
-            self.pass_on(said, told);
-        }
-        Ok(step)
-    }
-
-    /// Ends the open invites of somebody whose key has changed: they are signed with the one before. Says how many.
-    pub(crate) fn end_invites_of(&mut self, issuer: &PeerId) -> usize {
-        let open = self.invites.values_mut().filter(|invite| invite.issuer == *issuer && !invite.revoked);
-        open.map(|invite| invite.revoked = true).count()
     }
 
     /// A member takes back an invite of its own, of which the master may not have heard yet.
@@ -465,33 +464,15 @@ fn subject(content: &SystemContent) -> Result<PeerId, NoAuthority> {
     PeerId::parse(id).map_err(|_| NoAuthority::Field { field: "agent_id" })
 }
 
-pub(crate) fn read_member(
-    member: &Joined,
-    now: Timestamp,
-) -> Result<(PeerId, Endpoint, PublicKey, Timestamp), NoAuthority> {
-    let id = PeerId::parse_member(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
+/// Parses a member of a roster. Whether it may be one is decided where the roster is built.
+pub(crate) fn read_member(member: &Joined, now: Timestamp) -> Result<Told, NoAuthority> {
+    let id = PeerId::parse(&member.agent_id).map_err(|_| NoAuthority::Field { field: "agent_id" })?;
     let endpoint = Endpoint::parse(&member.endpoint).map_err(|_| NoAuthority::Field { field: "endpoint" })?;
-    let key = PublicKey::parse(&member.public_key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
+    let public_key =
+        PublicKey::parse(&member.public_key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
     let joined_at = member.joined_at.as_deref().and_then(stamp::parse).unwrap_or(now);
-    Ok((id, endpoint, key, joined_at))
-}
-
-/// What whoever takes a new key signs with it: that this agent of this swarm has it.
-fn key_statement(key: &PublicKey, swarm: Uuid, agent: &PeerId) -> Vec<u8> {
-    format!("{KEY_DOMAIN}{swarm}\0{agent}\0{}", key.to_wire()).into_bytes()
-}
-
-/// The proof that an agent has its new key.
-pub(crate) fn prove_key(key: &SecretKey, swarm: Uuid, agent: &PeerId) -> String {
-    use base64::Engine as _;
-    let signature = key.sign(&key_statement(&key.public(), swarm, agent));
-    base64::engine::general_purpose::STANDARD.encode(signature)
-}
-
-fn verify_key_proof(key: &PublicKey, swarm: Uuid, agent: &PeerId, proof: &str) -> bool {
-    use base64::Engine as _;
-    let proof = base64::engine::general_purpose::STANDARD.decode(proof);
-    proof.is_ok_and(|proof| key.verify_bytes(&key_statement(key, swarm, agent), &proof))
+    let provisional = member.provisional.unwrap_or(false);
+    Ok(Told { id, endpoint, public_key, joined_at, provisional })
 }
 
 #[cfg(test)]

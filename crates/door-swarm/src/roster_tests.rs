@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::keys::SecretKey;
 use crate::ledger::Swarm;
 
 pub(crate) fn id(text: &str) -> PeerId {

@@ -61,7 +61,7 @@ pub(crate) struct Inner {
     /// Requests of any kind per client.
     clients: Limit<IpAddr>,
     /// Requests to join per client.
-    pub(crate) joins: Limit<IpAddr>,
+    joins: Limit<IpAddr>,
     /// Messages per sender, whose signature was verified.
     pub(crate) senders: Limit<(Uuid, PeerId)>,
     /// Messages per swarm, likewise.
@@ -118,38 +118,44 @@ impl Server {
         }
     }
 
-    /// Counts a request of a client.
-    pub(crate) fn count_client(&self, client: IpAddr) -> Result<(), Problem> {
-        let taken = self.clients.take(client_key(client), self.swarms.hub().now());
-        taken.map_err(|seconds| Problem::rate_limited("requests from this address", seconds))
+    /// Counts a request for the limits of its client, whatever becomes of it.
+    fn count(&self, client: IpAddr, is_join: bool) -> Result<(), Problem> {
+        let (key, now) = (client_key(client), self.swarms.hub().now());
+        let limited = |what| move |seconds| Problem::rate_limited(what, seconds);
+        self.clients.take(key, now).map_err(limited("requests from this address"))?;
+        if is_join {
+            self.joins.take(key, now).map_err(limited("requests to join from this address"))?;
+        }
+        Ok(())
     }
 
     async fn route(&self, request: Request) -> Result<Response, Problem> {
         let client = request.extensions().get::<ClientAddress>();
         let client = client.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |client| client.0);
-        let (identity, resource) = self.find(request.uri().path()).ok_or_else(Problem::no_such_place)?;
+        let found = self.find(request.uri().path());
+        let is_join = matches!(found, Some((_, Resource::Join))) && *request.method() == Method::POST;
+        // Before anything of it is read: path, method, type and body are the client's to choose.
+        if let Err(limited) = self.count(client, is_join) {
+            drain(request.into_body(), self.swarms.config().limits.body).await;
+            return Err(limited);
+        }
+        let (identity, resource) = found.ok_or_else(Problem::no_such_place)?;
         let expected =
             if matches!(resource, Resource::Message | Resource::Join) { Method::POST } else { Method::GET };
         if *request.method() != expected {
             return Err(Problem::method(if expected == Method::POST { "POST" } else { "GET" }));
         }
         match resource {
-            Resource::Health => {
-                self.count_client(client)?;
-                Ok(json(StatusCode::OK, &self.health(&identity)))
-            }
-            Resource::Info => {
-                self.count_client(client)?;
-                Ok(json(StatusCode::OK, &info(&identity)))
-            }
+            Resource::Health => Ok(json(StatusCode::OK, &self.health(&identity))),
+            Resource::Info => Ok(json(StatusCode::OK, &info(&identity))),
             Resource::Message => {
-                let (headers, body) = self.read(request, client).await?;
-                let queued = self.take_message(&identity, &headers, &body, client).await?;
+                let (headers, body) = self.read(request).await?;
+                let queued = self.take_message(&identity, &headers, &body).await?;
                 Ok(json(StatusCode::OK, &queued))
             }
             Resource::Join => {
-                let (headers, body) = self.read(request, client).await?;
-                let (status, answer) = self.take_join(&identity, &headers, &body, client).await?;
+                let (headers, body) = self.read(request).await?;
+                let (status, answer) = self.take_join(&identity, &headers, &body).await?;
                 Ok(json(status, &answer))
             }
         }
@@ -177,14 +183,13 @@ impl Server {
     }
 
     /// Reads a body, as far as it may go.
-    async fn read(&self, request: Request, client: IpAddr) -> Result<(HeaderMap, Bytes), Problem> {
+    async fn read(&self, request: Request) -> Result<(HeaderMap, Bytes), Problem> {
         let limit = self.swarms.config().limits.body;
         let (parts, body) = request.into_parts();
         let announced =
             parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|length| length > limit as u64) {
-            self.count_client(client)?;
-            drain(body).await;
+            drain(body, DRAINED).await;
             return Err(Problem::too_large(limit));
         }
         let is_json = |kind: &HeaderValue| {
@@ -205,8 +210,7 @@ impl Server {
                 continue;
             };
             if bytes.len() + piece.len() > limit {
-                self.count_client(client)?;
-                drain(body).await;
+                drain(body, DRAINED).await;
                 return Err(Problem::too_large(limit));
             }
             bytes.extend_from_slice(&piece);
@@ -239,9 +243,9 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
 
 /// Reads on in a body that is too large, so far as that is bearable, and forgets it: whoever still sends would not read the
 /// answer otherwise.
-async fn drain(mut body: Body) {
+async fn drain(mut body: Body, most: usize) {
     let reading = async {
-        let mut left = DRAINED;
+        let mut left = most;
         while let Some(Ok(frame)) = body.frame().await {
             let piece = frame.data_ref().map_or(0, Bytes::len);
             let Some(rest) = left.checked_sub(piece) else { return };
@@ -272,3 +276,7 @@ fn json(status: StatusCode, value: &impl Serialize) -> Response {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -214,6 +214,8 @@ impl Swarms {
                     return Err(SwarmError::AlreadyMember { swarm: known.realm.clone() });
                 }
                 new.realm = known.realm.clone();
+                // An order from before is as old as it was.
+                new.orders = known.orders.clone();
             }
             *place = Some(new.clone());
             Ok(new)

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, Message};
+use switchboard_core::{AgentId, Mark, Message, sanitize_inline};
+use switchboard_hub::fresh_mark;
 
 use crate::agent_id::PeerId;
 use crate::context::{Seen, members};
@@ -168,7 +169,8 @@ impl Swarms {
         let (agent, _) = self.find(given.swarm.as_deref())?;
         must_be(caller, &agent)?;
         let found = self.messages(given.swarm.as_deref(), given.limit.unwrap_or(20).min(MOST)).await?;
-        let lines: Vec<String> = found.iter().map(|seen| quoted(&seen.message)).collect();
+        let mark = fresh_mark();
+        let lines: Vec<String> = found.iter().map(|seen| render(&seen.message, mark)).collect();
         let text = if lines.is_empty() { "No messages yet.".to_owned() } else { lines.join("\n") };
         Ok(ToolAnswer {
             text,
@@ -205,17 +207,14 @@ fn must_be(caller: &AgentId, agent: &PeerId) -> Result<(), SwarmError> {
 }
 
 fn shown(swarm: &Swarm) -> Value {
-    json!({ "swarm_id": swarm.swarm_id, "name": swarm.name, "address": format!("all@{}", swarm.realm) })
+    json!({ "swarm_id": swarm.swarm_id, "name": sanitize_inline(&swarm.name), "address": format!("all@{}", swarm.realm) })
 }
 
-/// A message as a model is shown it: what is not ours is labelled, framed and without tags.
-fn quoted(message: &Message) -> String {
+/// A message as a model reads it: its header, then the quoted body.
+fn render(message: &Message, mark: Mark) -> String {
     let (from, trust) = (&message.from, message.trust());
-    let body = trust.escape(&message.body);
-    match trust.label() {
-        Some(label) => format!("{from} ({label}):\n{}", trust.frame(&body)),
-        None => format!("{from}: {body}"),
-    }
+    let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
+    format!("{from}{doubt}:\n{}", trust.render(&message.body, mark))
 }
 
 fn read<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, String> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use switchboard_core::{Address, AgentId, Door, Kind, Message, MessageId, NativeId, NodeId, Outcome, Route};
-use switchboard_hub::{Draft, Handoff, Outbound, is_notice};
+use switchboard_hub::{Draft, Handoff, Outbound, fresh_mark, is_notice};
 use tokio_util::sync::CancellationToken;
 
 use crate::job::{Ended, NodeShared, Waiting};
@@ -110,8 +110,11 @@ fn take(router: &Router, handoff: Handoff) -> Option<Arc<NodeShared>> {
         return None;
     }
     let pin = acknowledge(router, &injection);
-    let content =
-        if is_mail { handoff.message.as_prompt().into_owned() } else { handoff.message.body.clone() };
+    let content = if is_mail {
+        handoff.message.render_prompt(fresh_mark()).into_owned()
+    } else {
+        handoff.message.body.clone()
+    };
     view.queue.push_back(Waiting { injection, content, handoff: Some(handoff), pin });
     drop(view);
     Some(node)

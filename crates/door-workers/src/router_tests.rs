@@ -349,7 +349,7 @@ async fn a_message_from_another_door_is_run_and_answered() {
         for reply in replies {
             assert_eq!(
                 (reply.message.body.as_str(), reply.message.kind.as_str()),
-                ("do this", "submit_result")
+                ("Message from claude:\n> do this", "submit_result")
             );
             assert_eq!(reply.message.to, "claude".parse::<AgentId>().unwrap().into());
         }

@@ -7,9 +7,12 @@ pub mod command;
 pub mod event;
 pub mod schema;
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use switchboard_core::escape_json_line;
 
 use self::event::EventBody;
 
@@ -36,6 +39,10 @@ pub(crate) fn stamped_line(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
     // Maps with text keys and plain values always serialise.
     if serde_json::to_writer(&mut line, body).is_ok() {
         line.remove(start);
+    }
+    // Clients that split at Unicode's line breaks get one line as well.
+    if let Ok(Cow::Owned(escaped)) = std::str::from_utf8(&line).map(escape_json_line) {
+        line = escaped.into_bytes();
     }
     line.push(b'\n');
     line

@@ -15,6 +15,17 @@ fn an_event_is_the_line_of_section_5() {
     assert_eq!(String::from_utf8(line).unwrap(), format!("{expected}\n"));
 }
 
+#[test]
+fn event_is_one_line_for_every_reader() {
+    let at = At { job_id: "1".into(), swarm_id: None, node_id: 0, injection_id: "uuid".into() };
+    let content = "a\u{85}b\u{2028}c\u{2029}d\u{9b}e\u{7f}";
+    let body = EventBody::Assistant(Text { at, content: content.into() });
+    let line = String::from_utf8(event_line(7, "2026-02-25T15:00:01.25Z".parse().unwrap(), &body)).unwrap();
+    let line = line.strip_suffix('\n').unwrap();
+    assert!(!line.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{line:?}");
+    assert_eq!(serde_json::from_str::<serde_json::Value>(line).unwrap()["data"]["content"], content);
+}
+
 /// `UPDATE_SCHEMAS=1` writes them anew.
 #[test]
 fn the_checked_in_schemas_are_those_of_the_types() {

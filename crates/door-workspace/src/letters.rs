@@ -3,9 +3,12 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, Delivery, DeliveryState, Trust};
+use switchboard_core::{
+    AgentId, BODY_PREFIX, Delivery, DeliveryState, Trust, label_inline, quote_lines, sanitize_inline,
+    sanitize_value,
+};
 use switchboard_hub::clock::ago;
-use switchboard_hub::{Mail, Stored};
+use switchboard_hub::{Mail, Stored, fresh_mark};
 
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -70,13 +73,14 @@ pub(crate) async fn show(
     let persona = file.persona.filter(|_| extent.everything && trust == Trust::Ours);
     let metadata = file.metadata.filter(|_| extent.everything).map(|fields| Fitted::of(trust, fields));
     let beside = persona.as_ref().map_or(0, String::len) + metadata.as_ref().map_or(0, |fitted| fitted.size);
-    let escaped = trust.escape(&file.payload);
+    let sanitized = trust.sanitize(&file.payload);
     let most = extent.most.saturating_sub(beside).max(PREVIEW.min(extent.most));
-    let (payload, whole) = part(&escaped, Extent { most, ..extent });
-    let total = escaped.chars().count();
+    let (payload, whole) = part(&sanitized, Extent { most, ..extent });
+    let total = sanitized.chars().count();
     let end = extent.from + payload.chars().count();
     let now = workspace.hub().now();
-    let mut text = format!("{} · {} from {}", file.id, file.action, file.sender);
+    let id = label_inline(&file.id);
+    let mut text = format!("{id} · {} from {}", file.action, file.sender);
     if message.to.to_string() != reader.to_string() {
         let _ = write!(text, " to {}", message.to);
     }
@@ -85,18 +89,15 @@ pub(crate) async fn show(
         let _ = write!(text, " · {label}");
     }
     if let Some(parent) = &file.reply_to {
-        let _ = write!(text, " · answers {parent}");
+        let _ = write!(text, " · answers {}", label_inline(parent));
     }
     if let Some(persona) = &persona {
-        let _ = write!(text, "\nYour role for this: {persona}");
+        let _ = write!(text, "\nYour role for this:\n{}", quote_lines(persona));
     }
-    let _ = write!(text, "\n{}", trust.frame(&payload));
+    let _ = write!(text, "\n{}", trust.frame(&payload, fresh_mark()));
     if !whole {
-        let _ = write!(
-            text,
-            "\n[characters {} to {end} of {total}; check_inbox with id \"{}\"",
-            extent.from, file.id
-        );
+        let _ =
+            write!(text, "\n[characters {} to {end} of {total}; check_inbox with id \"{id}\"", extent.from);
         let _ = write!(
             text,
             "{} shows more]",
@@ -127,8 +128,8 @@ pub(crate) async fn show(
         data["payloadChars"] = total.into();
     }
     let optional = [
-        ("replyTo", file.reply_to.map(Value::from)),
-        ("team", file.team.map(Value::from)),
+        ("replyTo", file.reply_to.map(|parent| sanitize_inline(&parent).into())),
+        ("team", file.team.map(|team| sanitize_inline(&team).into())),
         ("persona", persona.map(Value::from)),
         ("metadata", metadata.as_ref().map(|fitted| fitted.fields.clone().into())),
     ];
@@ -154,7 +155,7 @@ impl Fitted {
     fn of(trust: Trust, all: Map<String, Value>) -> Self {
         let mut fitted = Self { fields: Map::new(), size: 0, left_out: 0 };
         for (key, value) in all {
-            let (key, value) = (trust.escape(&key).into_owned(), escaped_value(trust, value));
+            let (key, value) = (trust.sanitize(&key).into_owned(), sanitized_value(trust, value));
             let size = key.len() + value.to_string().len();
             if fitted.size + size > METADATA {
                 fitted.left_out += size;
@@ -167,25 +168,26 @@ impl Fitted {
     }
 }
 
-/// Everything in a value that is text, as it may be shown.
-fn escaped_value(trust: Trust, value: Value) -> Value {
-    match value {
-        Value::String(text) => trust.escape(&text).into_owned().into(),
-        Value::Array(values) => values.into_iter().map(|value| escaped_value(trust, value)).collect(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(key, value)| (trust.escape(&key).into_owned(), escaped_value(trust, value)))
-            .collect::<serde_json::Map<_, _>>()
-            .into(),
-        other => other,
+/// A value as a model may read it.
+fn sanitized_value(trust: Trust, mut value: Value) -> Value {
+    if trust != Trust::Ours {
+        sanitize_value(&mut value);
     }
+    value
 }
 
 /// A piece of a text, cut between characters, and whether that is all of it.
+///
+/// A line counts with its prefix, so that many short lines do not make a result longer than it may be.
 fn part(text: &str, extent: Extent) -> (String, bool) {
     let start = text.char_indices().nth(extent.from).map_or(text.len(), |(start, _)| start);
     let rest = &text[start..];
-    let piece = &rest[..rest.floor_char_boundary(extent.most)];
+    let mut size = 0;
+    let end = rest.char_indices().find_map(|(at, c)| {
+        size += c.len_utf8() + if c == '\n' { BODY_PREFIX.len() } else { 0 };
+        (size > extent.most).then_some(at)
+    });
+    let piece = &rest[..end.unwrap_or(rest.len())];
     (piece.to_owned(), piece.len() == text.len())
 }
 
@@ -211,7 +213,7 @@ pub(crate) fn deliveries(deliveries: &[Delivery]) -> Value {
             }
         }
         if let Some(note) = &delivery.note {
-            object["note"] = note.as_str().into();
+            object["note"] = sanitize_inline(note).into();
         }
         object
     };

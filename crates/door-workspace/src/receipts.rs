@@ -5,7 +5,7 @@
 //! written is never changed.
 
 use jiff::Timestamp;
-use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing};
+use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing, sanitize_inline};
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 
 use crate::ids;
@@ -97,7 +97,7 @@ fn summary(message: &Message, receipt: &Receipt) -> String {
         (Standing::Delivered, all) => format!("Message delivered to {} inboxes of '{to}'", all.len()),
         (Standing::Seen, _) => format!("Message seen by '{to}'"),
         (Standing::Acknowledged, [Delivery { note: Some(note), .. }]) => {
-            format!("Message acknowledged by '{to}': {note}")
+            format!("Message acknowledged by '{to}': {}", sanitize_inline(note))
         }
         (Standing::Acknowledged, _) => format!("Message acknowledged by '{to}'"),
         (Standing::Expired, _) => format!("Message to '{to}' expired"),
@@ -112,7 +112,7 @@ fn error(receipt: &Receipt) -> Option<String> {
         .deliveries
         .iter()
         .filter(|d| matches!(d.state, DeliveryState::Refused | DeliveryState::Expired))
-        .map(|d| format!("{}: {}", d.agent, d.note.as_deref().unwrap_or(d.state.as_str())))
+        .map(|d| format!("{}: {}", d.agent, sanitize_inline(d.note.as_deref().unwrap_or(d.state.as_str()))))
         .collect();
     (!problems.is_empty()).then(|| problems.join("; "))
 }

@@ -10,6 +10,7 @@ mod agent;
 mod budget;
 mod delivery;
 mod directory;
+mod json_line;
 mod json_words;
 mod kind;
 mod limits;
@@ -22,9 +23,11 @@ mod pattern;
 mod plan;
 mod presence;
 mod receipt;
+mod render;
 mod resolve;
 mod retry;
 mod route;
+mod sanitize;
 mod task;
 mod trust;
 
@@ -33,6 +36,7 @@ pub use agent::AgentId;
 pub use budget::{Budget, Budgets, Spent, check_budget, tokens_of};
 pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones};
 pub use directory::{AgentRecord, Directory, TeamRecord};
+pub use json_line::escape_json_line;
 pub use json_words::in_json_words;
 pub use kind::{Kind, KindError};
 pub use limits::{LoopLimits, Recent, Stop, check_loops};
@@ -45,8 +49,13 @@ pub use pattern::{Pattern, PatternError, has_wildcard};
 pub use plan::{Considered, Fit, Plan, Planned, consider, plan};
 pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
 pub use receipt::{Receipt, Standing};
+pub use render::{BODY_PREFIX, Mark, quote_lines};
 pub use resolve::{Because, Recipient, ResolveError, resolve, trace};
 pub use retry::{Outcome, RetryPolicy, after_attempt};
 pub use route::Route;
+pub use sanitize::{
+    Flag, Sanitized, clean, is_hidden, label_inline, quote_inline, reveal, sanitize, sanitize_description,
+    sanitize_description_value, sanitize_inline, sanitize_value,
+};
 pub use task::{TaskName, TaskNameError};
 pub use trust::Trust;

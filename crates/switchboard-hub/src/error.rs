@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName};
+use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName, sanitize_inline};
 
 use crate::files::FileError;
 use crate::reservations::Reservation;
@@ -73,7 +73,7 @@ pub enum HubError {
     #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
     BadClaim,
     /// Somebody else works at these files.
-    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", by.pattern, by.holder, by.until)).collect::<Vec<_>>().join("; "))]
+    #[error("{}", .taken.iter().map(|(pattern, by)| format!("'{pattern}' overlaps '{}', which is {}'s until {:.0}", sanitize_inline(&by.pattern), by.holder, by.until)).collect::<Vec<_>>().join("; "))]
     FilesReserved {
         /// Each pattern as asked for, and what it overlaps.
         taken: Vec<(Pattern, Reservation)>,

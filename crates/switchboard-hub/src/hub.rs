@@ -132,12 +132,13 @@ impl Hub {
         doors.attach(writer.clone());
         let is_local = !platform::is_network_filesystem(folder.path());
         let directory = CachedDirectory::with(config.links.clone());
+        let readers = Readers::of(database).bound(folder.clone(), config.key.clone());
         let inner = Inner {
             config,
             folder,
             writer,
             writer_thread: Mutex::new(Some(thread)),
-            readers: Readers::of(database),
+            readers,
             directory: Mutex::new(directory),
             doors,
             events,

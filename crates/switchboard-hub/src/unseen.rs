@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
-use switchboard_core::{AgentId, Awareness, Directory, Message, MessageId, Presence, Route};
+use switchboard_core::{AgentId, Awareness, Directory, Message, MessageId, Presence, Route, label_inline};
 
 use crate::directory::HUB_NAME;
 use crate::error::HubError;
@@ -227,7 +227,7 @@ fn whereabouts(presence: &Presence) -> String {
     let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
     match (awareness, status.as_deref()) {
         (Awareness::Awake, Some(status)) if status != "idle" => {
-            format!("{agent} is awake ({status}), last heard {since}")
+            format!("{agent} is awake ({}), last heard {since}", label_inline(status))
         }
         (_, Some(switchboard_core::OFFLINE)) => format!("{agent} is offline since {since}"),
         _ => format!("{agent} idle since {since}"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use door_workspace::Workspace;
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Door};
+use switchboard_core::{AgentId, Door, escape_json_line};
 use switchboard_hub::process::Spawn;
 use switchboard_hub::{Hub, Mail, MailboxQuery, Part};
 use tokio::io::AsyncWriteExt;
@@ -103,7 +103,11 @@ async fn start(how: &How, mail: &[Mail], unread: usize) -> Result<(), Failure> {
     let (program, args, input) = match how {
         How::Command(command) => {
             let (program, args) = command.split_first().map_or(("", &[][..]), |(p, args)| (p.as_str(), args));
-            (program.to_owned(), args.to_vec(), Some(object(mail, unread).to_string() + "\n"))
+            (
+                program.to_owned(),
+                args.to_vec(),
+                Some(escape_json_line(&object(mail, unread).to_string()).into_owned() + "\n"),
+            )
         }
         How::Desktop => {
             let (program, args) = desktop(&summary(mail), &preview(mail));

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
+use switchboard_core::{escape_json_line, reveal};
 
 use crate::failure::{Exit, Failure};
 
@@ -38,7 +39,12 @@ impl Printer {
 
     /// One JSON object on a line of its own.
     pub(crate) fn object(self, value: &impl Serialize) {
-        self.line(serde_json::to_string(value).unwrap_or_default());
+        self.json_line(&serde_json::to_string(value).unwrap_or_default());
+    }
+
+    /// A JSON text that others wrote, on a line of its own for every reader.
+    pub(crate) fn json_line(self, json: &str) {
+        self.line(escape_json_line(json));
     }
 
     /// Something to know that is not data; kept from scripts that asked for JSON.
@@ -56,9 +62,9 @@ impl Printer {
         } else {
             let red = anstyle::AnsiColor::Red.on_default().bold();
             let mut err = anstream::stderr().lock();
-            let _ = writeln!(err, "{red}error:{red:#} {}", failure.message);
+            let _ = writeln!(err, "{red}error:{red:#} {}", reveal(&failure.message));
             if let Some(hint) = &failure.hint {
-                let _ = writeln!(err, "hint: {hint}");
+                let _ = writeln!(err, "hint: {}", reveal(hint));
             }
         }
         ExitCode::from(failure.exit as u8)

@@ -5,9 +5,11 @@ use std::fmt::Write;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{Delivery, DeliveryState, Message, Receipt, Standing, Trust};
-use switchboard_hub::Stored;
+use switchboard_core::{
+    Delivery, DeliveryState, Message, Receipt, Standing, Trust, label_inline, reveal, sanitize_inline,
+};
 use switchboard_hub::clock::ago;
+use switchboard_hub::{Stored, fresh_mark};
 
 /// How much of a body is printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;
@@ -151,24 +153,19 @@ pub(crate) fn message_text(
         message.to,
         message.kind,
         ago(now, message.sent_at),
-        door_workspace::native_of(message),
+        label_inline(&door_workspace::native_of(message)),
     );
     if let Some(parent) = message.in_reply_to {
         let _ = write!(text, "{dim}  in reply to {}{dim:#}", door_workspace::to_native(parent));
     }
     let body = body_text(message, reader);
     let shown: String = if full { body.clone() } else { body.chars().take(BODY_SHOWN).collect() };
-    let framed = match reader {
-        Reader::Person => shown.as_str().into(),
-        Reader::Model => message.trust().frame(&shown),
-    };
-    for line in framed.lines() {
-        text.push_str("\n    ");
-        text.push_str(line);
-    }
+    push_lines(&mut text, &rendered(message.trust(), &shown, reader));
     let left = body.chars().count() - shown.chars().count();
     if left > 0 {
-        let _ = write!(text, "\n    {dim}… {left} more characters; --full shows them{dim:#}");
+        // Before a model, a line that begins with the indentation of a body would be the body's.
+        let indent = if reader == Reader::Person { "    " } else { "" };
+        let _ = write!(text, "\n{indent}{dim}… {left} more characters; --full shows them{dim:#}");
     }
     text
 }
@@ -178,20 +175,41 @@ pub(crate) fn is_whole(stored: &Stored, full: bool, reader: Reader) -> bool {
     full || body_text(&stored.message, reader).chars().count() <= BODY_SHOWN
 }
 
-/// The text of a message, as it may be shown to whoever reads it.
+/// The text of a message, sanitized for its reader.
 pub(crate) fn body_text(message: &Message, reader: Reader) -> String {
+    sanitized(message.trust(), &message.body, reader)
+}
+
+/// A text of others, sanitized for its reader.
+pub(crate) fn sanitized(trust: Trust, text: &str, reader: Reader) -> String {
     match reader {
-        Reader::Person => plain(&message.body),
-        Reader::Model => plain(&message.trust().escape(&message.body)),
+        Reader::Person => plain(text),
+        Reader::Model => trust.sanitize(text).into_owned(),
     }
 }
 
-/// Text of others on our terminal: what could move the cursor or change colours is made visible.
+/// The lines of a body that [`sanitized`] returned: indented for a person, quoted and framed for a model.
+pub(crate) fn rendered(trust: Trust, body: &str, reader: Reader) -> String {
+    match reader {
+        Reader::Person => body.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n"),
+        Reader::Model => trust.frame(body, fresh_mark()),
+    }
+}
+
+/// Puts lines below a text, where there are any.
+pub(crate) fn push_lines(text: &mut String, lines: &str) {
+    if !lines.is_empty() {
+        text.push('\n');
+        text.push_str(lines);
+    }
+}
+
+/// Text of others on our terminal: characters that could move the cursor or change colours are made visible.
 pub(crate) fn plain(text: &str) -> String {
-    let hidden = |c: char| {
-        (c.is_control() && !matches!(c, '\n' | '\t'))
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-            || matches!(c, '\u{e0000}'..='\u{e007f}')
-    };
-    text.chars().flat_map(|c| if hidden(c) { c.escape_default().collect() } else { vec![c] }).collect()
+    reveal(text)
+}
+
+/// Text of others within a line of ours: sanitized, on one line, no longer than a sentence.
+pub(crate) fn inline(text: &str) -> String {
+    sanitize_inline(text)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use switchboard_core::Trust;
+use switchboard_core::{Mark, Trust, label_inline};
 
 use crate::wire::ChannelMessage;
 
@@ -34,15 +34,14 @@ pub(super) struct Prompt<'p> {
     pub(super) request: &'p ChannelMessage,
     /// How far the hub believes it.
     pub(super) trust: Trust,
-    /// Random, so that no message can pretend to end where it does not.
-    pub(super) mark: &'p str,
+    /// Random part of the frames' name.
+    pub(super) mark: Mark,
 }
 
 impl Prompt<'_> {
     /// The whole text. It begins with words of ours, whatever the messages say.
     pub(super) fn text(&self) -> String {
         let WatcherConfig { agent, channel, .. } = self.watcher;
-        let mark = self.mark;
         let mut text = format!("You are {agent}, an agent in the channel '{channel}'.\n");
         if let Some(role) = &self.role {
             let _ = write!(text, "\n# Your role\n\n{}\n", role.trim());
@@ -52,7 +51,9 @@ impl Prompt<'_> {
             let memory: Vec<&str> = memory.lines().take(MEMORY_LINES).collect();
             let _ = write!(text, "\n# Memory\n\n{}\n", memory.join("\n"));
         }
-        let _ = write!(text, "\nEach message stands between two lines with the mark {mark}.\n");
+        text.push_str(
+            "\nEach message is a line that says whose it is, and its text with > before every line.\n",
+        );
         if !self.context.is_empty() {
             text.push_str("\n# Recent messages, for context\n");
             for message in self.context {
@@ -64,24 +65,21 @@ impl Prompt<'_> {
         let request = self.framed(self.request, &self.request.content.text, self.trust, "");
         let _ = write!(text, "\n# The request\n\n{request}\n");
         if let Some(code) = &self.request.content.code {
-            let code = self.trust.escape(code);
-            let _ = write!(text, "\nIts code:\n--- {mark}\n{code}\n--- {mark}\n");
+            let _ = write!(text, "\nIts code:\n{}\n", self.trust.render(code, self.mark));
         }
         if !self.request.content.artifacts.is_empty() {
             let files = serde_json::json!(self.request.content.artifacts).to_string();
-            let _ = writeln!(text, "\nFiles it names: {}", self.trust.escape(&files));
+            let _ = write!(text, "\nFiles it names:\n{}\n", self.trust.render(&files, self.mark));
         }
         let _ = write!(text, "\nAnswer it now, as {agent}.\n");
         text
     }
 
     fn framed(&self, message: &ChannelMessage, body: &str, trust: Trust, remark: &str) -> String {
-        let mark = self.mark;
         let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
-        let head = format!("{} to {}, {}, {}", message.from, message.to, message.kind, message.timestamp);
-        let head: String = head.chars().filter(|c| !c.is_control()).collect();
-        let (head, body) = (trust.escape(&head), trust.escape(body));
-        format!("--- {mark} {head}{doubt}{remark}\n{body}\n--- {mark} end")
+        let [from, to, kind, at] =
+            [&message.from, &message.to, &message.kind, &message.timestamp].map(|text| label_inline(text));
+        format!("From {from} to {to}, {kind}, {at}{doubt}{remark}:\n{}", trust.render(body, self.mark))
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Door, Message, MessageId};
 use switchboard_hub::files::Dir;
-use switchboard_hub::{HubError, Showing, Stored};
+use switchboard_hub::{HubError, Showing, Stored, fresh_mark};
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;
@@ -312,7 +312,7 @@ impl Watcher {
             context: &context,
             request,
             trust: stored.message.trust(),
-            mark: &format!("{:016x}", fastrand::u64(..)),
+            mark: fresh_mark(),
         };
         let guard = self.channels.config().guard.as_ref();
         let output = call(config, &config.agent, &prompt.text(), guard).await?;

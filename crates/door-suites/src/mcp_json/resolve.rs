@@ -217,7 +217,7 @@ pub(crate) fn check_written(file: &McpFile, folder: &str) -> Result<Written, Sui
 }
 
 fn visible(name: &str, text: &str) -> Result<(), SuiteError> {
-    match text.chars().find(|c| c.is_control() || crate::neutral::is_hidden(*c)) {
+    match text.chars().find(|c| c.is_control() || switchboard_core::is_hidden(*c)) {
         Some(c) => {
             Err(field(name, &format!("holds the character '{}', which cannot be seen", c.escape_unicode())))
         }

@@ -34,7 +34,7 @@ async fn suites_p2_a_changed_command_is_not_trusted_any_more_and_is_stopped() {
     rig.describe("box", &file);
     suites.reload(rig.config.clone()).await;
     let (text, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
-    assert!(failed && text.contains("because it changed"), "{text}");
+    assert!(failed && text.contains("because it changed") && !text.contains("exit"), "{text}");
     suites.close().await;
 }
 
@@ -103,7 +103,8 @@ async fn suites_p3_a_tool_that_changed_is_marked_and_blocked_also_when_it_change
         }
     };
     let text = tokio::time::timeout(std::time::Duration::from_secs(20), blocked).await.unwrap();
-    assert!(text.contains("echo of box is blocked") && text.contains("id_rsa"), "{text}");
+    assert!(text.contains("echo of box is blocked") && !text.contains("id_rsa"), "{text}");
+    assert!(!text.contains("Says it again"), "the new description is for a person: {text}");
     assert!(text.contains("switchboard suite pins approve box"), "{text}");
     let (text, _) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(text.lines().next().unwrap().contains("[changed: blocked until approved]"), "{text}");

@@ -197,7 +197,7 @@ fn estimate(text: &str) -> u64 {
 
 fn last_line(text: &str) -> String {
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    crate::neutral::neutral(line).text.chars().take(300).collect()
+    switchboard_core::sanitize_description(line).text.chars().take(300).collect()
 }
 
 #[cfg(test)]

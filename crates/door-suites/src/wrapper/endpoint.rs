@@ -173,7 +173,7 @@ impl Endpoint {
             Ok(envelope) => envelope.error.message,
             Err(_) => String::from_utf8_lossy(answer).into_owned(),
         };
-        let text = crate::neutral::neutral(&redact(&text, &self.secrets)).text;
+        let text = switchboard_core::sanitize_description(&redact(&text, &self.secrets)).text;
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         line.chars().take(SAID_LIMIT).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use switchboard_core::nearest;
+use switchboard_core::{nearest, sanitize_description, sanitize_description_value};
 
 use super::content::{self, Read};
 use super::destructive::{Effect, is_destructive};
@@ -12,7 +12,6 @@ use super::model::Offer;
 use crate::child::{Child, ChildError};
 use crate::expose::Exposed;
 use crate::host::Caller;
-use crate::neutral::{neutral, neutral_value};
 
 /// Most tools that a model is given: what OpenAI's API takes.
 const MOST_TOOLS: usize = 128;
@@ -84,7 +83,7 @@ impl Toolbox {
                 withheld.push(Withheld { tool: tool.name, why });
                 continue;
             }
-            let description = neutral(tool.description.as_deref().unwrap_or_default()).text;
+            let description = sanitize_description(tool.description.as_deref().unwrap_or_default()).text;
             offers.push(Offer {
                 name: free_name(&tool.name, &offers),
                 description: description.chars().take(DESCRIPTION_LIMIT).collect(),
@@ -166,7 +165,7 @@ fn schema(schema: Option<Box<RawValue>>) -> Box<RawValue> {
     let any = || RawValue::from_string(r#"{"type":"object"}"#.to_owned()).unwrap_or_default();
     let Some(schema) = schema.filter(|schema| is_object(schema)) else { return any() };
     let mut value: serde_json::Value = serde_json::from_str(schema.get()).unwrap_or_default();
-    if neutral_value(&mut value) { crate::raw::raw(&value) } else { schema }
+    if sanitize_description_value(&mut value) { crate::raw::raw(&value) } else { schema }
 }
 
 #[cfg(test)]

@@ -192,7 +192,7 @@ impl Swarms {
                 return Err(SwarmError::field("key", "belongs to another member"));
             }
             if let Some(member) = swarm.members.get_mut(&id) {
-                member.public_key = new;
+                member.replace_key(new);
                 member.offered_key = None;
                 member.signs_envelopes = false;
                 member.provisional = false;
@@ -217,7 +217,7 @@ impl Swarm {
         let Some(member) = self.members.get_mut(me).filter(|member| member.public_key != key) else {
             return 0;
         };
-        member.public_key = key.clone();
+        member.replace_key(key.clone());
         if let Some(former) = former {
             // The master counts what changes the roster.
             let is_counted = self.master == *me;

@@ -6,9 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use super::orders::NextPart;
 use super::{NoAuthority, Said, read_member};
 use crate::agent_id::PeerId;
 use crate::ledger::{Standing, Swarm};
+use crate::members::{Told, sift};
 use crate::state::MOST_MEMBERS;
 use crate::wire::{Joined, Roster};
 
@@ -36,10 +38,14 @@ impl Span<'_> {
 }
 
 impl Swarm {
-    /// Takes over the whole roster from the master, or a part of it; false where it is older than ours.
+    /// Replaces the roster, or a part of it, by the master's word; false where it is not newer than ours.
+    ///
+    /// A roster of the same count is newer only while orders before it are missing: members change their keys and leave by
+    /// their own word before the master has counted it, and such a roster would undo that.
     pub(crate) fn replace_roster(&mut self, said: &Said<'_>, roster: &Roster) -> Result<bool, NoAuthority> {
         self.only_master(said, "roster")?;
-        if roster.epoch < self.epoch {
+        let is_wanted = roster.epoch > self.epoch || (roster.epoch == self.epoch && self.orders.is_behind);
+        if !is_wanted {
             return Ok(false);
         }
         let wrong = |field| NoAuthority::Field { field };
@@ -48,26 +54,9 @@ impl Swarm {
         };
         let (from, until) = (end(&roster.from, "from")?, end(&roster.until, "until")?);
         let span = Span { from: from.as_ref(), until: until.as_ref() };
-        let others = || self.members.iter().filter(|(id, _)| !span.has(id));
-        if roster.members.len() + others().count() > MOST_MEMBERS {
-            return Err(wrong("members"));
-        }
-        let mut members = Vec::with_capacity(roster.members.len());
-        for member in &roster.members {
-            members.push(read_member(member, said.now)?);
-        }
-        if !members.iter().all(|(id, ..)| span.has(id)) {
-            return Err(wrong("members"));
-        }
         let master = PeerId::parse(&roster.master).map_err(|_| wrong("master"))?;
-        let ids: BTreeSet<&PeerId> = members.iter().map(|(id, ..)| id).collect();
-        let mut keys: BTreeSet<String> = members.iter().map(|(_, _, key, _)| key.to_wire()).collect();
-        if ids.len() < members.len() || keys.len() < members.len() {
-            return Err(NoAuthority::Taken);
-        }
-        if !others().all(|(_, member)| keys.insert(member.public_key.to_wire())) {
-            return Err(NoAuthority::Taken);
-        }
+        let told = self.read_roster(said, roster, span)?;
+        let ids: BTreeSet<PeerId> = told.iter().map(|member| member.id.clone()).collect();
         let is_last = until.is_none();
         if is_last && !ids.contains(&master) && (span.has(&master) || !self.members.contains_key(&master)) {
             return Err(NoAuthority::NotAMember);
@@ -76,35 +65,122 @@ impl Swarm {
             self.standing = Standing::Kicked;
             return Ok(true);
         }
+        let others = self.members.iter().filter(|(id, _)| !span.has(id)).map(|(id, member)| Told {
+            id: id.clone(),
+            endpoint: member.endpoint.clone(),
+            public_key: member.public_key.clone(),
+            joined_at: member.joined_at,
+            provisional: member.provisional,
+        });
+        let (members, left_out) = sift(said.me, &master, others.chain(told).collect())?;
         let gone: Vec<PeerId> =
             self.members.keys().filter(|id| span.has(id) && !ids.contains(id)).cloned().collect();
-        for id in gone {
+        let unfit = left_out.keys().filter_map(|id| PeerId::parse(id).ok());
+        for id in gone.into_iter().chain(unfit) {
             self.drop_member(&id);
         }
-        for ((id, endpoint, key, joined_at), told) in members.into_iter().zip(&roster.members) {
-            match self.members.get_mut(&id) {
-                Some(known) => {
-                    // The master's word for a new key counts as the member's own does.
-                    if known.public_key != key {
-                        known.public_key = key;
-                        known.signs_envelopes = false;
-                        known.offered_key = None;
-                        known.confirmed_at = Some(said.now);
-                    }
-                    known.move_to(endpoint, said.now);
-                    // It may have left and come back since.
-                    known.joined_at = known.joined_at.max(joined_at);
-                }
-                None => self.put_member(&id, endpoint, key, joined_at),
-            }
-            self.note_provisional(&id, Some(told));
+        if from.is_none() {
+            self.left_out.clear();
         }
-        if is_last {
-            self.epoch = roster.epoch;
-            self.master = master;
-            self.settings = roster.settings;
-        }
+        self.left_out.extend(left_out);
+        self.put_told(said, members.into_iter().filter(|member| span.has(&member.id)).collect());
+        self.count_part(roster.epoch, from.as_ref(), until.as_ref(), |swarm| {
+            swarm.master = master;
+            swarm.settings = roster.settings;
+        });
         Ok(true)
+    }
+
+    /// Parses the members of a roster and checks that they are few enough, of its part, and each there once.
+    fn read_roster(
+        &self,
+        said: &Said<'_>,
+        roster: &Roster,
+        span: Span<'_>,
+    ) -> Result<Vec<Told>, NoAuthority> {
+        let others = || self.members.iter().filter(|(id, _)| !span.has(id));
+        if roster.members.len() + others().count() > MOST_MEMBERS {
+            return Err(NoAuthority::Field { field: "members" });
+        }
+        let read = roster.members.iter().map(|member| read_member(member, said.now));
+        let told = read.collect::<Result<Vec<Told>, NoAuthority>>()?;
+        if !told.iter().all(|member| span.has(&member.id)) {
+            return Err(NoAuthority::Field { field: "members" });
+        }
+        let ids: BTreeSet<&PeerId> = told.iter().map(|member| &member.id).collect();
+        let mut keys: BTreeSet<String> = told.iter().map(|member| member.public_key.to_wire()).collect();
+        let is_twice = ids.len() < told.len() || keys.len() < told.len();
+        if is_twice || !others().all(|(_, member)| keys.insert(member.public_key.to_wire())) {
+            return Err(NoAuthority::Taken);
+        }
+        Ok(told)
+    }
+
+    /// Makes these the members of their part. The own word of a member counts where it is later than the roster.
+    fn put_told(&mut self, said: &Said<'_>, told: Vec<Told>) {
+        let mut fresh = Vec::new();
+        for Told { id, endpoint, public_key, joined_at, provisional } in told {
+            let is_earlier = self.orders.rekeyed_at(&id).is_some_and(|rekeyed| said.at <= rekeyed);
+            let has_left = self.orders.left_at(&id).is_some_and(|left| said.at <= left)
+                && self.former.get(&id).is_some_and(|former| joined_at <= former.joined_at);
+            let Some(known) = self.members.get_mut(&id) else {
+                // The same membership again: its own word for its key counts as before.
+                let former = self.former.get(&id).filter(|former| joined_at <= former.joined_at);
+                let former = former.filter(|former| former.replaced_keys.contains(&public_key));
+                let key = former.map_or(public_key, |former| former.public_key.clone());
+                if !has_left {
+                    fresh.push(Told { id, endpoint, public_key: key, joined_at, provisional });
+                }
+                continue;
+            };
+            // The master's word for a new key counts as the member's own does.
+            let is_old_key = is_earlier || known.replaced_keys.contains(&public_key);
+            if known.public_key != public_key && !is_old_key {
+                known.public_key = public_key;
+                known.signs_envelopes = false;
+                known.offered_key = None;
+                known.confirmed_at = Some(said.now);
+            }
+            let moved_at = known.endpoint_change.as_ref().map(|change| change.at);
+            if moved_at.is_none_or(|moved_at| moved_at < said.at) {
+                known.move_to(endpoint, said.at);
+            }
+            known.provisional = provisional;
+            // It may have left and come back since.
+            known.joined_at = known.joined_at.max(joined_at);
+        }
+        // After the known ones, one of which may have had the key before.
+        for member in fresh {
+            self.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
+            self.note_provisional(&member.id, member.provisional);
+        }
+    }
+
+    /// Notes that a part was taken over. The last one brings the count where all before it have come.
+    fn count_part(
+        &mut self,
+        epoch: u64,
+        from: Option<&PeerId>,
+        until: Option<&PeerId>,
+        finish: impl FnOnce(&mut Self),
+    ) {
+        let expected = self.orders.next_part.take();
+        let is_next = match from {
+            None => true,
+            Some(from) => expected.is_some_and(|part| part.epoch == epoch && part.from == *from),
+        };
+        match until {
+            Some(until) if is_next => {
+                self.orders.next_part = Some(NextPart { epoch, from: until.clone() });
+            }
+            None if is_next => {
+                self.epoch = epoch;
+                self.orders.is_behind = false;
+                finish(self);
+            }
+            // Still behind: the roster is asked for again.
+            _ => {}
+        }
     }
 
     /// The whole roster, for a member that has missed something, in as many parts as it takes.

@@ -73,7 +73,11 @@ async fn signatures_and_keys_have_one_spelling() {
     let wire = candidate.public().to_wire();
     let raw = STANDARD.decode(&wire).unwrap();
     let neutral = STANDARD.encode([&[1], &[0; 31][..]].concat());
-    for weak in [neutral.as_str(), "", "zzz", &wire[..40], &format!("{wire}\n"), &STANDARD.encode([0; 32])] {
+    // RSA of 1024 bits.
+    let small = [&[0x30_u8, 0x81, 0x89, 0x02, 0x81, 0x81, 0], &[0xa5; 128][..], &[0x02, 3, 1, 0, 1]].concat();
+    let small = STANDARD.encode(small);
+    let zeros = STANDARD.encode([0; 32]);
+    for weak in [neutral.as_str(), "", "zzz", &wire[..40], &format!("{wire}\n"), &zeros, &small] {
         let answer = world.post(&alice, "join", &ask(weak)).await;
         assert_eq!(code(&answer), (400, "INVALID_FORMAT"), "{weak:?}: {}", answer.1);
         assert_eq!(answer.1["error"]["details"]["field"], "sender.public_key", "{weak:?}");
@@ -148,7 +152,9 @@ async fn rosters_beyond_measure_are_refused() {
     };
     let many = |count: u16| both().into_iter().chain((0..count).map(|n| member(&format!("a{n}"), n)));
     let joined = |id: &str| json!({ "action": "member_joined", "epoch": 99, "member": member(id, 1) });
-    let table: [(&str, Value, u16); 7] = [
+    let table: [(&str, Value, u16); 9] = [
+        ("an id ambiguous with ours", roster(many(1).chain([member("alicemessage", 7)]).collect()), 400),
+        ("a member that is a word of ours", joined("Human"), 400),
         ("a thousand and one", roster(many(999).collect()), 400),
         ("ten thousand", roster(vec![member("a0", 0); 10_000]), 413),
         ("one twice", roster(many(1).chain([member("a0", 5)]).collect()), 400),
@@ -225,7 +231,7 @@ async fn answers_of_hostile_masters_are_refused() {
             accepted(vec![member("evil", endpoint, &other), me.clone()]),
             "another key",
         ),
-        ("a key twice", accepted(vec![evil.clone(), me.clone(), twice]), "twice"),
+        ("a key twice", accepted(vec![evil.clone(), me.clone(), twice]), "as well"),
     ];
     for (what, answer, expected) in table {
         let (listening, shutdown) = master_that_answers(&world, answer).await;

@@ -183,7 +183,7 @@ async fn state_json_is_the_owners_alone_and_brings_a_new_hub_back_to_its_swarms(
         })
         .await
         .unwrap();
-    assert_eq!(bob.swarms.import(None, text.as_bytes(), crate::Merge::Add).await.unwrap(), 1);
+    assert_eq!(bob.swarms.import(None, text.as_bytes(), crate::Merge::Add, &[]).await.unwrap().swarms, 1);
     assert_eq!(bob.members(), ["alice", "bob"]);
     bob.send("bob", "alice@research", "back again", None).await;
     alice.gets("back again").await;

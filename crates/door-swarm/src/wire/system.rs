@@ -98,6 +98,11 @@ impl SystemContent {
         }
     }
 
+    /// True if it says of the member that it has not proved its key.
+    pub fn is_provisional(&self) -> bool {
+        self.full_member().and_then(|member| member.provisional).unwrap_or(false)
+    }
+
     /// The content as text.
     pub fn to_text(&self) -> String {
         // A struct of texts and numbers can always be written.

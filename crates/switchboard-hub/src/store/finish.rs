@@ -20,7 +20,6 @@ use parking_lot::Mutex;
 use switchboard_core::MessageId;
 
 use crate::error::HubError;
-use crate::store::open::open_for_writing;
 use crate::store::recover;
 use crate::store::refused::{Appended, take_back, write_anew};
 use crate::store::writer::{After, Job, Setup};
@@ -228,7 +227,7 @@ impl Inner {
         let mut refused = self.refused.lock();
         self.is_broken.store(true, Ordering::Release);
         refused.extend(more);
-        let mended = match open_for_writing(&self.setup.path) {
+        let mended = match self.setup.open_database() {
             Ok(mut db) => {
                 let owner = self.setup.doors.owner();
                 let next_age = || {

@@ -7,6 +7,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::Connection;
 
 use crate::error::HubError;
+use crate::files::Dir;
+use crate::store::binding::{self, HubKey};
 use crate::store::open::open_for_reading;
 
 /// How many connections are kept. More may be open for a moment.
@@ -20,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Readers {
     database: PathBuf,
+    /// What has to verify before one more is opened: the file may have been replaced meanwhile.
+    binding: Option<(Dir, HubKey)>,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -32,7 +36,19 @@ struct State {
 
 impl Readers {
     pub(crate) fn of(database: PathBuf) -> Self {
-        Self { database, state: Mutex::default(), returned: Condvar::new() }
+        Self { database, binding: None, state: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// The same for a database that is bound with this key.
+    pub(crate) fn bound(self, folder: Dir, key: Option<HubKey>) -> Self {
+        Self { binding: key.map(|key| (folder, key)), ..self }
+    }
+
+    fn open(&self) -> Result<Connection, HubError> {
+        if let Some((folder, key)) = &self.binding {
+            binding::verify(folder, Some(key))?;
+        }
+        open_for_reading(&self.database)
     }
 
     /// Runs `work` with a connection, if one is there.
@@ -52,7 +68,7 @@ impl Readers {
         }
         let connection = match state.idle.pop() {
             Some(connection) => connection,
-            None => MutexGuard::unlocked(&mut state, || open_for_reading(&self.database))?,
+            None => MutexGuard::unlocked(&mut state, || self.open())?,
         };
         state.lent += 1;
         drop(state);

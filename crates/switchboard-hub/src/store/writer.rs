@@ -17,6 +17,7 @@ use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
+use crate::store::binding;
 use crate::store::chain::{self, Link};
 use crate::store::finish::{Batch, Finisher};
 use crate::store::gather::Gather;
@@ -254,6 +255,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// Opens the database once more, where it is still the one that is bound to this user.
+    pub(crate) fn open_database(&self) -> Result<Connection, HubError> {
+        binding::verify(&self.folder, self.config.key.as_ref())?;
+        open_for_writing(&self.path)
+    }
+
     /// What SQLite calls its log, in the same folder.
     pub(crate) fn log_name(&self) -> String {
         format!("{}-wal", self.path.file_name().unwrap_or_default().to_string_lossy())
@@ -440,7 +447,7 @@ fn open_again(
     if !connection.is_autocommit() {
         let _ = connection.execute_batch("ROLLBACK");
     }
-    match open_for_writing(&setup.path) {
+    match setup.open_database() {
         Ok(fresh) => *connection = fresh,
         Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
     }

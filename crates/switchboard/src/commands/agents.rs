@@ -168,10 +168,10 @@ async fn row(
     Ok([
         record.id.to_string(),
         format!("{} {since}", presence.awareness).trim_end().to_owned(),
-        record.role.clone().unwrap_or_else(|| "-".into()),
+        show::inline(record.role.as_deref().unwrap_or("-")),
         record.team.as_ref().map_or_else(|| "-".into(), ToString::to_string),
         unread(workspace, &record.id).await?.to_string(),
-        show::plain(&doing),
+        show::inline(&doing),
     ])
 }
 
@@ -195,7 +195,7 @@ pub(crate) async fn unread(workspace: &Workspace, agent: &AgentId) -> Result<usi
 
 async fn print_agent(workspace: &Workspace, context: &Context, record: &AgentRecord) -> Result<(), Failure> {
     if !context.printer.is_json() {
-        let role = record.role.as_ref().map(|role| format!(", {}", show::plain(role))).unwrap_or_default();
+        let role = record.role.as_ref().map(|role| format!(", {}", show::inline(role))).unwrap_or_default();
         let team = record.team.as_ref().map(|team| format!(", team {team}")).unwrap_or_default();
         context.printer.line(format_args!("{}{role}{team}", record.id));
         return Ok(());

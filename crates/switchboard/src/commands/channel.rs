@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use door_channels::Reading;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
-use switchboard_core::{Name, Trust};
+use switchboard_core::{Name, Trust, label_inline};
 use switchboard_hub::clock::ago;
 
 use crate::context::Context;
@@ -82,13 +82,13 @@ fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
         Reader::Person => Trust::Ours,
         Reader::Model => message.from.parse().map_or(Trust::Unverified, |from| Trust::of(&from, false, None)),
     };
-    let line = |text: String| show::plain(&trust.escape(&text)).replace('\n', " ");
-    let when = message.time().map_or_else(|| message.timestamp.clone(), |at| ago(now, at));
-    let parent = message.in_reply_to().map(|parent| format!("  in reply to {parent}")).unwrap_or_default();
+    let when = message.time().map_or_else(|| label_inline(&message.timestamp), |at| ago(now, at));
+    let parent = message.in_reply_to().map(|parent| format!("  in reply to {}", label_inline(parent)));
+    let parent = parent.unwrap_or_default();
     let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
-    let head = line(format!("{}{doubt} → {}", message.from, message.to));
-    let (facts, id) = (line(format!("{}  {when}", message.kind)), line(format!("{}{parent}", message.id)));
-    let mut text = format!("{bold}{head}{bold:#}  {facts}\n{dim}{id}{dim:#}");
+    let [from, to, kind, id] =
+        [&message.from, &message.to, &message.kind, &message.id].map(|text| label_inline(text));
+    let mut text = format!("{bold}{from}{doubt} → {to}{bold:#}  {kind}  {when}\n{dim}{id}{parent}{dim:#}");
     let mut said = message.content.text.clone();
     if let Some(code) = &message.content.code {
         let _ = write!(said, "\n{code}");
@@ -97,10 +97,7 @@ fn text(message: &ChannelMessage, now: Timestamp, reader: Reader) -> String {
         let _ =
             write!(said, "\nfile: {}", artifact.as_str().map_or_else(|| artifact.to_string(), str::to_owned));
     }
-    let body = show::plain(&trust.escape(&said));
-    for line in trust.frame(&body).lines() {
-        text.push_str("\n    ");
-        text.push_str(line);
-    }
+    let body = show::sanitized(trust, &said, reader);
+    show::push_lines(&mut text, &show::rendered(trust, &body, reader));
     text
 }

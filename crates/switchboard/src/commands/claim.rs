@@ -82,7 +82,7 @@ pub(crate) fn print(context: &Context, claim: &TaskClaim, did: &str) {
         }));
         return;
     }
-    let note = note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
-    let task = show::plain(task.as_str());
+    let note = note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
+    let task = show::inline(task.as_str());
     context.printer.line(format_args!("{holder} {did} '{task}' until {until:.0}, claim {fence}{note}"));
 }

@@ -94,7 +94,9 @@ fn print(context: &Context, check: &Check) {
         Status::Warn => "warn ",
         Status::Fail => "FAIL ",
     };
-    context.printer.line(format_args!("{mark} {}: {}", check.subject, crate::show::plain(&check.message)));
+    // A file's name may hold a line break, and must not begin a line like this one.
+    let message = crate::show::plain(&check.message).replace('\n', "\n    ");
+    context.printer.line(format_args!("{mark} {}: {message}", check.subject));
     if let Some(hint) = &check.hint {
         context.printer.line(format_args!("      hint: {hint}"));
     }

@@ -89,7 +89,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
 }
 
 fn told(path: &str, one: &Reservation) -> String {
-    let note = one.note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
-    let (path, pattern) = (show::plain(path), show::plain(&one.pattern));
+    let note = one.note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
+    let (path, pattern) = (show::inline(path), show::inline(&one.pattern));
     format!("'{path}' is reserved by {} ('{pattern}' until {:.0}){note}", one.holder, one.until)
 }

@@ -47,11 +47,11 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
                 show::times(delivery).iter().map(|(state, at)| format!("{state} {at:.3}")).collect();
             printer.line(format_args!("  {} by {}: {}", delivery.agent, delivery.route, times.join(", ")));
             if let Some(note) = &delivery.note {
-                printer.line(format_args!("    {}", show::plain(note)));
+                printer.line(format_args!("    {}", show::inline(note)));
             }
         }
         if let Some(typed) = &typed {
-            printer.line(format_args!("  at the terminal: {}", show::plain(&typed.note())));
+            printer.line(format_args!("  at the terminal: {}", show::inline(&typed.note())));
         }
     }
     workspace.close().await;

@@ -92,7 +92,7 @@ fn patterns(tree: &WorkTree, folder: &Path, given: &[String]) -> Result<Vec<Patt
 
 /// What was typed, for an error.
 fn given(patterns: &[String]) -> String {
-    let quoted: Vec<String> = patterns.iter().map(|text| format!("'{}'", show::plain(text))).collect();
+    let quoted: Vec<String> = patterns.iter().map(|text| format!("'{}'", show::inline(text))).collect();
     quoted.join(", ")
 }
 
@@ -111,11 +111,11 @@ fn print(context: &Context, one: &Reservation, here: &WorkTree) {
         }));
         return;
     }
-    let place = if tree == here { String::new() } else { format!(" in {}", show::plain(&tree.root)) };
+    let place = if tree == here { String::new() } else { format!(" in {}", show::inline(&tree.root)) };
     let shared = if *shared { ", in every tree" } else { "" };
-    let note = note.as_ref().map(|note| format!(": {}", show::plain(note))).unwrap_or_default();
+    let note = note.as_ref().map(|note| format!(": {}", show::inline(note))).unwrap_or_default();
     context.printer.line(format_args!(
         "{holder} works at '{}'{place} until {until:.0}{shared}{note}",
-        show::plain(pattern)
+        show::inline(pattern)
     ));
 }

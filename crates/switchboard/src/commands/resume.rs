@@ -71,7 +71,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
     let resumed = hub.resume(selection).await?;
     if resumed.is_empty() {
         let message = match what {
-            Some(what) => format!("nothing of '{}' is stopped", show::plain(what)),
+            Some(what) => format!("nothing of '{}' is stopped", show::inline(what)),
             None => "nothing is stopped".to_owned(),
         };
         return Err(Failure::new("nothing_stopped", Exit::NotFound, message)
@@ -118,7 +118,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {
             message.to,
             native_of(message)
         ));
-        context.printer.line(format_args!("    {}", show::plain(&one.reason)));
+        context.printer.line(format_args!("    {}", show::inline(&one.reason)));
     }
 }
 

@@ -119,9 +119,9 @@ fn show_doing(workspace: &Workspace, context: &Context, args: &Tail, doing: &Act
         return;
     }
     let dim = anstyle::Style::new().dimmed();
-    let detail = detail.as_ref().map(|detail| format!(" ({})", show::plain(detail))).unwrap_or_default();
+    let detail = detail.as_ref().map(|detail| format!(" ({})", show::inline(detail))).unwrap_or_default();
     let ago = ago(workspace.hub().now(), *at);
-    context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::plain(thing)));
+    context.printer.line(format_args!("{dim}· {agent} {what} {}{detail}  {ago}{dim:#}", show::inline(thing)));
 }
 
 /// Prints messages with what became of each.

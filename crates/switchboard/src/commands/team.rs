@@ -160,7 +160,7 @@ async fn print(workspace: &Workspace, context: &Context, team: &TeamRecord) -> R
         let title = if team.title == team.id.as_str() {
             String::new()
         } else {
-            format!(" ({})", show::plain(&team.title))
+            format!(" ({})", show::inline(&team.title))
         };
         let kind = if team.composite { ", composite" } else { "" };
         let members = if members.is_empty() { "nobody yet".to_owned() } else { members.join(", ") };

@@ -109,7 +109,7 @@ impl<'d> Row<'d> {
     }
 
     fn cells(&self, now: Timestamp) -> [String; 6] {
-        let or_dash = |text: Option<String>| show::plain(&text.unwrap_or_else(|| "-".to_owned()));
+        let or_dash = |text: Option<String>| show::inline(&text.unwrap_or_else(|| "-".to_owned()));
         let doing = match (&self.doing, &self.error) {
             (Some(doing), Some(error)) => Some(format!("{doing} ({error})")),
             (doing, error) => doing.clone().or(error.clone()),

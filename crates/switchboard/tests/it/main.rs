@@ -20,6 +20,7 @@ mod mcp;
 mod nats;
 mod person;
 mod reaching;
+mod rendering;
 mod repository;
 mod router;
 mod soak;

@@ -4,6 +4,7 @@ mod bad_calls;
 mod beside;
 mod conformance;
 mod crowd;
+mod gemini;
 mod gone;
 mod identity;
 mod listing;

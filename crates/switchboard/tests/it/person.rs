@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use test_support::{Ran, Running, Sandbox, files, poll};
 
 use crate::terminal::person::Person;
@@ -216,15 +216,13 @@ fn hook_in_worker_is_silent() {
         echo '{"hook_event_name":"SessionStart","session_id":"s","cwd":"'"$SWITCHBOARD_WORKSPACE_ROOT"'"}' | "$SWITCHBOARD" hook claude session-start $agent
         done; echo "[$SWITCHBOARD_AGENT_NAME]""#;
     let binary = format!("SWITCHBOARD={BINARY}");
-    let launch = [
-        "--json", "worker", "launch", "--agent", "command", "--name", "cw", "--env", &binary, "--", "sh",
-        "-c", script,
-    ];
-    let job = sandbox.json(launch).remove(0);
+    let launch = ["--json", "worker", "launch", "--agent", "command", "--name", "cw", "--env", &binary];
+    let launched = sandbox.ok(launch.into_iter().chain(["--", "sh", "-c", script]));
+    let job: Value = serde_json::from_str(&launched).unwrap();
     let id = sandbox.send("codex", "claude", "for claude alone");
     let node = format!("{}/0", job["job_id"].as_str().unwrap());
     let said = sandbox.ok(["worker", "inject", &node, "go", "--wait"]);
-    assert_eq!(said.trim(), "[cw]");
+    assert!(said.lines().last() == Some("[cw]") && !said.contains("for claude alone"), "{said}");
     assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "delivered");
 }
 
@@ -288,51 +286,6 @@ fn codex_shares_no_daemon() {
     std::fs::set_permissions(&codex, std::fs::Permissions::from_mode(0o755)).unwrap();
     let ran = sandbox.run(["run", "--name", "codex", "--", codex.to_str().unwrap(), "resume", "--last"]);
     assert!(ran.stdout.contains("given: -c features.daemon_auto_start=false resume --last"), "{ran:?}");
-}
-
-/// Speaks to the router's socket without our command line.
-const ROUTER_CLIENT: &str = r#"
-import json, os, socket
-root = os.environ["ROOT"]
-address = json.load(open(root + "/.switchboard/router.json"))["listen"]
-link = socket.socket(socket.AF_UNIX)
-link.connect(address.removeprefix("unix:"))
-lines = link.makefile("rw")
-def ask(id, command, payload):
-    lines.write(json.dumps({"protocol": "codeswarm.router.v1", "type": "command", "timestamp": "2026-01-01T00:00:00Z",
-                            "command": command, "request_id": id, "payload": payload}) + "\n")
-    lines.flush()
-    for line in lines:
-        event = json.loads(line)
-        if event["data"].get("request_id") == id:
-            print(command, event["event"], event["data"].get("code"))
-            return
-ask("1", "hello", {"agent": "human"})
-ask("2", "approve", {"approval_id": "a1", "decision": "accept"})
-ask("3", "jobs_list", {})
-"#;
-
-#[test]
-fn agent_on_router_socket_is_refused() {
-    let sandbox = workspace();
-    let _serve = sandbox.serve();
-    let script = sandbox.path().join("client.py");
-    files::put(&script, ROUTER_CLIENT);
-    let said = run_as(
-        &sandbox,
-        "claude",
-        &format!("exec env -i ROOT=\"$ROOT\" \"$(command -v python3)\" {}", script.display()),
-    );
-    assert!(said.contains("hello command_rejected not_allowed"), "{said}");
-    assert!(said.contains("approve command_rejected not_allowed"), "{said}");
-    assert!(said.contains("jobs_list jobs"), "{said}");
-    let mut person = test_support::process::command("python3");
-    let ran = Ran::of(person.arg(&script).env("ROOT", sandbox.path()));
-    assert!(ran.stdout.contains("hello hello None"), "{ran:?}");
-    assert!(
-        ran.stdout.contains("approve command_rejected") && !ran.stdout.contains("not_allowed"),
-        "{ran:?}"
-    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Mail reaches the model: by the hooks of each client, in a worker, and the person by a program of theirs.
 
 mod claude;
+mod claude_wake;
 mod codex;
 mod hooks;
 mod idle;

@@ -1,5 +1,6 @@
 //! The router as a process: driven over its pipes, killed in the middle, and beside `serve`.
 
+mod claude;
 mod line;
 mod network;
 mod recovery;

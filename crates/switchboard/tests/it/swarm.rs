@@ -11,5 +11,6 @@ mod master;
 mod owner;
 mod plain;
 mod proxy;
+mod rules;
 mod takeover;
 mod verbs;

@@ -24,7 +24,7 @@ const NOTIFICATION: &str = "<task-notification>";
 pub(super) enum Item {
     /// Text of the user.
     User(String),
-    /// Text that the client adds to what the user says; it counts only with a script in it.
+    /// Text that the client adds to what the user says; it counts only with a script or a notification in it.
     Client(String),
     /// Result of a call.
     Result,
@@ -51,9 +51,17 @@ struct Line<'a> {
     rest: &'a str,
 }
 
-/// The newest text of the user.
+/// The newest text of the user; of a message that another agent wrote, its body.
 pub(super) fn newest_text(items: &[Item]) -> String {
-    items[newest(items)..].iter().find_map(Item::text).unwrap_or_default().to_owned()
+    unquote(items[newest(items)..].iter().find_map(Item::text).unwrap_or_default())
+}
+
+/// The body of a rendered message, without its header and the marks before its lines.
+fn unquote(prompt: &str) -> String {
+    match prompt.split_once(":\n> ").filter(|(header, _)| header.starts_with("Message from ")) {
+        Some((_, body)) => body.replace("\n> ", "\n"),
+        None => prompt.to_owned(),
+    }
 }
 
 /// Decides the answer to a conversation.
@@ -85,7 +93,7 @@ impl Item {
 fn newest(items: &[Item]) -> usize {
     let counts = |item: &Item| match item {
         Item::User(_) => true,
-        Item::Client(text) => !lines(text).is_empty(),
+        Item::Client(text) => !lines(text).is_empty() || text.contains(NOTIFICATION),
         Item::Result => false,
     };
     items.iter().rposition(counts).unwrap_or_default()

@@ -166,18 +166,17 @@ impl Turns {
         self.names_prompts |= is_named.is_some();
         let has_origin = frame.get("origin").is_some_and(|origin| !origin.is_null());
         let is_error = frame.get("is_error").and_then(Value::as_bool).unwrap_or(false);
-        let owner = match (is_named, self.running) {
-            (Some(true), _) => Owner::Injection,
-            (Some(false), _) => Owner::Agent,
-            (None, Owner::Agent) => Owner::Agent,
-            (None, _) if has_origin || self.names_prompts => Owner::Agent,
-            (None, Owner::Injection) => Owner::Injection,
-            // Where prompts are repeated, one that was not is still to come; unless the turn broke off before that.
-            (None, Owner::Unknown) if self.repeats_prompts && !is_error => Owner::Agent,
-            (None, Owner::Unknown) if self.prompt.is_some() => Owner::Injection,
-            (None, Owner::Unknown) => Owner::Agent,
+        let is_ours = match is_named {
+            Some(is_ours) => is_ours,
+            None if has_origin || self.names_prompts => false,
+            None => match self.running {
+                Owner::Agent => false,
+                Owner::Injection => true,
+                // Where prompts are repeated, one that was not is still to come; unless the turn broke off before that.
+                Owner::Unknown => self.prompt.is_some() && (is_error || !self.repeats_prompts),
+            },
         };
-        Step::Ended(owner)
+        Step::Ended(if is_ours { Owner::Injection } else { Owner::Agent })
     }
 }
 

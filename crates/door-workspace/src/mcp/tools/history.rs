@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use switchboard_core::{AgentId, Receipt};
+use switchboard_core::{AgentId, Receipt, sanitize_inline};
 use switchboard_hub::Stored;
 
 use super::Desk;
@@ -40,7 +40,8 @@ pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
         .deliveries
         .iter()
         .map(|delivery| {
-            let note = delivery.note.as_deref().map(|note| format!(" ({note})")).unwrap_or_default();
+            let note = delivery.note.as_deref().map(|note| format!(" ({})", sanitize_inline(note)));
+            let note = note.unwrap_or_default();
             format!("{}: {}{note}", delivery.agent, delivery.state)
         })
         .collect();
@@ -52,8 +53,9 @@ pub(super) async fn get_receipt(desk: &Desk<'_>, given: GetReceipt) -> Outcome {
     });
     if let Some(result) = desk.workspace.execute_result(&stored.message).await? {
         text.push_str("\nat the terminal: ");
-        text.push_str(&result.note());
-        data["terminal"] = json!({ "status": result.status(), "reason": result.reason() });
+        text.push_str(&sanitize_inline(&result.note()));
+        data["terminal"] =
+            json!({ "status": result.status(), "reason": result.reason().map(sanitize_inline) });
     }
     Ok(Answer::new(text, data))
 }

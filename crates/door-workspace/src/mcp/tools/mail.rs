@@ -4,7 +4,9 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name, ResolveError};
+use switchboard_core::{
+    Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name, ResolveError, sanitize_inline,
+};
 use switchboard_hub::{Accepted, HubError};
 
 use super::Desk;
@@ -137,7 +139,7 @@ fn sent(
     let mut text = match accepted.deliveries.iter().find(|delivery| delivery.state == DeliveryState::Refused)
     {
         Some(refused) => {
-            let why = refused.note.as_deref().unwrap_or("refused");
+            let why = sanitize_inline(refused.note.as_deref().unwrap_or("refused"));
             format!("{id} {how}, but {} does not get it: {why}", refused.agent)
         }
         None => format!("{id} {how} for {whom}."),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use switchboard_core::{AgentId, Awareness, Name};
+use switchboard_core::{AgentId, Awareness, Name, label_inline, sanitize_inline, sanitize_value};
 
 use super::Desk;
 use crate::error::WorkspaceError;
@@ -222,7 +222,8 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         let record = state::record(&known, &agent.id.name);
         let kind = if record.is_some_and(|record| record.contains_key("pid")) { "terminal" } else { "chat" };
         // Any program may have written it, and every model reads it.
-        let text = |key: &str| record.and_then(|record| state::text(record, key)).map(one_line);
+        let text =
+            |key: &str| record.and_then(|record| state::text(record, key)).map(|text| sanitize_inline(&text));
         let presence = hub.presence(&agent.id);
         // Who asks is awake, also where nobody has noted it yet.
         let awareness = match presence.awareness {
@@ -233,16 +234,20 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         };
         let status = text("statusState").or_else(|| text("status"));
         let own = claims.iter().filter(|claim| claim.holder == agent.id);
-        let tasks: Vec<String> = own.map(|claim| claim.task.to_string()).collect();
+        let tasks: Vec<String> = own.map(|claim| sanitize_inline(claim.task.as_str())).collect();
         let own = reservations.iter().filter(|one| one.holder == agent.id);
-        let files: Vec<String> = own.map(|one| one.pattern.clone()).collect();
-        let listed = |things: &Vec<String>| (!things.is_empty()).then(|| things.join(", "));
+        let files: Vec<String> = own.map(|one| sanitize_inline(&one.pattern)).collect();
+        let label = |text: Option<String>| text.as_deref().map(label_inline);
+        let listed = |things: &[String]| {
+            let labels: Vec<String> = things.iter().map(|thing| label_inline(thing)).collect();
+            (!labels.is_empty()).then(|| labels.join(", "))
+        };
         let mut line = format!("{} ({kind})", agent.id);
         for (label, value) in [
-            ("role", agent.role.clone().map(one_line)),
+            ("role", label(agent.role.clone())),
             ("team", agent.team.as_ref().map(Name::to_string)),
-            ("status", status.clone()),
-            ("workflow", text("activeWorkflow")),
+            ("status", label(status.clone())),
+            ("workflow", label(text("activeWorkflow"))),
             ("claims", listed(&tasks)),
             ("reserves", listed(&files)),
         ] {
@@ -254,7 +259,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
         lines.push(line);
         let details = json!({
             "type": kind,
-            "role": agent.role.clone().map(one_line),
+            "role": agent.role.as_deref().map(sanitize_inline),
             "purpose": text("purpose"),
             "interface": text("interface"),
             "status": status,
@@ -281,12 +286,14 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
             .get("teams")
             .and_then(|teams| teams.get(team.id.as_str()))
             .and_then(|team| team.get("capabilities"));
+        let mut capabilities = capabilities.cloned().unwrap_or_else(|| json!([]));
+        sanitize_value(&mut capabilities);
         teams.insert(
             team.id.to_string(),
             json!({
-                "name": one_line(team.title.clone()),
+                "name": sanitize_inline(&team.title),
                 "isComposite": team.composite,
-                "capabilities": capabilities.cloned().unwrap_or_else(|| json!([])),
+                "capabilities": capabilities,
                 "memberCount": members.len(),
                 "members": members,
             }),
@@ -294,19 +301,6 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
     }
     let text = if agents.is_empty() { "No agents registered.".to_owned() } else { lines.join("\n") };
     Ok(Answer::new(text, json!({ "agents": agents, "teams": teams })))
-}
-
-/// A text of others, on one line and no longer than a title.
-fn one_line(text: String) -> String {
-    const LONGEST: usize = 200;
-    if text.len() <= LONGEST && !text.chars().any(char::is_control) {
-        return text;
-    }
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match plain.floor_char_boundary(LONGEST) {
-        end if end < plain.len() => format!("{}…", &plain[..end]),
-        _ => plain,
-    }
 }
 
 fn without_nulls(mut value: Value) -> Value {

@@ -37,7 +37,7 @@ pub(super) async fn run(_args: List, context: Context) -> Result<(), Failure> {
         }
         let last = newest.map_or_else(String::new, |message| {
             let when = message.time().map_or_else(String::new, |at| ago(workspace.hub().now(), at));
-            format!(", newest {when} from {}", show::plain(&message.from))
+            format!(", newest {when} from {}", show::inline(&message.from))
         });
         let archived = match summary.archived {
             0 => String::new(),

@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use door_swarm::{Endpoint, Merge, Swarms};
+use door_swarm::{Endpoint, KeptKey, Merge, Swarms};
 use serde_json::json;
 
 use crate::context::Context;
@@ -49,6 +49,10 @@ pub(crate) struct Import {
     /// Forget what the state does not have
     #[arg(long)]
     replace: bool,
+
+    /// Replace the pinned key of this member by the one in the file, after you compared it with its owner [repeatable]
+    #[arg(long, value_name = "ID")]
+    accept_key: Vec<String>,
 }
 
 /// Show or change keys.
@@ -143,11 +147,28 @@ pub(super) async fn import(args: Import, context: &Context, swarms: &Swarms) -> 
         Failure::new("file", Exit::NotFound, format!("cannot read {}: {error}", args.file.display()))
     })?;
     let merge = if args.replace { Merge::Replace } else { Merge::Add };
-    let brought = swarms.import(args.agent.as_deref(), &bytes, merge).await?;
-    if context.printer.is_json() {
-        context.printer.object(&json!({ "imported": brought }));
+    let imported = swarms.import(args.agent.as_deref(), &bytes, merge, &args.accept_key).await?;
+    let printer = context.printer;
+    if printer.is_json() {
+        let kept =
+            |kept: &KeptKey| json!({ "agent_id": kept.agent, "pinned": kept.pinned, "found": kept.found });
+        printer.object(&json!({
+            "imported": imported.swarms, "left_out": imported.left_out,
+            "kept_keys": imported.kept_keys.iter().map(kept).collect::<Vec<_>>(),
+        }));
     } else {
-        context.printer.line(format_args!("{brought} swarms taken over"));
+        printer.line(format_args!("{} swarms taken over", imported.swarms));
+    }
+    for kept in &imported.kept_keys {
+        let (pinned, found) = (kept.pinned.fingerprint(), kept.found.fingerprint());
+        printer.note(format_args!(
+            "'{id}' keeps its pinned key {pinned}; the file has {found}. Compare it with its owner, then import again \
+             with --replace --accept-key {id}.",
+            id = kept.agent,
+        ));
+    }
+    for (id, reason) in &imported.left_out {
+        printer.note(format_args!("'{id}' is left out: {reason}"));
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Who belongs to a swarm: `create`, `invite`, `join`, `leave`, `kick` and the like.
 
 use clap::Args;
-use door_swarm::{INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, SwarmError, SwarmSettings, Swarms};
+use door_swarm::{
+    INVITE_LIFETIME, InviteLink, JoinOutcome, Standing, Swarm, SwarmError, SwarmSettings, Swarms,
+};
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 use serde_json::json;
 use switchboard_core::Name;
@@ -281,12 +283,13 @@ pub(super) async fn join(args: Join, context: &Context, swarms: &Swarms) -> Resu
                 context.printer.object(&json!({
                     "status": "joined", "swarm_id": swarm.swarm_id, "name": swarm.name,
                     "address": format!("all@{}", swarm.realm), "master": swarm.master,
-                    "members": swarm.members.keys().collect::<Vec<_>>(),
+                    "members": swarm.members.keys().collect::<Vec<_>>(), "left_out": swarm.left_out,
                 }));
             } else {
                 let members: Vec<_> = swarm.members.keys().map(ToString::to_string).collect();
                 context.printer.line(format_args!("{}  with {}", swarm.realm, members.join(", ")));
             }
+            note_left_out(context, &swarm);
             Ok(())
         }
         JoinOutcome::Pending { swarm_id } => {
@@ -395,7 +398,7 @@ pub(super) fn list(args: &List, context: &Context, swarms: &Swarms) -> Result<()
         context.printer.line(format_args!(
             "{}  {agent} {role} \"{}\", {members} members{muted}{waiting}{asked}",
             swarm.realm,
-            show::plain(&swarm.name)
+            show::inline(&swarm.name)
         ));
     }
     Ok(())
@@ -453,7 +456,15 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
     }
+    note_left_out(context, &swarm);
     Ok(())
+}
+
+/// Reports members of the swarm that cannot be members here.
+fn note_left_out(context: &Context, swarm: &Swarm) {
+    for (id, reason) in &swarm.left_out {
+        context.printer.note(format_args!("'{id}' is left out: {reason}"));
+    }
 }
 
 pub(super) async fn sync(args: OneSwarm, context: &Context, swarms: &Swarms) -> Result<(), Failure> {

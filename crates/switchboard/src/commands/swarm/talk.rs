@@ -12,7 +12,7 @@ use switchboard_hub::clock::ago;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
-use crate::show::{self, Reader};
+use crate::show;
 
 /// Write to a member, or to all of them. It is in the journal before this returns; `serve` sends it.
 #[derive(Debug, Args)]
@@ -190,12 +190,9 @@ pub(super) async fn messages(args: Messages, context: &Context, swarms: &Swarms)
         let when = ago(now, message.sent_at);
         let (kind, trust) = (&message.kind, message.trust());
         let doubt = trust.label().map(|label| format!(" ({label})")).unwrap_or_default();
-        context.printer.line(format_args!("{}{doubt} → {}  {kind}  {when}", message.from, message.to));
-        let body = show::body_text(message, reader);
-        let framed = if reader == Reader::Model { trust.frame(&body) } else { body.as_str().into() };
-        for line in framed.lines() {
-            context.printer.line(format_args!("  {line}"));
-        }
+        let mut text = format!("{}{doubt} → {}  {kind}  {when}", message.from, message.to);
+        show::push_lines(&mut text, &show::rendered(trust, &show::body_text(message, reader), reader));
+        context.printer.line(text);
     }
     Ok(())
 }
@@ -209,7 +206,7 @@ pub(super) async fn for_subagent(
     if context.printer.is_json() {
         context.printer.object(&shown);
     } else {
-        context.printer.line(serde_json::to_string_pretty(&shown).unwrap_or_default());
+        context.printer.json_line(&serde_json::to_string_pretty(&shown).unwrap_or_default());
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use door_workers::RouterError;
 use switchboard_core::JobId;
 use switchboard_hub::files::Dir;
 
+use super::show::said;
 use super::{connect, count, split, which_node};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -74,7 +75,7 @@ pub(super) async fn run(args: Logs, context: Context) -> Result<(), Failure> {
         if context.printer.is_json() {
             context.printer.object(&serde_json::json!({ "job_id": job, "node_id": node, "line": line }));
         } else {
-            context.printer.line(plain(line));
+            context.printer.line(said(&context, line));
         }
     }
     Ok(())

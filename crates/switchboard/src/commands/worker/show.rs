@@ -6,9 +6,10 @@ use std::io::IsTerminal;
 use door_workers::Received;
 use indicatif::{MultiProgress, ProgressBar};
 use serde_json::Value;
+use switchboard_core::{clean, quote_lines};
 
 use crate::context::Context;
-use crate::show::plain;
+use crate::show::{Reader, inline, plain};
 
 /// How much of a line is shown.
 const WIDTH: usize = 200;
@@ -59,7 +60,7 @@ pub(super) fn job(context: &Context, job: &Value) {
         );
         let _ = write!(line, "  {}", text(node, "agent_name"));
         if let Some(detail) = node["detail"].as_str() {
-            let _ = write!(line, "  ({})", plain(detail).chars().take(WIDTH).collect::<String>());
+            let _ = write!(line, "  ({})", short(detail));
         }
         context.printer.line(line);
     }
@@ -76,7 +77,7 @@ pub(super) fn queue(context: &Context, answer: &Value) {
             text(queued, "job_id"),
             queued["node_id"],
             text(queued, "injection_id"),
-            plain(text(queued, "title"))
+            inline(text(queued, "title"))
         );
         done(context, queued, line);
     }
@@ -106,11 +107,11 @@ fn asked(ask: &Value) -> String {
         "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",
         text(ask, "job_id"),
         ask["node_id"],
-        plain(text(ask, "title")),
+        indented(text(ask, "title")),
         text(ask, "approval_id")
     );
     if let Some(reason) = ask["reason"].as_str() {
-        let _ = write!(shown, "\n  because: {}", plain(reason));
+        let _ = write!(shown, "\n  because: {}", indented(reason));
     }
     for (key, word) in [("command", "command"), ("cwd", "in")] {
         if let Some(value) = ask[key].as_str() {
@@ -122,7 +123,7 @@ fn asked(ask: &Value) -> String {
         let _ = write!(shown, "\n  with: {}", indented(&input));
     }
     for change in ask["changes"].as_array().into_iter().flatten() {
-        let _ = write!(shown, "\n  {} {}", text(change, "kind"), plain(text(change, "path")));
+        let _ = write!(shown, "\n  {} {}", text(change, "kind"), indented(text(change, "path")));
         for line in text(change, "diff").lines() {
             let _ = write!(shown, "\n    {}", plain(line));
         }
@@ -139,23 +140,37 @@ pub(super) fn accepted(context: &Context, ack: &Value) {
     done(context, ack, text(ack, "injection_id"));
 }
 
+/// The words of a worker. Before a model every line is quoted, so that none can be taken for a line of ours.
+pub(super) fn said(context: &Context, content: &str) -> String {
+    match context.reader() {
+        Ok(Reader::Person) => plain(content),
+        // The reader is a model, or has a name that cannot be read.
+        Ok(Reader::Model) | Err(_) => quote_lines(&clean(content)),
+    }
+}
+
+/// A text of a worker within a line of ours.
+fn short(text: &str) -> String {
+    inline(text).chars().take(WIDTH).collect()
+}
+
 /// An answer, with the node's number before it where there are several.
 pub(super) fn answer(context: &Context, data: &Value, many: bool) {
     if context.printer.is_json() {
         return context.printer.object(data);
     }
-    for line in text(data, "content").lines() {
+    for line in said(context, text(data, "content")).lines() {
         if many {
-            context.printer.line(format_args!("[{}] {}", data["node_id"], plain(line)));
+            context.printer.line(format_args!("[{}] {line}", data["node_id"]));
         } else {
-            context.printer.line(plain(line));
+            context.printer.line(line);
         }
     }
 }
 
 /// How a turn ended, in a line.
 pub(super) fn ending(data: &Value) -> String {
-    let why = data["error"].as_str().map(|error| format!(": {}", plain(error))).unwrap_or_default();
+    let why = data["error"].as_str().map(|error| format!(": {}", inline(error))).unwrap_or_default();
     format!("{}/{} {}{why}", text(data, "job_id"), data["node_id"], text(data, "status"))
 }
 
@@ -187,7 +202,7 @@ impl<'c> Follower<'c> {
 
     pub(super) fn show(&mut self, event: &Received) {
         if self.context.printer.is_json() {
-            self.context.printer.line(&event.line);
+            self.context.printer.json_line(&event.line);
             return;
         }
         let node = event.data.get("node_id").and_then(Value::as_u64);
@@ -198,7 +213,7 @@ impl<'c> Follower<'c> {
                 _ => bar.tick(),
             }
         }
-        let Some(line) = line(event) else { return };
+        let Some(line) = line(self.context, event) else { return };
         self.below.suspend(|| {
             for line in line.lines() {
                 match node.filter(|_| self.nodes > 1) {
@@ -212,17 +227,16 @@ impl<'c> Follower<'c> {
 
 /// How a node is, in a line.
 fn progress(node: &Value) -> String {
-    let detail = node["detail"].as_str().map(|detail| format!(": {}", plain(detail))).unwrap_or_default();
+    let detail = node["detail"].as_str().map(|detail| format!(": {}", inline(detail))).unwrap_or_default();
     format!("[{}] {}, {} waiting{detail}", node["node_id"], text(node, "status"), node["queued"])
 }
 
 /// What a person is told; nothing where the pieces of an answer would only repeat it.
-fn line(event: &Received) -> Option<String> {
+fn line(context: &Context, event: &Received) -> Option<String> {
     let data = &event.data;
-    let short = |text: &str| plain(text).chars().take(WIDTH).collect::<String>();
     Some(match event.event.as_str() {
         "turn_started" => "· a turn begins".to_owned(),
-        "assistant" => text(data, "content").lines().map(plain).collect::<Vec<_>>().join("\n"),
+        "assistant" => said(context, text(data, "content")),
         "usage" => format!("· {} tokens, {} in all", data["total_tokens"], data["job_total_tokens"]),
         "turn_complete" => format!("· {}", ending(data)),
         "inject_failed" => format!("· not delivered: {}", short(text(data, "error"))),
@@ -233,11 +247,11 @@ fn line(event: &Received) -> Option<String> {
         }
         "file_change" => {
             let changes = data["changes"].as_array().into_iter().flatten();
-            let paths: Vec<_> = changes.map(|change| plain(text(change, "path"))).collect();
+            let paths: Vec<_> = changes.map(|change| inline(text(change, "path"))).collect();
             format!("± {} {}", text(data, "status"), paths.join(", "))
         }
         "approval_required" => asked(data),
-        "approval_resolved" => format!("· {} by {}", text(data, "decision"), plain(text(data, "by"))),
+        "approval_resolved" => format!("· {} by {}", text(data, "decision"), inline(text(data, "by"))),
         "agent_error" => format!("! {}", short(text(data, "error"))),
         "worker_exited" => format!("! the worker is gone: {}", short(text(data, "reason"))),
         "budget_exceeded" => format!("! {} of {} tokens are used", data["total_tokens"], data["limit"]),

@@ -13,7 +13,7 @@ fn mail_that_is_there_is_printed_at_once_and_seen() {
     --- stdout
     claude → codex  delegate_task  just now  delivered
     [msg-1]
-        hello
+    > hello
     ");
     assert_eq!(sandbox.json(["receipt", &id])[0]["deliveries"][0]["state"], "seen");
 }

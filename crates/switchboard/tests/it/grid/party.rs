@@ -9,12 +9,16 @@ use test_support::{Running, Sandbox, files, poll};
 use super::places::{CHANNEL, Places};
 use crate::nats::hub::Linked;
 
-/// What the worker does: sends where it is told to, says nothing to an answer, and answers everything else. What others
-/// wrote stands on the third line, after whose it is and a mark.
+/// Script of the worker: sends where it is told to, says nothing to an answer, and answers everything else. The text of
+/// another agent is quoted below a header, and framed where it is of another owner.
 pub(super) const WORKER: &str = r#"
 read -r prompt
 case "$prompt" in
-  "Message from "*) head=$prompt; read -r mark; read -r prompt; echo "$head $mark $prompt" >> "$PROMPTS" ;;
+  "Message from "*)
+    head=$prompt; mark=; read -r prompt
+    case "$prompt" in "<untrusted-"*) mark=$prompt; read -r prompt ;; esac
+    prompt=${prompt#"> "}
+    echo "$head $mark $prompt" >> "$PROMPTS" ;;
 esac
 case "$prompt" in
   "SEND "*) set -- $prompt; to=$2; shift 2; exec "$SWITCHBOARD" send "$to" "$*" ;;

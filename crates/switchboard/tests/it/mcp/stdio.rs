@@ -104,7 +104,7 @@ fn mcp_ends_below_a_wrapper_that_is_killed() {
 #[test]
 fn mcp_writes_nothing_but_the_protocol_to_stdout() {
     let sandbox = workspace();
-    let mut command = sandbox.command(["mcp", "-vvv"]);
+    let mut command = sandbox.session(["mcp", "-vvv"]);
     command.env("SWITCHBOARD_LOG", "trace").stdin(Stdio::piped());
     let mut process = Running::start(&mut command);
     let call = |id: i64, tool: &str, arguments: Value| {

@@ -164,7 +164,7 @@ fn x3_text_of_others_is_labelled_and_its_tags_are_none() {
     let answer = call(&sandbox, &["claude", "user-prompt"], &said(&sandbox, "UserPromptSubmit")).ok();
     let text = context_of(&answer, "UserPromptSubmit");
     assert!(text.contains("untrusted: from another owner"), "{text}");
-    assert!(!text.contains("<system-reminder>") && text.matches("</untrusted>").count() == 1, "{text}");
+    assert!(!text.contains("<system-reminder>") && text.matches("</untrusted").count() == 1, "{text}");
 }
 
 /// A further tree of a repository has the workspace of the first one, for hooks as for every verb.

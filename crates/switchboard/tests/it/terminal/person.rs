@@ -22,7 +22,11 @@ pub(crate) struct Person {
 impl Person {
     /// Starts the binary in a terminal of 33 rows and 101 columns.
     pub(crate) fn sit_down(sandbox: &Sandbox, args: &[&str]) -> Self {
-        let plain = sandbox.command(args);
+        Self::start(&sandbox.command(args))
+    }
+
+    /// Starts any program in such a terminal, in the folder and with the variables of this command.
+    pub(crate) fn start(plain: &std::process::Command) -> Self {
         let (pty, pts) = open().unwrap();
         pty.resize(Size::new(33, 101)).unwrap();
         let set = plain.get_envs().filter_map(|(name, value)| Some((name, value?)));
@@ -32,7 +36,7 @@ impl Person {
             .envs(set)
             .env("TERM", "xterm")
             .env("PS1", "$ ")
-            .current_dir(sandbox.path())
+            .current_dir(plain.get_current_dir().unwrap())
             .spawn(pts)
             .unwrap();
         let (pty, shown) = (Arc::new(pty), Arc::new(Mutex::new(Vec::new())));

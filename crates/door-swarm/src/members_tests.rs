@@ -1,0 +1,151 @@
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use super::*;
+use crate::agent_id::BROADCAST;
+use crate::roster::tests::{at, endpoint, id, key, swarm};
+use crate::signing::Payload;
+use crate::wire::MessageType;
+
+const TYPES: [MessageType; 3] = [MessageType::Message, MessageType::System, MessageType::Notification];
+
+/// Ids that run into each other and into the type words.
+fn ids() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("bob"),
+        Just("b"),
+        Just("commit"),
+        Just("message"),
+        Just("system"),
+        Just("notification"),
+        Just("syste"),
+        Just("notificatio"),
+        Just("m"),
+        Just("n"),
+        Just("essage"),
+        Just("-"),
+        Just("broadcast"),
+    ];
+    prop_oneof![
+        4 => proptest::collection::vec(piece, 1..4).prop_map(|pieces| pieces.concat()),
+        1 => "[a-c]{1,3}",
+    ]
+}
+
+fn told(name: &str, seed: u8) -> Told {
+    Told {
+        id: id(name),
+        endpoint: endpoint("host"),
+        public_key: key(seed).public(),
+        joined_at: at(i64::from(seed)),
+        provisional: false,
+    }
+}
+
+fn signed(recipient: &str, kind: MessageType, content: &str) -> Vec<u8> {
+    let payload = Payload { message_id: "", timestamp: "", swarm_id: "", recipient, kind, content };
+    payload.bytes()
+}
+
+/// Every other reading of signed bytes whose recipient is one of `recipients`.
+fn readings<'a>(bytes: &'a str, recipients: &[&'a str]) -> Vec<(&'a str, MessageType, &'a str)> {
+    let mut found = Vec::new();
+    for recipient in recipients {
+        for kind in TYPES {
+            let rest = bytes.strip_prefix(recipient).and_then(|rest| rest.strip_prefix(kind.as_str()));
+            found.extend(rest.map(|content| (*recipient, kind, content)));
+        }
+    }
+    found
+}
+
+proptest! {
+    /// Whichever ids a roster takes in, signed bytes have one reading.
+    #[test]
+    fn signed_bytes_have_one_reading(
+        names in proptest::collection::vec(ids(), 1..12), to in any::<Index>(), kind in 0..3_usize,
+        content in proptest::collection::vec(ids(), 0..4),
+    ) {
+        let mut swarm = swarm();
+        for (seed, name) in names.iter().enumerate() {
+            swarm.put_member(&id(name), endpoint("host"), key(u8::try_from(seed).unwrap() + 10).public(), at(0));
+        }
+        // As it is stored and read again.
+        let swarm: crate::Swarm = serde_json::from_str(&serde_json::to_string(&swarm).unwrap()).unwrap();
+        let mut recipients: Vec<&str> = swarm.members.keys().map(PeerId::as_str).collect();
+        recipients.push(BROADCAST);
+        let (recipient, kind, content) = (*to.get(&recipients), TYPES[kind], content.concat());
+        let bytes = String::from_utf8(signed(recipient, kind, &content)).unwrap();
+        prop_assert_eq!(readings(&bytes, &recipients), [(recipient, kind, content.as_str())]);
+    }
+
+    /// Two ids clash exactly where two messages have the same signed bytes.
+    #[test]
+    fn clashing_ids_are_the_ambiguous_ones(first in ids(), second in ids()) {
+        prop_assume!(!first.eq_ignore_ascii_case(&second));
+        let common = |one: &str, other: &str| TYPES.iter().any(|a| TYPES.iter().any(|b| {
+            let (one, other) = (signed(one, *a, ""), signed(other, *b, ""));
+            one.starts_with(&other) || other.starts_with(&one)
+        }));
+        prop_assert_eq!(id(&first).clashes_with(&id(&second)), common(&first, &second));
+    }
+
+    /// A sifted roster can be built, whatever it was made of, and has our agent and the master.
+    #[test]
+    fn sifted_rosters_can_be_built(names in proptest::collection::btree_set(ids(), 2..12)) {
+        let told: Vec<Told> = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
+        let (me, master) = (told[0].id.clone(), told[1].id.clone());
+        prop_assume!(me.check_member().is_ok());
+        let count = told.len();
+        let Ok((kept, left_out)) = sift(&me, &master, told) else { return Ok(()) };
+        prop_assert_eq!(kept.len() + left_out.len(), count);
+        let mut swarm = swarm();
+        swarm.members = Members::default();
+        for member in kept {
+            prop_assert!(swarm.put_member(&member.id, member.endpoint, member.public_key, member.joined_at));
+        }
+        prop_assert!(swarm.members.contains_key(&me) && swarm.members.contains_key(&master));
+    }
+}
+
+fn sifted(me: &str, names: &[&str]) -> Result<(Vec<String>, Vec<String>), Clash> {
+    let all = names.iter().zip(10..).map(|(name, seed)| told(name, seed)).collect();
+    let (kept, left_out) = sift(&id(me), &id("alice"), all)?;
+    Ok((kept.iter().map(|member| member.id.to_string()).collect(), left_out.into_keys().collect()))
+}
+
+#[test]
+fn unfit_members_are_left_out() {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (kept, left_out) =
+        sifted("bob", &["commit", "human", "bob", "commitmessage", "-x", "alice"]).unwrap();
+    assert_eq!(kept, names(&["bob", "alice", "commit"]));
+    assert_eq!(left_out, names(&["-x", "commitmessage", "human"]));
+    // The later one goes, except the master.
+    let (_, left_out) = sifted("bob", &["alicesystem", "alice", "bob"]).unwrap();
+    assert_eq!(left_out, ["alicesystem"]);
+    let (_, left_out) = sifted("bob", &["alice", "bob", "Bob"]).unwrap();
+    assert_eq!(left_out, ["Bob"]);
+}
+
+/// A text that was signed for the other could be shown to our agent as an order.
+#[test]
+fn rosters_ambiguous_with_us_are_refused() {
+    for (me, other) in [("commitmessage", "commit"), ("commit", "commitmessage")] {
+        let refused = sifted(me, &["alice", me, other]).unwrap_err();
+        assert_eq!(refused, Clash::Ids { id: id(other), other: id(me) });
+    }
+    let told = vec![told("bob", 1), told("admin", 2)];
+    assert!(matches!(sift(&id("bob"), &id("admin"), told), Err(Clash::Id(_))));
+}
+
+/// Stored by a program that did not check: the later one goes.
+#[test]
+fn stored_rosters_lose_ambiguous_ids() {
+    let mut swarm = swarm();
+    let carol = swarm.members[&id("carol")].clone();
+    let mut stored: BTreeMap<PeerId, Member> = swarm.members.clone().into();
+    stored.insert(id("carolmessage"), Member { joined_at: at(5), ..carol });
+    swarm.members = stored.into();
+    assert_eq!(swarm.members.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["alice", "bob", "carol"]);
+}

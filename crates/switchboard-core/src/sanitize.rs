@@ -1,0 +1,306 @@
+//! Sanitizer for text of others: the one list of characters for all doors.
+//!
+//! A model and a terminal both act on characters that a person who reviews the text does not see, and on markup that
+//! imitates the words of a host. [`clean`] takes out the former, [`sanitize`] disarms the latter as well.
+//! [`sanitize_description`] is for what a child says of its own tools, where placeholders such as `<path>` are common:
+//! there only markup with a meaning for hosts is disarmed. [`reveal`] shows a person what [`clean`] takes out.
+
+mod inline;
+mod markup;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::str::Chars;
+
+use serde_json::Value;
+
+pub use self::inline::{label_inline, quote_inline, sanitize_inline};
+
+/// A sanitized description and the problems found in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sanitized {
+    /// The text.
+    pub text: String,
+    /// The problems, each once.
+    pub flags: Vec<Flag>,
+}
+
+/// Problem that the sanitizer found in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Flag {
+    /// Characters without width.
+    Hidden,
+    /// Characters that change the reading direction.
+    Bidi,
+    /// Characters of the tag block, which spell out invisible text.
+    TagBlock,
+    /// Variation selectors outside emoji, which can carry any bytes.
+    Variations,
+    /// Control characters.
+    Control,
+    /// Escape sequences of terminals.
+    Escape,
+    /// Markup such as `<IMPORTANT>` that poses as an instruction.
+    Markup,
+}
+
+impl Flag {
+    /// The problem in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden characters",
+            Self::Bidi => "characters that turn the reading direction",
+            Self::TagBlock => "invisible tag characters",
+            Self::Variations => "runs of variation selectors",
+            Self::Control => "control characters",
+            Self::Escape => "terminal escape sequences",
+            Self::Markup => "markup that poses as an instruction",
+        }
+    }
+}
+
+/// Sanitizes a text of another owner or of an unverified sender.
+///
+/// The result has no hidden characters, `\n` as its only line break, and no character that a model could read as the
+/// beginning of a tag: `Vec<T>` reads `Vec&lt;T>`.
+pub fn sanitize(text: &str) -> Cow<'_, str> {
+    markup::disarm_all(clean(text))
+}
+
+/// Sanitizes what a child says of its tools. A harmless text comes back unchanged.
+pub fn sanitize_description(text: &str) -> Sanitized {
+    let mut flags = BTreeSet::new();
+    let clean = clean_noting(text, &mut flags);
+    let text = markup::disarm_named(&clean, &mut flags);
+    Sanitized { text, flags: flags.into_iter().collect() }
+}
+
+/// Removes hidden characters, control characters and escape sequences; every line break becomes `\n`.
+pub fn clean(text: &str) -> Cow<'_, str> {
+    clean_noting(text, &mut BTreeSet::new())
+}
+
+/// Makes hidden and control characters visible, for a person's terminal. Line feeds and tabs stay.
+pub fn reveal(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && (is_line_break(c) || flag_of(c).is_some()) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Sanitizes every text and every key within a JSON value.
+pub fn sanitize_value(value: &mut Value) {
+    change_texts(value, &mut |text| {
+        if let Cow::Owned(sanitized) = sanitize(text) {
+            *text = sanitized;
+        }
+    });
+}
+
+/// Sanitizes every text and every key of a child's schema; true where a problem was found.
+pub fn sanitize_description_value(value: &mut Value) -> bool {
+    let mut is_found = false;
+    change_texts(value, &mut |text| {
+        let Sanitized { text: sanitized, flags } = sanitize_description(text);
+        is_found |= !flags.is_empty();
+        *text = sanitized;
+    });
+    is_found
+}
+
+/// True for a character that takes no room on a screen, or that moves what does.
+pub fn is_hidden(c: char) -> bool {
+    flag_of(c).is_some() || is_joiner(c)
+}
+
+/// True for every character that a program may take for the end of a line.
+pub(crate) fn is_line_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+fn change_texts(value: &mut Value, change: &mut impl FnMut(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| change_texts(item, change)),
+        Value::Object(fields) => {
+            let changed = std::mem::take(fields).into_iter().map(|(mut name, mut value)| {
+                change(&mut name);
+                change_texts(&mut value, change);
+                (name, value)
+            });
+            *fields = changed.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Why a character is taken out, whatever stands beside it.
+///
+/// All of general category Cf, all default-ignorable code points, controls and noncharacters. Joiners and the two
+/// variation selectors of emoji depend on their neighbours; see [`clean_pairs`].
+fn flag_of(c: char) -> Option<Flag> {
+    Some(match c {
+        '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            Flag::Bidi
+        }
+        '\u{e0000}'..='\u{e007f}' => Flag::TagBlock,
+        '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0d}' | '\u{e0100}'..='\u{e01ef}' => {
+            Flag::Variations
+        }
+        '\u{00ad}'
+        | '\u{034f}'
+        | '\u{0600}'..='\u{0605}'
+        | '\u{06dd}'
+        | '\u{070f}'
+        | '\u{0890}'..='\u{0891}'
+        | '\u{08e2}'
+        | '\u{115f}'..='\u{1160}'
+        | '\u{17b4}'..='\u{17b5}'
+        | '\u{180e}'
+        | '\u{200b}'
+        | '\u{2060}'..='\u{2065}'
+        | '\u{206a}'..='\u{206f}'
+        | '\u{3164}'
+        | '\u{fdd0}'..='\u{fdef}'
+        | '\u{feff}'
+        | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}'
+        | '\u{110bd}'
+        | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}'
+        | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d159}'
+        | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0080}'..='\u{e00ff}'
+        | '\u{e01f0}'..='\u{e0fff}' => Flag::Hidden,
+        c if u32::from(c) & 0xfffe == 0xfffe => Flag::Hidden,
+        '\u{2028}' | '\u{2029}' => Flag::Control,
+        '\n' | '\t' => return None,
+        c if c.is_control() => Flag::Control,
+        _ => return None,
+    })
+}
+
+/// Joiners belong to the writing of many languages and to emoji.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+/// The selectors by which a symbol is shown as text or as emoji.
+fn is_emoji_selector(c: char) -> bool {
+    matches!(c, '\u{fe0e}' | '\u{fe0f}')
+}
+
+/// True for a space that is not the ASCII one, and for the blanks that look like one.
+fn is_odd_space(c: char) -> bool {
+    matches!(c, '\u{2800}') || (c.is_whitespace() && !c.is_ascii() && !is_line_break(c))
+}
+
+fn clean_noting<'t>(text: &'t str, flags: &mut BTreeSet<Flag>) -> Cow<'t, str> {
+    if text.bytes().all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(clean_pairs(&clean_singles(text, flags), flags))
+}
+
+/// Applies the rules that hold whatever stands beside a character.
+fn clean_singles(text: &str, flags: &mut BTreeSet<Flag>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // The one-character forms of the escape introducers come first: they are control characters too.
+        if matches!(c, '\u{1b}' | '\u{9b}' | '\u{9d}' | '\u{90}') {
+            flags.insert(Flag::Escape);
+            skip_escape(c, &mut chars);
+        } else if c == '\r' && chars.peek() == Some(&'\n') {
+            // The line feed after it is the line break.
+        } else if is_line_break(c) {
+            if c != '\n' {
+                flags.insert(Flag::Control);
+            }
+            out.push('\n');
+        } else if let Some(flag) = flag_of(c) {
+            flags.insert(flag);
+        } else {
+            out.push(if is_odd_space(c) { ' ' } else { c });
+        }
+    }
+    out
+}
+
+/// Removes joiners and emoji selectors that do not belong where they stand.
+fn clean_pairs(text: &str, flags: &mut BTreeSet<Flag>) -> String {
+    // What becomes `&lt;` is ASCII in the end.
+    let is_wide = |c: char| !c.is_ascii() && !is_joiner(c) && !markup::is_angle(c);
+    let joins = |c: Option<char>| c.is_some_and(is_wide);
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    let mut last = None;
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        if is_joiner(c) && !(joins(last) && joins(next.filter(|next| !is_emoji_selector(*next)))) {
+            flags.insert(Flag::Hidden);
+            continue;
+        }
+        if is_emoji_selector(c) && !last.is_some_and(|base| takes_selector(base, next)) {
+            flags.insert(Flag::Variations);
+            continue;
+        }
+        out.push(c);
+        last = Some(c);
+    }
+    out
+}
+
+/// True for a symbol that has a form as emoji: any that is no letter and no digit, and the keys of keycaps.
+fn takes_selector(base: char, next: Option<char>) -> bool {
+    match base {
+        '0'..='9' | '#' | '*' => next == Some('\u{20e3}'),
+        base => {
+            let is_symbol = !base.is_ascii() && !base.is_alphanumeric() && !markup::is_angle(base);
+            is_symbol && !is_joiner(base) && !is_emoji_selector(base)
+        }
+    }
+}
+
+/// Skips the rest of an escape sequence. A string that no terminator ends is text.
+fn skip_escape(introducer: char, chars: &mut Peekable<Chars<'_>>) {
+    /// Longer than any sequence that is meant.
+    const LONGEST: usize = 4096;
+    let kind = match introducer {
+        '\u{9b}' => '[',
+        '\u{9d}' | '\u{90}' => ']',
+        // A line break ends a line, after an escape too.
+        _ => match chars.next_if(|c| !is_line_break(*c) && *c != '\u{1b}') {
+            Some(kind) => kind,
+            None => return,
+        },
+    };
+    match kind {
+        '[' => {
+            while chars.next_if(|c| matches!(c, '\u{20}'..='\u{3f}')).is_some() {}
+            chars.next_if(|c| matches!(c, '@'..='~'));
+        }
+        ']' | 'P' | 'X' | '^' | '_' => {
+            let is_end = |c: &char| matches!(c, '\u{7}' | '\u{9c}' | '\u{1b}');
+            let Some(end) = chars.clone().take(LONGEST).position(|c| is_end(&c)) else { return };
+            if chars.nth(end) == Some('\u{1b}') {
+                chars.next_if_eq(&'\\');
+            }
+        }
+        ' '..='/' => {
+            chars.next_if(|c| !is_line_break(*c) && *c != '\u{1b}');
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+#[path = "sanitize_tests.rs"]
+mod tests;

@@ -1,0 +1,44 @@
+//! One-line forms of text of others, to stand within a sentence of ours.
+
+use super::sanitize;
+
+/// Most characters of a text that stands within a sentence of ours: an error message, a title.
+const LONGEST: usize = 300;
+
+/// Sanitizes a text to one line of at most 300 characters.
+pub fn sanitize_inline(text: &str) -> String {
+    let mut words = String::new();
+    for word in sanitize(text).split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.push_str(word);
+    }
+    match words.char_indices().nth(LONGEST) {
+        None => words,
+        Some(_) => {
+            let end = words.char_indices().nth(LONGEST - 1).map_or(words.len(), |(end, _)| end);
+            format!("{}…", &words[..end])
+        }
+    }
+}
+
+/// Quotes a text of others within a sentence of ours: sanitized, on one line, between double quotes.
+pub fn quote_inline(text: &str) -> String {
+    format!("\"{}\"", sanitize_inline(text).replace(is_double_quote, "'"))
+}
+
+/// A label that others chose: bare where it is one plain word, otherwise quoted.
+pub fn label_inline(text: &str) -> String {
+    let is_plain =
+        |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':' | '@' | '#' | '+');
+    if !text.is_empty() && text.len() <= LONGEST && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        quote_inline(text)
+    }
+}
+
+fn is_double_quote(c: char) -> bool {
+    matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{201e}' | '\u{201f}' | '\u{2033}' | '\u{ff02}')
+}

@@ -1,0 +1,20 @@
+//! Random marks for frames around text of others.
+
+use switchboard_core::Mark;
+
+/// Makes a mark of the system's random numbers.
+pub fn fresh_mark() -> Mark {
+    // A system without random numbers cannot start the TLS and keys of this program either; the generator of this
+    // process is unpredictable enough for those who only see what it renders.
+    Mark::from_random(getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_marks_differ() {
+        assert_ne!(fresh_mark(), fresh_mark());
+    }
+}
