@@ -36,6 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 switchboard_description: None,
                 file: PathBuf::from("none"),
                 launch,
+                unready: None,
                 limits: Limits::default(),
                 expose: Expose::default(),
                 written: door_suites::Written::default(),

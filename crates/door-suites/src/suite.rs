@@ -133,13 +133,13 @@ impl Suite {
         }
         let name = &self.spec.name;
         match Trust::load(&self.shared.places).is_trusted(&self.spec) {
-            TrustState::Trusted => match &self.spec.unready {
-                Some(reason) => Err(format!("{name} cannot be started: {reason}.")),
-                None => {
-                    self.state.lock().is_trusted = true;
-                    Ok(())
+            TrustState::Trusted => {
+                if let Some(reason) = &self.spec.unready {
+                    return Err(format!("{name} cannot be started: {reason}."));
                 }
-            },
+                self.state.lock().is_trusted = true;
+                Ok(())
+            }
             TrustState::New => Err(format!(
                 "{name} is not trusted yet: a person has to run `switchboard suite trust {name}`."
             )),

@@ -104,7 +104,7 @@ impl World {
         let hub_config = HubConfig { clock, ..HubConfig::new(folder.path().join("hub")) };
         let hub = Hub::open(hub_config).await.unwrap();
         let swarms = Swarms::open(config.clone(), hub).await.unwrap();
-        swarms.init(id, &format!("https://127.0.0.1:{port}/swarm")).await.unwrap();
+        Box::pin(swarms.init(id, &format!("https://127.0.0.1:{port}/swarm"))).await.unwrap();
         let mut peer =
             TestPeer { swarms, id: PeerId::parse(id).unwrap(), port, config, folder, serving: None };
         peer.serve().await;
@@ -204,7 +204,7 @@ impl TestPeer {
     }
 
     pub(crate) async fn join(&self, link: &InviteLink) -> Swarm {
-        match soon(self.swarms.join(None, link, None)).await.unwrap() {
+        match soon(Box::pin(self.swarms.join(None, link, None))).await.unwrap() {
             JoinOutcome::Joined(swarm) => *swarm,
             JoinOutcome::Pending { .. } => panic!("it should not have to wait"),
         }

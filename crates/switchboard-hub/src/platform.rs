@@ -302,7 +302,7 @@ mod os {
             let Some(process) = Foreground::of(pid).filter(|process| process.terminal == terminal) else {
                 continue;
             };
-            if !process.is_foreground || !process.sleeps {
+            if !process.is_in_front || !process.sleeps {
                 continue;
             }
             match fs::read_to_string(format!("/proc/{pid}/wchan")).as_deref() {
@@ -319,7 +319,7 @@ mod os {
     #[derive(Debug, PartialEq, Eq)]
     pub(super) struct Foreground {
         pub(super) terminal: i64,
-        pub(super) is_foreground: bool,
+        pub(super) is_in_front: bool,
         pub(super) sleeps: bool,
     }
 
@@ -334,7 +334,7 @@ mod os {
             let fields: Vec<&str> = after_name.split_ascii_whitespace().take(6).collect();
             let [state, _, group, _, terminal, foreground] = fields[..] else { return None };
             let terminal = terminal.parse().ok().filter(|terminal| *terminal != 0)?;
-            Some(Self { terminal, is_foreground: group == foreground, sleeps: state == "S" })
+            Some(Self { terminal, is_in_front: group == foreground, sleeps: state == "S" })
         }
     }
 

@@ -55,7 +55,7 @@ impl Context {
         }
         let Some(evidence) = agent_evidence() else { return Ok(AgentId::human()) };
         if let Some(name) = lineage().session_agent() {
-            return self.identity_of(&name);
+            return Self::identity_of(&name);
         }
         let message = format!("this process is an agent's and has no name: {evidence}");
         Err(Failure::new(UNNAMED, Exit::NotAllowed, message)
@@ -67,7 +67,7 @@ impl Context {
         let launched = || lineage().launch().map(|launch| launch.agent);
         let name = self.global.from.clone().filter(|name| !name.is_empty());
         let name = name.or_else(launched).or_else(|| std::env::var(AGENT_NAME).ok());
-        name.filter(|name| !name.is_empty()).map(|name| self.identity_of(&name)).transpose()
+        name.filter(|name| !name.is_empty()).map(|name| Self::identity_of(&name)).transpose()
     }
 
     /// Who a client's session is: as [`Self::named`], but never by the environment of another session.
@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// The agent of this hub that a name means. The person's name is refused in an agent's process.
-    pub(crate) fn identity_of(&self, name: &str) -> Result<AgentId, Failure> {
+    pub(crate) fn identity_of(name: &str) -> Result<AgentId, Failure> {
         let agent: AgentId = name
             .parse()
             .map_err(|error| Failure::from(error).hint("check --from and SWITCHBOARD_AGENT_NAME"))?;

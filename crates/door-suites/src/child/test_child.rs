@@ -53,6 +53,7 @@ pub(super) fn spec(launch: Launch) -> ChildSpec {
         switchboard_description: None,
         file: PathBuf::from("fixture/.mcp.json"),
         launch,
+        unready: None,
         limits: Limits { spawn: Duration::from_secs(20), rpc: Duration::from_secs(20), ..Limits::default() },
         expose: Expose::default(),
         written: crate::spec::Written::default(),

@@ -325,22 +325,20 @@ impl Codex {
                 let will_retry = params.get("willRetry").and_then(Value::as_bool).unwrap_or(false);
                 link.report(Report::Error { error, will_retry }).await;
             }
-            "turn/completed" => {
-                if self.starting.is_none() {
-                    self.turn = None;
-                    self.has_prompt = false;
-                    self.asks.clear();
-                    for (_, answer) in self.steering.drain() {
-                        let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
-                    }
-                    let error = text(params, "/turn/error/message");
-                    let status = match params.pointer("/turn/status").and_then(Value::as_str) {
-                        Some("completed") => TurnStatus::Completed,
-                        Some("interrupted") => TurnStatus::Interrupted,
-                        _ => TurnStatus::Failed,
-                    };
-                    link.ended(status, error).await;
+            "turn/completed" if self.starting.is_none() => {
+                self.turn = None;
+                self.has_prompt = false;
+                self.asks.clear();
+                for (_, answer) in self.steering.drain() {
+                    let _ = answer.send(Err("the turn ended before it was taken".to_owned()));
                 }
+                let error = text(params, "/turn/error/message");
+                let status = match params.pointer("/turn/status").and_then(Value::as_str) {
+                    Some("completed") => TurnStatus::Completed,
+                    Some("interrupted") => TurnStatus::Interrupted,
+                    _ => TurnStatus::Failed,
+                };
+                link.ended(status, error).await;
             }
             _ => {}
         }

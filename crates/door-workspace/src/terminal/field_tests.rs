@@ -1,3 +1,4 @@
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -151,12 +152,13 @@ proptest! {
     ) {
         let mut output = if paste { "\x1b[?2004h".to_owned() } else { String::new() };
         for row in above {
-            output += &format!("{row}\r\n");
+            output.extend([row.as_str(), "\r\n"]);
         }
         for (place, label) in labels.iter().enumerate() {
             let sign = if place == selected { selector } else { ' ' };
             let border = if boxed { "│ " } else { "" };
-            output += &format!("{border}{}{sign} {}{close}{label}\r\n", " ".repeat(indent), place + 1);
+            let indent = " ".repeat(indent);
+            write!(output, "{border}{indent}{sign} {}{close}{label}\r\n", place + 1).unwrap();
         }
         output += below;
         let screen = drawn(&output, reads_lines);

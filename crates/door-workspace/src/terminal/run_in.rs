@@ -111,20 +111,15 @@ impl Workspace {
                 changes.next().await;
             }
         };
-        match tokio::time::timeout(patience, told).await {
-            Ok(told) => told,
-            Err(_) => {
-                let why = match self.not_typed_reason(id).await? {
-                    Some(reason) => format!("not typed yet: {reason}"),
-                    None => format!(
-                        "the terminal of '{terminal}' has not taken it within {} s",
-                        patience.as_secs()
-                    ),
-                };
-                let reason = format!("{why}; ask later with `switchboard receipt {}`", ids::to_native(id));
-                Ok(TerminalOutcome::Queued { reason })
-            }
+        if let Ok(told) = tokio::time::timeout(patience, told).await {
+            return told;
         }
+        let why = match self.not_typed_reason(id).await? {
+            Some(reason) => format!("not typed yet: {reason}"),
+            None => format!("the terminal of '{terminal}' has not taken it within {} s", patience.as_secs()),
+        };
+        let reason = format!("{why}; ask later with `switchboard receipt {}`", ids::to_native(id));
+        Ok(TerminalOutcome::Queued { reason })
     }
 
     /// What became of an `execute` message, as its sender was told; none for others, and where nothing has yet.

@@ -14,13 +14,11 @@ pub fn sanitize_inline(text: &str) -> String {
         }
         words.push_str(word);
     }
-    match words.char_indices().nth(LONGEST) {
-        None => words,
-        Some(_) => {
-            let end = words.char_indices().nth(LONGEST - 1).map_or(words.len(), |(end, _)| end);
-            format!("{}…", &words[..end])
-        }
+    if words.chars().nth(LONGEST).is_none() {
+        return words;
     }
+    let end = words.char_indices().nth(LONGEST - 1).map_or(words.len(), |(end, _)| end);
+    format!("{}…", &words[..end])
 }
 
 /// Quotes a text of others within a sentence of ours: sanitized, on one line, between double quotes.

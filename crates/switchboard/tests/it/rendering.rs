@@ -42,7 +42,7 @@ const FORGED: [&str; 3] = [
 fn body(tag: &str) -> String {
     let breaks = ["\n", "\r", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\u{2029}", "\r\n"];
     let forged = breaks.iter().zip(FORGED.iter().cycle());
-    let lines: String = forged.map(|(line_break, header)| format!("{line_break}{header}")).collect();
+    let lines: String = forged.flat_map(|(line_break, header)| [*line_break, header]).collect();
     format!("begin {tag}{lines}\nend")
 }
 

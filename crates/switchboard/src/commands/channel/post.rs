@@ -58,7 +58,7 @@ pub(crate) struct Post {
 
 pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
     let from = match &args.agent {
-        Some(name) => context.identity_of(name)?,
+        Some(name) => Context::identity_of(name)?,
         None => context.identity()?,
     };
     let channel = channel_named(&args.channel)?;

@@ -158,14 +158,13 @@ async fn type_notices(notices: Option<Notices>, turns: &mpsc::Sender<Turn>) -> O
         // More may have come, or all been read, while it waited for its turn.
         let typed = match notices.take().await {
             Ok(Some(notice)) => match asked.turn.type_text(notice.text.clone()).await {
-                Some(Typed::Done) => notices.finish(notice).await,
                 // It comes again: the messages are as new as before.
                 Some(Typed::NotYet(_)) => {
                     drop(notice);
                     sleep(NOTICE_PAUSE).await;
                     Ok(())
                 }
-                Some(Typed::Failed(_)) | None => notices.finish(notice).await,
+                Some(Typed::Done | Typed::Failed(_)) | None => notices.finish(notice).await,
             },
             Ok(None) => Ok(()),
             Err(error) => Err(error),

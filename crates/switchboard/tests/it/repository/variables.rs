@@ -28,7 +28,7 @@ fn suite_without_its_variable_is_listed() {
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }),
     ];
-    let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let input: String = lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect();
     let tools = Ran::with_input(&mut sandbox.command(["mcp"]), input.as_bytes()).ok();
     assert!(tools.contains("github_suite") && tools.contains("needs the variable GITHUB_TOKEN"), "{tools}");
     let ran = Ran::of(sandbox.command(["suite", "list"]).env("GITHUB_TOKEN", "x"));
