@@ -181,19 +181,26 @@ impl Field {
                     return Echo::Exact;
                 }
                 first.get_or_insert(found);
-                if !prompt.is_empty() && !wanted.contains(&squeeze(&line)) {
+                if self.has_sign() && !wanted.contains(&squeeze(&line)) {
                     break;
                 }
             }
-            tail = squeeze(line.trim_matches(|c: char| c.is_whitespace() || is_border(c))) + &tail;
+            // A `|` may be the text's own, at the end of a line that wraps.
+            let is_edge = |c: char| c.is_whitespace() || (is_border(c) && c != '|');
+            tail = squeeze(line.trim_matches(is_edge)) + &tail;
         }
         self.judge(first, &tail, text, screen.cursor.0 + 1)
+    }
+
+    /// True if the first line differs from the others: the prompt is more than the border of a box.
+    fn has_sign(&self) -> bool {
+        self.prompt.chars().any(|c| !c.is_whitespace() && !is_border(c))
     }
 
     /// Judges a field that is not the text from its prompt to the cursor.
     fn judge(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
         // Its first line has scrolled away, so its end must do.
-        let has_scrolled = first.is_none() || self.prompt.trim().is_empty();
+        let has_scrolled = first.is_none() || !self.has_sign();
         if has_scrolled && rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) {
             return Echo::Exact;
         }

@@ -136,6 +136,17 @@ fn lines_need_an_empty_line() {
     assert_eq!(field.echo(&drawn("ready\r\nwor", true), "word"), Echo::Other("wor".into()));
 }
 
+#[test]
+fn bars_and_pipes_do_not_hide_the_text() {
+    let bar = |rows: &str| drawn(&format!("\x1b[?2004h┃\r\n{rows}"), false);
+    let field = Field::find(&bar("┃  \r\n┃\x1b[A\r\x1b[3C")).unwrap();
+    let typed = bar("┃  one two\r\n┃  three\r\n┃\x1b[A\r\x1b[8C");
+    assert_eq!(field.echo(&typed, "one two three"), Echo::Exact);
+    let field = Field::find(&drawn("\x1b[?2004h$ ", false)).unwrap();
+    let piped = format!("{} | sort", "x".repeat(57));
+    assert_eq!(field.echo(&drawn(&format!("\x1b[?2004h$ {piped}"), false), &piped), Echo::Exact);
+}
+
 proptest! {
     #[test]
     fn menu_is_never_a_field(
