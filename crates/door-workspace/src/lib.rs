@@ -54,8 +54,8 @@ pub use state::{AgentState, StateFile};
 pub use team_mail::{MemberSent, TeamLetter, TeamMailError, TeamSent};
 pub use terminal::{
     Emulator, Execute, ExecuteResult, InputMode, Notice, Notices, Obstacle, Refusal, Screen, Step, Stray,
-    TerminalConfig, TerminalOutcome, TerminalPost, TerminalRun, Typist, check_field, keystrokes, neutral,
-    paste_end, run_terminals,
+    TerminalConfig, TerminalOutcome, TerminalPost, TerminalRun, Typist, check_field, close_completion,
+    keystrokes, neutral, paste_end, run_terminals,
 };
 pub use tree::{FOLDER, Section, Tree};
 pub use workflow::{

@@ -24,7 +24,7 @@ mod typist;
 use std::time::Duration;
 
 pub use self::field::Obstacle;
-pub use self::keys::{keystrokes, neutral, paste_end};
+pub use self::keys::{close_completion, keystrokes, neutral, paste_end};
 pub use self::notices::{Notice, Notices};
 pub use self::post::{Execute, TerminalPost};
 pub use self::results::ExecuteResult;

@@ -10,7 +10,7 @@ use super::screen::{InputMode, Screen};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Obstacle {
     /// It takes neither pastes nor lines.
-    #[error("the program does not take input yet")]
+    #[error("the program does not take input now")]
     NotReady,
     /// A dialog, a menu, a prompt for one key.
     #[error("the program shows a question")]
@@ -30,6 +30,9 @@ pub enum Obstacle {
     /// A paste did not show up and could not be removed.
     #[error("the text did not appear in the input field as it was typed")]
     NotRemoved,
+    /// Enter was pressed and the text is still there.
+    #[error("Enter was pressed, but the text stayed in the input field: it may not have been sent")]
+    NotSent,
 }
 
 /// An empty input field.
@@ -147,6 +150,14 @@ impl Field {
         if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
+    /// True if the cursor's row is the field's and holds text.
+    pub(crate) fn holds_text(&self, screen: &Screen) -> bool {
+        let prompt = self.prompt.trim_end();
+        let before = screen.before_cursor();
+        let begun = before.strip_prefix(prompt).filter(|_| !prompt.is_empty());
+        screen.mode == InputMode::Paste && begun.is_some_and(|text| !text.trim().is_empty())
+    }
+
     /// Compares the field with a text that was pasted into it.
     pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
         if has_menu(screen) || has_hints(screen, screen.cursor.0 + 1..screen.rows.len()) {
@@ -160,8 +171,8 @@ impl Field {
         let mut tail = String::new();
         for row in (0..=screen.cursor.0).rev() {
             let line = line(screen, row);
-            if is_rule(&line) {
-                return scrolled(first, &tail, text, screen.cursor.0 - row);
+            if is_rule(&line) && !wanted.contains(&squeeze(&line)) {
+                return self.judge(first, &tail, text, screen.cursor.0 - row);
             }
             let prompt = self.prompt.trim_end();
             if let Some(begin) = line.strip_prefix(prompt) {
@@ -170,30 +181,41 @@ impl Field {
                     return Echo::Exact;
                 }
                 first.get_or_insert(found);
-                if !prompt.is_empty() && !wanted.contains(&squeeze(&line)) {
+                if self.has_sign() && !wanted.contains(&squeeze(&line)) {
                     break;
                 }
             }
-            tail = squeeze(line.trim_matches(|c: char| c.is_whitespace() || is_border(c))) + &tail;
+            // A `|` may be the text's own, at the end of a line that wraps.
+            let is_edge = |c: char| c.is_whitespace() || (is_border(c) && c != '|');
+            tail = squeeze(line.trim_matches(is_edge)) + &tail;
         }
-        scrolled(first, &tail, text, screen.cursor.0 + 1)
+        self.judge(first, &tail, text, screen.cursor.0 + 1)
+    }
+
+    /// True if the first line differs from the others: the prompt is more than the border of a box.
+    fn has_sign(&self) -> bool {
+        self.prompt.chars().any(|c| !c.is_whitespace() && !is_border(c))
+    }
+
+    /// Judges a field that is not the text from its prompt to the cursor.
+    fn judge(&self, first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
+        // Its first line has scrolled away, so its end must do.
+        let has_scrolled = first.is_none() || !self.has_sign();
+        if has_scrolled && rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) {
+            return Echo::Exact;
+        }
+        match first {
+            Some(found) if found.is_empty() => Echo::Empty,
+            Some(found) if is_collapsed(&found, text) => Echo::Exact,
+            Some(found) => Echo::Other(found),
+            None => Echo::Hidden,
+        }
     }
 }
 
 /// A row of a field: the cursor's up to the cursor, others whole.
 fn line(screen: &Screen, row: usize) -> String {
     if row == screen.cursor.0 { screen.before_cursor() } else { screen.row(row) }
-}
-
-/// Judges a field whose first line is not above the cursor, or holds something else.
-fn scrolled(first: Option<String>, tail: &str, text: &str, rows: usize) -> Echo {
-    match first {
-        Some(found) if found.is_empty() => Echo::Empty,
-        Some(found) if is_collapsed(&found, text) => Echo::Exact,
-        _ if rows >= 3 && tail.chars().count() >= ENOUGH && squeeze(text).ends_with(tail) => Echo::Exact,
-        Some(found) => Echo::Other(found),
-        None => Echo::Hidden,
-    }
 }
 
 /// True if the prompt stands alone between the lines of a frame, as agents' command lines draw it.
@@ -279,7 +301,7 @@ fn is_collapsed(found: &str, text: &str) -> bool {
     let fits = match (count("chars"), count("lines").or(count("line"))) {
         (Some(characters), _) => characters == text.chars().count(),
         (None, Some(lines)) => lines == breaks || lines == breaks + 1,
-        (None, None) => inner.starts_with("edtext#"),
+        (None, None) => inner.starts_with("edtext#") && breaks == 0,
     };
     // A short line is never collapsed: the sign would be the text of somebody else.
     fits && !inner.contains(['[', ']']) && (breaks > 0 || text.chars().count() >= ENOUGH)

@@ -112,6 +112,16 @@ pub fn keystrokes(text: &str, paste: bool) -> Vec<Vec<u8>> {
     writes
 }
 
+/// The text with a blank at its end where its last word opens a list of completions, in which Enter would choose.
+pub fn close_completion(text: &str) -> String {
+    let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
+    let blank = if last.contains(COMPLETED) { " " } else { "" };
+    format!("{text}{blank}")
+}
+
+/// Characters in a word that agents' command lines complete: files, issues, skills, commands.
+const COMPLETED: [char; 4] = ['@', '#', '$', '/'];
+
 /// What ends a paste that was begun and could not be finished.
 pub fn paste_end() -> &'static [u8] {
     PASTE_END.as_bytes()

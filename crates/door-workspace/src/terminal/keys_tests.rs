@@ -54,6 +54,15 @@ fn a_paste_keeps_lines_and_marks_its_ends() {
 }
 
 #[test]
+fn completions_are_closed_by_a_blank() {
+    for (text, expected) in
+        [("see @src", "see @src "), ("a #12", "a #12 "), ("@a b", "@a b"), ("plain", "plain"), ("", "")]
+    {
+        assert_eq!(close_completion(text), expected);
+    }
+}
+
+#[test]
 fn long_text_goes_in_pieces_that_end_between_characters() {
     let text = "ü".repeat(400);
     let writes = keystrokes(&text, false);

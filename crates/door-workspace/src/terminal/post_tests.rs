@@ -134,6 +134,27 @@ async fn what_was_noted_before_the_crash_stays_true() {
 }
 
 #[tokio::test]
+async fn postponed_message_comes_again_and_says_why() {
+    let test = TestWorkspace::new(&["codex", "claude"]).await;
+    let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
+    let id = test.send(execute("claude", "codex", "make")).await;
+    let next = post.next().await.unwrap();
+    assert!(post.begin(&next).await.unwrap());
+    post.postpone(&next, "the program shows a question").await.unwrap();
+    let queued = ExecuteResult::Queued { reason: "the program shows a question".into() };
+    assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(queued.clone()));
+    assert_eq!(queued.note(), "not typed yet: the program shows a question");
+    assert_eq!(test.states(id).await, ["delivered"]);
+    assert!(test.workspace.hub().notes(Door::Workspace, TYPING).await.unwrap().is_empty());
+    let again = post.next().await.unwrap();
+    assert_eq!(again, next);
+    assert!(post.begin(&again).await.unwrap());
+    post.finish(&again, ExecuteResult::Executed).await.unwrap();
+    assert_eq!(test.workspace.execute_result(&next.message).await.unwrap(), Some(ExecuteResult::Executed));
+    assert!(test.workspace.hub().notes(Door::Workspace, NOT_TYPED).await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn one_at_a_time_and_the_second_is_told_who() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();

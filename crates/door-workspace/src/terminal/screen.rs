@@ -75,7 +75,8 @@ pub struct Emulator {
 impl Emulator {
     /// An empty screen of this size.
     pub fn new(rows: u16, columns: u16) -> Self {
-        Self { parser: vt100::Parser::new(at_least_one(rows), at_least_one(columns), 0) }
+        let (rows, columns) = size(rows, columns);
+        Self { parser: vt100::Parser::new(rows, columns, 0) }
     }
 
     /// Reads the next piece of output; it may be cut anywhere.
@@ -85,7 +86,8 @@ impl Emulator {
 
     /// Follows the window.
     pub fn resize(&mut self, rows: u16, columns: u16) {
-        self.parser.set_size(at_least_one(rows), at_least_one(columns));
+        let (rows, columns) = size(rows, columns);
+        self.parser.set_size(rows, columns);
     }
 
     /// True if the program asked for marks around pastes.
@@ -122,8 +124,10 @@ impl Emulator {
     }
 }
 
-fn at_least_one(size: u16) -> NonZeroU16 {
-    NonZeroU16::new(size).unwrap_or(NonZeroU16::MIN)
+/// A size with room for a wide character.
+fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
+    let at_least = |size: u16, least: u16| NonZeroU16::new(size.max(least)).unwrap_or(NonZeroU16::MIN);
+    (at_least(rows, 2), at_least(columns, 4))
 }
 
 fn cell(cell: Option<&vt100::Cell>) -> Cell {

@@ -12,9 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::bridge;
 use super::field::Obstacle;
+use super::keys::close_completion;
 use super::post::{Execute, Mark, TerminalPost};
 use super::results::ExecuteResult;
-use super::tmux::Pane;
+use super::screen::InputMode;
+use super::tmux::{Pane, PaneHolder};
 use super::typist::{Step, Typist, check_field};
 use crate::error::WorkspaceError;
 use crate::state::{Loaded, objects, text};
@@ -191,8 +193,9 @@ async fn type_one(
     };
     // One line: whether the program takes lines as a paste is known to its terminal alone.
     let line = execute.text.replace(['\n', '\t'], " ");
+    let holder = target.pane_holder(workspace).await?;
     if let (Way::Pane(pane), false) = (&target.way, target.is_gone())
-        && let Ok(screen) = pane.screen().await
+        && let Ok(screen) = pane.screen(holder).await
         && let Err(obstacle) = check_field(&screen, None)
     {
         post.note_waiting(execute, &obstacle.to_string()).await?;
@@ -203,19 +206,7 @@ async fn type_one(
     }
     let typed = match (&target.way, target.is_gone()) {
         (_, true) => Err("the process that was registered for this terminal has ended".to_owned()),
-        (Way::Pane(pane), false) => {
-            // state.json may have come with a repository: its panes are checked, unless registered here.
-            let registered = workspace.hub().noted(Door::Workspace, PANES, &pane_key(&target.agent)).await?;
-            let checked = if registered.as_deref() == Some(pane.as_str()) {
-                Ok(())
-            } else {
-                pane.check_process(target.process.as_ref().map(|(pid, _)| *pid)).await
-            };
-            match checked {
-                Ok(()) => type_into_pane(pane, execute, &line).await,
-                Err(reason) => Err(reason),
-            }
-        }
+        (Way::Pane(pane), false) => type_into_pane(pane, holder, execute, &line).await,
         (Way::Bridge, false) => {
             bridge::type_line(workspace, &target.agent, execute, &line).await.map(|()| None)
         }
@@ -233,13 +224,22 @@ async fn type_one(
 }
 
 /// Types one line into a pane; says why where it was not typed, or where it may have been.
-async fn type_into_pane(pane: &Pane, execute: &Execute, line: &str) -> Result<Option<Obstacle>, String> {
+async fn type_into_pane(
+    pane: &Pane,
+    holder: PaneHolder,
+    execute: &Execute,
+    line: &str,
+) -> Result<Option<Obstacle>, String> {
     // The person's keys do not wait for us in a pane.
     let mut typist = Typist::new(line.to_owned(), None, false);
     let began = Instant::now();
     loop {
-        match typist.look(&pane.screen().await?, began.elapsed()) {
+        let screen = pane.screen(holder).await?;
+        match typist.look(&screen, began.elapsed()) {
             Step::Wait => tokio::time::sleep(GLANCE).await,
+            Step::Paste if screen.mode() == InputMode::Paste => {
+                pane.paste(execute.message.id, &close_completion(line)).await?;
+            }
             Step::Paste => pane.paste(execute.message.id, line).await?,
             Step::Key(key) => pane.press(key).await?,
             Step::Enter => pane
@@ -247,12 +247,23 @@ async fn type_into_pane(pane: &Pane, execute: &Execute, line: &str) -> Result<Op
                 .await
                 .map_err(|error| format!("the text was typed, but no Enter: {error}"))?,
             Step::Typed => return Ok(None),
+            Step::NotTyped(Obstacle::NotSent) => return Err(Obstacle::NotSent.to_string()),
             Step::NotTyped(obstacle) => return Ok(Some(obstacle)),
         }
     }
 }
 
 impl Target {
+    /// The process that the pane must be that of, where `state.json` alone names the pane: it may have come with a
+    /// repository.
+    async fn pane_holder(&self, workspace: &Workspace) -> Result<PaneHolder, WorkspaceError> {
+        let Way::Pane(pane) = &self.way else { return Ok(PaneHolder::Any) };
+        let registered = workspace.hub().noted(Door::Workspace, PANES, &pane_key(&self.agent)).await?;
+        let is_ours = registered.as_deref() == Some(pane.as_str());
+        let process = self.process.as_ref().map(|(pid, _)| *pid);
+        Ok(if is_ours { PaneHolder::Any } else { process.map_or(PaneHolder::Unknown, PaneHolder::Process) })
+    }
+
     /// Whether the registered process has ended, so that whoever is in its terminal now is somebody else.
     fn is_gone(&self) -> bool {
         let Some((pid, mark)) = &self.process else { return false };

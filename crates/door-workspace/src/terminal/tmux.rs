@@ -30,6 +30,17 @@ const ANSWER: u64 = 4 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pane(String);
 
+/// The process that must be a pane's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PaneHolder {
+    /// Any: the pane was registered here.
+    Any,
+    /// This one.
+    Process(u32),
+    /// None that is known.
+    Unknown,
+}
+
 impl Pane {
     /// `%7`, or `session:window.pane`.
     pub(crate) fn parse(text: &str) -> Result<Self, WorkspaceError> {
@@ -61,19 +72,10 @@ impl Pane {
         &self.0
     }
 
-    /// Checks that this process is the pane's own; refused where none is named.
-    pub(crate) async fn check_process(&self, expected: Option<u32>) -> Result<(), String> {
-        let Self(pane) = self;
-        let process = tmux(&["display-message", "-p", "-t", pane, "#{pane_pid}"], "").await?;
-        let process = process.trim();
-        if process.is_empty() || expected.is_some_and(|pid| pid.to_string() == process) {
-            return Ok(());
-        }
-        Err(format!("pane {pane} is not that of the process in state.json, so nothing was typed"))
-    }
-
     /// The pane's screen now; says why where it cannot be typed into at all.
-    pub(crate) async fn screen(&self) -> Result<Screen, String> {
+    ///
+    /// Only where `holder` is the pane's own process.
+    pub(crate) async fn screen(&self, holder: PaneHolder) -> Result<Screen, String> {
         let Self(pane) = self;
         // Both in one call: the cursor belongs to these rows.
         let args = ["display-message", "-p", "-t", pane, STATE, ";", "capture-pane", "-e", "-p", "-t", pane];
@@ -83,6 +85,16 @@ impl Pane {
         let [dead, in_mode, paste, pid, terminal, numbers @ ..] = &state[..] else {
             return Err(format!("there is no pane {pane}"));
         };
+        let is_held = match holder {
+            PaneHolder::Any => true,
+            PaneHolder::Process(process) => *pid == process.to_string(),
+            PaneHolder::Unknown => false,
+        };
+        if !is_held && !pid.is_empty() {
+            return Err(format!(
+                "pane {pane} is not that of the process in state.json, so nothing was typed"
+            ));
+        }
         if *dead == "1" {
             return Err(format!("the program in pane {pane} has ended"));
         }
@@ -138,7 +150,8 @@ fn mode_of(paste: &str, pid: &str, terminal: &str) -> InputMode {
 async fn tmux(args: &[&str], input: &str) -> Result<String, String> {
     let call = async {
         let mut child = Spawn::new("tmux")
-            .args(args.iter().copied())
+            // The screen is UTF-8, whatever the locale of this process.
+            .args(["-u"].iter().chain(args).copied())
             // Which server: the one that we were started in, or the default one of its folder.
             .env_allow(&["TMUX", "TMUX_TMPDIR"])
             .stdin(Stdio::piped())

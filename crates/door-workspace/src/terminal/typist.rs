@@ -19,6 +19,9 @@ const BEFORE_ENTER: Duration = Duration::from_millis(150);
 /// How long the echo may take to appear: an agent at work under load.
 const ECHO: Duration = Duration::from_secs(3);
 
+/// How long a text may stay in its field after Enter: an agent at work under load.
+const SENT: Duration = Duration::from_secs(3);
+
 /// How long one key of a removal may take to show.
 const REMOVAL: Duration = Duration::from_millis(400);
 
@@ -71,7 +74,7 @@ enum State {
     Before,
     Pasted { field: Field, at: Duration },
     Removing { field: Field, at: Duration, keys: u32, last: u8, next: After },
-    Entered,
+    Entered { field: Field, at: Duration },
 }
 
 /// What follows a removal.
@@ -109,7 +112,7 @@ impl Typist {
                 Some(Stray { field, text: self.text })
             }
             State::Before | State::Removing { .. } => self.stray,
-            State::Entered => None,
+            State::Entered { .. } => None,
         }
     }
 
@@ -126,10 +129,21 @@ impl Typist {
             State::Removing { field, at, keys, last, next } => {
                 self.remove(Removal { field, at, keys, last, next }, screen, now)
             }
-            State::Entered => {
-                self.state = State::Entered;
-                Step::Typed
-            }
+            State::Entered { field, at } => self.check_sent(field, at, screen, now),
+        }
+    }
+
+    /// Looks whether Enter has sent the text; a list of completions may have taken it.
+    fn check_sent(&mut self, field: Field, at: Duration, screen: &Screen, now: Duration) -> Step {
+        let is_sent = !field.holds_text(screen);
+        self.state = State::Entered { field, at };
+        if is_sent {
+            Step::Typed
+        } else if now.saturating_sub(at) < SENT {
+            Step::Wait
+        } else {
+            // It stays: a slow program may still send it.
+            Step::NotTyped(Obstacle::NotSent)
         }
     }
 
@@ -160,7 +174,7 @@ impl Typist {
     ) -> Step {
         match field.echo(screen, &self.text) {
             Echo::Exact if quiet >= BEFORE_ENTER => {
-                self.state = State::Entered;
+                self.state = State::Entered { field, at: now };
                 return Step::Enter;
             }
             Echo::Other(found) if now.saturating_sub(at) >= ECHO && self.may_remove(&found) => {

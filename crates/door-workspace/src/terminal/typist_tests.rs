@@ -48,6 +48,7 @@ fn enter_follows_the_exact_echo() {
     let pasted = look.now;
     assert_eq!(look.next(), Step::Enter);
     assert!(look.now >= pasted + BEFORE_ENTER);
+    look.draw("\r\n");
     assert_eq!(look.next(), Step::Typed);
     assert_eq!(look.typist.stray(), None);
 }
@@ -120,4 +121,14 @@ fn swallowed_paste_is_removed_when_it_shows_up() {
     assert_eq!(look.next(), Step::Paste);
     look.draw("next");
     assert_eq!(look.next(), Step::Enter);
+}
+
+#[test]
+fn text_that_stays_after_enter_is_not_sent() {
+    let mut look = Look::new("see @src", "> ");
+    assert_eq!(look.next(), Step::Paste);
+    look.draw("see @src");
+    assert_eq!(look.next(), Step::Enter);
+    look.draw("/main.rs");
+    assert_eq!(look.next(), Step::NotTyped(Obstacle::NotSent));
 }

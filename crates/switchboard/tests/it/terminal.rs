@@ -1,5 +1,6 @@
 //! `switchboard run`: a person's terminal, a program in it, and mail that is typed.
 
+mod claude;
 pub(crate) mod person;
 
 use std::path::PathBuf;
@@ -289,7 +290,7 @@ fn single_key_dialog_gets_nothing() {
 #[test]
 fn notice_waits_for_the_question() {
     let sandbox = workspace();
-    files::put(sandbox.path().join("switchboard.config.json"), r#"{"terminals": {"idleMs": 200}}"#);
+    sandbox.configure_user(r#"{"terminals": {"idleMs": 200}}"#);
     let program = fake(&sandbox, "Allow? (y/n) ", "echo");
     let args = ["run", "--name", "codex", "--notify-mail", "--", "python3", &program];
     let person = Person::sit_down(&sandbox, &args);
@@ -314,7 +315,7 @@ fn starting_program_gets_nothing() {
     let person = Person::sit_down(&sandbox, &run("codex", &["sh", "-c", program]));
     person.until_shown("starting");
     let id = execute(&sandbox, "claude", "too early");
-    assert_eq!(waits(&sandbox, &id), "the program does not take input yet");
+    assert_eq!(waits(&sandbox, &id), "the program does not take input now");
     assert!(!person.shown().contains("too early"), "{}", person.shown());
     files::put(sandbox.path().join("go"), "");
     // Now there is a field, but it swallows the text: that is not `executed` either.

@@ -56,6 +56,28 @@ impl Drop for Tmux {
     }
 }
 
+/// Shows a question that acts on one key, and notes the keys; then an input field.
+const DIALOG: &str = "stty raw -echo; printf '\\033[?2004hRun it? (y/n) '; head -c 1 > key; \
+    printf '\\r\\n\\033[?2004l$ '; stty sane; exec cat > typed";
+
+#[test]
+fn pane_with_a_question_gets_no_key() {
+    let sandbox = workspace();
+    let Some(tmux) = Tmux::start("tmux: a question", sandbox.path(), DIALOG) else { return };
+    let pane = tmux.ask(&["list-panes", "-F", "#{pane_id}"]);
+    register(&sandbox, &pane, &tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+    let _serve = serve(&sandbox, &tmux);
+    let id = execute(&sandbox, "y");
+    let reason = poll::until("a reason", || {
+        sandbox.json(["receipt", &id])[0]["terminal"]["reason"].as_str().map(str::to_owned)
+    });
+    assert_eq!(reason, "the program shows a question");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("key")).unwrap(), "");
+    tmux.ask(&["send-keys", "-t", &pane, "n"]);
+    result(&sandbox, &id, "executed");
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("key")).unwrap(), "n");
+}
+
 /// Registers a terminal in a pane, as an editor or a script that owns it writes it down.
 fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
     let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
@@ -126,8 +148,12 @@ fn a_pane_that_cannot_be_typed_into_fails_with_its_reason() {
     register(&sandbox, "work:0.0", &pid);
     tmux.ask(&["copy-mode", "-t", "work:0.0"]);
     let id = execute(&sandbox, "x");
-    let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
-    assert_eq!(error, "pane work:0.0 is in copy mode, so nothing was typed");
+    let reason = poll::until("a reason", || {
+        sandbox.json(["receipt", &id])[0]["terminal"]["reason"].as_str().map(str::to_owned)
+    });
+    assert_eq!(reason, "the program does not take input now");
+    tmux.ask(&["send-keys", "-t", "work:0.0", "-X", "cancel"]);
+    result(&sandbox, &id, "executed");
     // A number that no process has: somebody else may be in the pane by now.
     register(&sandbox, "work:0.0", &i32::MAX.to_string());
     let id = execute(&sandbox, "x");

@@ -1,13 +1,14 @@
 //! What is written into the pty: the person's keys, and in between, as a whole, what is typed for mail.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::pending;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use door_workspace::{
-    Emulator, InputMode, Obstacle, Screen, Step, Stray, Typist, check_field, keystrokes, paste_end,
+    Emulator, InputMode, Obstacle, Screen, Step, Stray, Typist, check_field, close_completion, keystrokes,
+    paste_end,
 };
 use pty_process::WritePty;
 use rustix::termios::{self, LocalModes, SpecialCodeIndex};
@@ -86,6 +87,8 @@ pub(super) struct Watch {
     last_output: Instant,
     last_key: Instant,
     is_line_begun: bool,
+    /// Whether there is no more output: the program has ended.
+    is_over: bool,
 }
 
 impl Watch {
@@ -97,6 +100,10 @@ impl Watch {
     pub(super) fn note_output(&mut self, output: &[u8]) {
         self.emulator.read(output);
         self.last_output = Instant::now();
+    }
+
+    pub(super) fn note_end(&mut self) {
+        self.is_over = true;
     }
 
     pub(super) fn resize(&mut self, rows: u16, columns: u16) {
@@ -242,21 +249,24 @@ impl<'s> Keyboard<'s> {
     async fn type_text(&mut self, text: &str, keys: &mut mpsc::Receiver<Vec<u8>>) -> Typed {
         let mode = self.screen().mode();
         let paste = mode == InputMode::Paste;
-        let writes = keystrokes(text, paste);
+        let writes = if paste { keystrokes(&close_completion(text), true) } else { keystrokes(text, false) };
         let size: usize = writes.iter().map(Vec::len).sum();
         if mode == InputMode::Lines && size > LONGEST_LINE {
             return Typed::Failed(format!(
                 "the program reads lines of at most {LONGEST_LINE} bytes and this one has {size}; nothing was typed"
             ));
         }
-        let mut done = 0;
+        let (mut done, is_entered) = (0, Cell::new(false));
         let mut typist = Typist::new(text.to_owned(), self.stray.take(), true);
         let typed = {
             let (pty, watch, control, pid) = (&mut self.pty, self.watch, self.control, self.pid);
-            let (done, typist) = (&mut done, &mut typist);
+            let (done, typist, is_entered) = (&mut done, &mut typist, &is_entered);
             let typing = async move {
                 let began = Instant::now();
                 loop {
+                    if is_entered.get() && watch.borrow().is_over {
+                        return Ok(None);
+                    }
                     let now = screen(watch, control, pid);
                     match typist.look(&now, began.elapsed()) {
                         Step::Wait => sleep(GLANCE).await,
@@ -268,7 +278,10 @@ impl<'s> Keyboard<'s> {
                                 sleep(BETWEEN).await;
                             }
                         }
-                        Step::Enter => write_all(pty, b"\r", &mut 0).await?,
+                        Step::Enter => {
+                            write_all(pty, b"\r", &mut 0).await?;
+                            is_entered.set(true);
+                        }
                         Step::Key(key) => {
                             write_all(pty, &[key], &mut 0).await?;
                             sleep(GLANCE).await;
@@ -286,7 +299,10 @@ impl<'s> Keyboard<'s> {
         self.stray = typist.stray();
         match typed {
             Ok(None) => Typed::Done,
+            Ok(Some(Obstacle::NotSent)) => Typed::Failed(Obstacle::NotSent.to_string()),
             Ok(Some(obstacle)) => Typed::NotYet(obstacle),
+            // With Enter it was typed, whatever came then.
+            Err(_) if is_entered.get() => Typed::Done,
             Err(_) if done == 0 => Typed::NotYet(Obstacle::InUse),
             Err(reason) => {
                 if paste && done < size {

@@ -113,6 +113,7 @@ impl Session {
                 status = self.child.wait() => break status?,
                 gone = &mut output, if !is_shown => {
                     is_shown = true;
+                    watch.borrow_mut().note_end();
                     if gone == Screen::Gone {
                         end.ask(self.group, &self.control, Signal::HUP);
                     }
@@ -132,6 +133,11 @@ impl Session {
         let settled = poll_fn(|cx| {
             if !is_typing.get() || is_mailed {
                 return Poll::Ready(());
+            }
+            // Its last output tells that the text has left the input field.
+            if !is_shown && output.as_mut().poll(cx).is_ready() {
+                is_shown = true;
+                watch.borrow_mut().note_end();
             }
             let _ = input.as_mut().poll(cx);
             is_mailed = mail.as_mut().poll(cx).is_ready();
