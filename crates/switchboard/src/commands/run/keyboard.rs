@@ -94,7 +94,8 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new(rows: u16, columns: u16) -> Self {
         let now = Instant::now();
-        Self { emulator: Emulator::new(rows, columns), last_output: now, last_key: now, is_line_begun: false }
+        let emulator = Emulator::new(rows, columns);
+        Self { emulator, last_output: now, last_key: now, is_line_begun: false, is_over: false }
     }
 
     pub(super) fn note_output(&mut self, output: &[u8]) {
