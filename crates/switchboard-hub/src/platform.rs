@@ -235,21 +235,8 @@ mod os {
         0x4D44,
     ];
 
-    /// The local ones that store inode numbers: ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs, ramfs, JFS
-    /// and ReiserFS. FAT and exFAT make them up at each mount.
-    const STABLE_MAGICS: [i128; 11] = [
-        0xEF53,
-        0x5846_5342,
-        0x9123_683E,
-        0x0102_1994,
-        0x794C_7630,
-        0xF2F5_2010,
-        0x2FC1_2FC1,
-        0xCA45_1A4E,
-        0x8584_58F6,
-        0x3153_464A,
-        0x5265_4973,
-    ];
+    /// The local ones that make inode numbers up at each mount: exFAT and FAT; NTFS3 may reuse them.
+    const UNSTABLE_MAGICS: [i128; 3] = [0x7366_746E, 0x2011_BAB0, 0x4D44];
 
     /// The pid namespace of the machine itself: `PROC_PID_INIT_INO`, a constant of the kernel.
     const MACHINE_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
@@ -390,8 +377,10 @@ mod os {
     }
 
     pub(super) fn has_stable_inodes(dir: &Path) -> bool {
-        rustix::fs::statfs(dir)
-            .is_ok_and(|stat| STABLE_MAGICS.contains(&(i128::from(stat.f_type) & 0xFFFF_FFFF)))
+        rustix::fs::statfs(dir).is_ok_and(|stat| {
+            let magic = i128::from(stat.f_type) & 0xFFFF_FFFF;
+            LOCAL_MAGICS.contains(&magic) && !UNSTABLE_MAGICS.contains(&magic)
+        })
     }
 
     pub(super) fn pid_namespace() -> Option<u64> {

@@ -51,17 +51,9 @@ struct Line<'a> {
     rest: &'a str,
 }
 
-/// The newest text of the user; of a message that another agent wrote, its body.
+/// The newest text of the user.
 pub(super) fn newest_text(items: &[Item]) -> String {
-    unquote(items[newest(items)..].iter().find_map(Item::text).unwrap_or_default())
-}
-
-/// The body of a rendered message, without its header and the marks before its lines.
-fn unquote(prompt: &str) -> String {
-    match prompt.split_once(":\n> ").filter(|(header, _)| header.starts_with("Message from ")) {
-        Some((_, body)) => body.replace("\n> ", "\n"),
-        None => prompt.to_owned(),
-    }
+    items[newest(items)..].iter().find_map(Item::text).unwrap_or_default().to_owned()
 }
 
 /// Decides the answer to a conversation.

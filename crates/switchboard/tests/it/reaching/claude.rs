@@ -54,7 +54,7 @@ fn real_claude_keeps_launcher_name() {
     );
     let prompt = format!(
         "RUN {BINARY} send codex shell\nRUN env -i HOME=$HOME {BINARY} --workspace {} resume --all --yes; echo code $? > code\n\
-         CALL send_message {{\"recipient\":\"codex\",\"action\":\"delegate_task\",\"payload\":\"tool\"}}\nSAY done",
+         CALL mcp__switchboard__send_message {{\"recipient\":\"codex\",\"action\":\"delegate_task\",\"payload\":\"tool\"}}\nSAY done",
         sandbox.path().display()
     );
     let mut run = sandbox.command(["run", "--name", "reviewer", "--"]);

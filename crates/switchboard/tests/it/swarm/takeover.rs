@@ -248,7 +248,8 @@ fn mute_and_kick_count_when_they_return() {
     assert_eq!(mallory.send(&swarm, "alice", "after the kick"), json!([403]));
     let heard = alice.json(&["swarm", "messages", "--limit", "100"]);
     let mut heard: Vec<&str> = heard.iter().filter_map(|message| message["content"].as_str()).collect();
-    heard.retain(|text| text.contains("muted") || text.contains("heard") || text.contains("after"));
+    // The list also has the system messages of this hub, which are JSON.
+    heard.retain(|text| !text.starts_with('{'));
     heard.sort_unstable();
     assert_eq!(heard, ["heard 0", "heard 1", "heard 2", "heard 3", "heard 4"]);
 }
