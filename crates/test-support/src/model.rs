@@ -1,6 +1,6 @@
 //! Model stub on loopback: the OpenAI Responses, Anthropic Messages and Gemini APIs.
 //!
-//! The prompt scripts the answer, see [`script`]. Every request is recorded.
+//! The prompt scripts the answer, see `script`. Every request is recorded.
 
 mod gemini;
 mod messages;

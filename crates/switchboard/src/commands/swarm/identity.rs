@@ -50,7 +50,7 @@ pub(crate) struct Import {
     #[arg(long)]
     replace: bool,
 
-    /// Replace the pinned key of this member by the one in the file, after you compared it with its owner [repeatable]
+    /// Replace the pinned key of this member by the one in the file, after you compared it with its owner (repeatable)
     #[arg(long, value_name = "ID")]
     accept_key: Vec<String>,
 }
