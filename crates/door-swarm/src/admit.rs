@@ -355,7 +355,7 @@ impl Swarm {
             Some(known) if known.public_key != *public_key && !known.denied => {
                 return Err(NotAdmitted::IdTaken);
             }
-            // Its own signature puts its endpoint right, and a decision on somebody else's request does not bind it.
+            // Its own signature puts its endpoint right, and a decision on another agent's request does not bind it.
             Some(known) if known.public_key == *public_key && is_proven && known.signed_at.is_none() => {}
             Some(known)
                 if known.public_key == *public_key && known.denied && known.invite == candidate.digest =>

@@ -1,6 +1,6 @@
 //! Approval of a join request: the master tells the candidate, which then asks again at once.
 //!
-//! The candidate knows the master's key from its invite and believes nobody else. The message changes nothing by itself:
+//! The candidate knows the master's key from its invite and believes no other key. The message changes nothing by itself:
 //! the roster comes with the answer to the next join request. Other programs take it as plain news.
 
 use crate::agent_id::PeerId;

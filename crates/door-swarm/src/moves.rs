@@ -99,7 +99,7 @@ impl Swarm {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.endpoint != endpoint) else {
             return Ok(unchanged);
         };
-        // Where no count orders the changes, their times do: an old one that comes again moves nobody back.
+        // Where no count orders the changes, their times do: a replayed one moves no member back.
         let last = member.endpoint_change.as_ref().map_or(member.joined_at, |last| last.at);
         if !is_counted && millis(said.at) <= millis(last.max(member.joined_at)) {
             return Ok(unchanged);

@@ -100,7 +100,7 @@ impl Swarm {
     }
 }
 
-/// What whoever takes a new key signs with it: that this agent of this swarm has it.
+/// Bytes that the owner of a new key signs with it: that this agent of this swarm has it.
 fn key_statement(key: &PublicKey, swarm: Uuid, agent: &PeerId) -> Vec<u8> {
     format!("{KEY_DOMAIN}{swarm}\0{agent}\0{}", key.to_wire()).into_bytes()
 }
