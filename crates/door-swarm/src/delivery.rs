@@ -158,13 +158,15 @@ impl Postman {
         };
         let is_unreachable = trouble.is_some();
         self.swarms.note_trouble(peer, trouble);
-        report(handoff, outcome).await;
+        let mut reports = vec![(handoff, outcome)];
         if is_unreachable {
-            // The others to this peer would fail likewise, each after its own wait.
+            // The others to this peer would fail likewise, each after its own wait. They are taken from the queue before
+            // the failure is written: after that the failed one can be due again and be in the queue itself.
             while let Ok(behind) = queue.try_recv() {
-                report(behind, Outcome::Behind { reason: self.behind(peer) }).await;
+                reports.push((behind, Outcome::Behind { reason: self.behind(peer) }));
             }
         }
+        report_all(reports).await;
         Some(!is_unreachable)
     }
 
@@ -185,8 +187,15 @@ impl Postman {
 }
 
 async fn report(handoff: Handoff, outcome: Outcome) {
-    if let Err(error) = handoff.report(outcome).await {
-        tracing::warn!(error = %error, "a delivery could not be noted");
+    report_all(vec![(handoff, outcome)]).await;
+}
+
+/// Reports several outcomes in one transaction.
+async fn report_all(reports: Vec<(Handoff, Outcome)>) {
+    for result in Handoff::report_all(reports).await {
+        if let Err(error) = result {
+            tracing::warn!(error = %error, "a delivery could not be noted");
+        }
     }
 }
 

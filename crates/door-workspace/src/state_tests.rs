@@ -1,9 +1,9 @@
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::{AgentId, Awareness};
 use switchboard_hub::process::Spawn;
+use test_support::tools;
 
 use super::*;
 use crate::test_workspace::{TestWorkspace, agent as agent_id, letter, name};
@@ -288,16 +288,9 @@ const lockfile = require('proper-lockfile');
 
 #[tokio::test]
 async fn f20_a_node_program_and_we_keep_out_of_each_others_way() {
-    let tools = std::env::var_os("SWITCHBOARD_TOOLS").map(PathBuf::from);
-    let modules =
-        tools.map(|tools| tools.join("npm/proper-lockfile/node_modules")).filter(|dir| dir.is_dir());
-    let Some(modules) = modules else {
-        assert!(
-            std::env::var("CI").as_deref() != Ok("true"),
-            "proper-lockfile is missing: run tools/install.sh"
-        );
-        println!("skipped: proper-lockfile is not in $SWITCHBOARD_TOOLS (run tools/install.sh)");
-        return;
+    let modules = match tools::installed("npm/proper-lockfile") {
+        Ok(folder) => folder.join("node_modules"),
+        Err(reason) => return tools::skip("f20_a_node_program_and_we_keep_out_of_each_others_way", &reason),
     };
     let t = TestWorkspace::new(&[]).await;
     t.workspace.state().make().unwrap();

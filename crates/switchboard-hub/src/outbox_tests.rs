@@ -128,6 +128,36 @@ async fn s18_a_door_that_begins_tries_the_first_of_each_peer() {
 }
 
 #[tokio::test]
+async fn first_delivery_of_peer_waits_behind_none() {
+    let hub = with_peer().await;
+    let sent = hub.send("a", "p@swarm", "first").await;
+    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let full = Outcome::Behind { reason: "the queue of the peer is full".into() };
+    one(&mut door).await.report(full).await.expect("reported");
+    assert_eq!(hub.deliveries(sent.id).await[0].attempts, 0, "it was not tried");
+    hub.clock.advance(seconds(2));
+    look(&hub.hub).await;
+    assert_eq!(one(&mut door).await.message.body, "first");
+}
+
+#[tokio::test]
+async fn expired_first_delivery_hurries_next() {
+    let hub = with_peer().await;
+    let expiring = Draft { expires_at: Some(noon() + seconds(10)), ..hub.draft("a", "p@swarm", "first") };
+    hub.hub.submit(expiring).await.expect("sent");
+    hub.send("a", "p@swarm", "second").await;
+    let mut door = hub.hub.open_door(Door::Swarm).await.expect("opened");
+    let mut taken = ready(&mut door).into_iter();
+    let first = taken.next().expect("the first");
+    let second = taken.next().expect("the second");
+    second.report(Outcome::Behind { reason: "the first goes before it".into() }).await.expect("reported");
+    first.report(unreachable()).await.expect("reported");
+    hub.clock.advance(seconds(11));
+    look(&hub.hub).await;
+    assert_eq!(one(&mut door).await.message.body, "second");
+}
+
+#[tokio::test]
 async fn a_message_is_handed_only_to_the_door_of_its_route() {
     let hub = with_peer().await;
     let mut mailboxes = workspace(&hub.hub).await;

@@ -1,8 +1,12 @@
 //! How a delivery gets from one state to the next.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use rusqlite::params;
-use switchboard_core::{AgentId, Delivery, DeliveryId, DeliveryState, MessageId, Outcome, after_attempt};
+use switchboard_core::{
+    AgentId, Delivery, DeliveryId, DeliveryState, Door, MessageId, Outcome, after_attempt,
+};
 
 use super::claim::lease;
 use super::returned;
@@ -10,6 +14,7 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::owed;
 use crate::owner::Owner;
+use crate::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Work;
 
@@ -70,8 +75,15 @@ pub(super) fn settle(
     let found = read_delivery(tx, id, Some(fence))?;
     let Some((message, accepted_at, expires_at, mut delivery)) = found else { return Ok(None) };
     let jitter = fastrand::f64();
+    let retry_as = match outcome {
+        // The first delivery of a peer waits for no other: nothing would hurry it.
+        Outcome::Behind { reason } if is_first_unsent(tx, &delivery)? => {
+            &Outcome::Unreachable { reason: reason.clone() }
+        }
+        outcome => outcome,
+    };
     let state =
-        after_attempt(outcome, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
+        after_attempt(retry_as, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
     let note = match outcome {
         Outcome::Delivered | Outcome::Shown => None,
         Outcome::Refused { reason } | Outcome::Unreachable { reason } | Outcome::Behind { reason } => {
@@ -93,6 +105,12 @@ pub(super) fn settle(
     }
     put_state(tx, &mut delivery, state, note)?;
     Ok(Some(state))
+}
+
+/// True if no earlier delivery to the same peer is unsent.
+fn is_first_unsent(tx: &Work<'_>, delivery: &Delivery) -> Result<bool, HubError> {
+    let first = reads::first_unsent(tx.db, &delivery.agent)?;
+    Ok(first.is_none_or(|seq| seq >= delivery.id.0 / SPREAD))
 }
 
 /// Moves a delivery to a state, writes the time of it, and tells subscribers.
@@ -258,6 +276,15 @@ pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>
     }
     for delivery in &mut expired {
         put_state(tx, delivery, DeliveryState::Expired, Some("it was not taken before it expired".into()))?;
+    }
+    // Others may have waited behind them.
+    let peers: BTreeSet<&AgentId> = expired
+        .iter()
+        .filter(|delivery| delivery.route.door() == Door::Swarm)
+        .map(|delivery| &delivery.agent)
+        .collect();
+    for peer in peers {
+        hurry(tx, peer)?;
     }
     Ok(expired)
 }

@@ -110,7 +110,9 @@ pub(crate) fn check(sandbox: &Sandbox, reported: &[String]) {
     for message in &journal {
         let text = |field: &str| message[field].as_str().unwrap().to_owned();
         assert!(journaled.insert(text("native_id")), "{message} is in the journal twice");
-        assert!(bodies.insert((text("from"), text("body"))), "{message} was accepted twice");
+        // Notices of the hub say the same of different messages; on a slow machine they come during the test.
+        let is_new = text("from") == "switchboard" || bodies.insert((text("from"), text("body")));
+        assert!(is_new, "{message} was accepted twice");
     }
     let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for section in ["inbox", "archive"] {
