@@ -79,7 +79,7 @@ pub enum Evidence {
     Descendant(ProcessInfo),
     /// An ancestor with a variable of ours in its environment.
     Marked(ProcessInfo, String),
-    /// An ancestor that started `switchboard mcp` and holds the session.
+    /// An ancestor that holds an MCP session: it started `switchboard mcp`, or is connected to `switchboard serve`.
     Session(ProcessInfo),
 }
 
@@ -174,7 +174,10 @@ impl Lineage {
 
     /// What shows that the process belongs to an agent, if anything does.
     pub fn evidence(&self) -> Option<Evidence> {
-        self.marked_by().or_else(|| self.descended_from()).or_else(|| self.session().map(|(found, _)| found))
+        self.marked_by().or_else(|| self.descended_from()).or_else(|| {
+            let ours = processes_of_ours();
+            self.session(&ours).map(|(found, _)| found).or_else(|| self.http_session(&ours))
+        })
     }
 
     /// The launch that the process descends from, where its launcher still runs: the nearest one.
@@ -201,7 +204,7 @@ impl Lineage {
 
     /// The agent of the MCP session that an ancestor holds, where the session was started for one.
     pub fn session_agent(&self) -> Option<String> {
-        let (_, server) = self.session()?;
+        let (_, server) = self.session(&processes_of_ours())?;
         platform::process_variable(server, AGENT_NAME).filter(|name| !name.is_empty())
     }
 
@@ -232,16 +235,22 @@ impl Lineage {
         self.variable(place, LAUNCHER).map(|_| LAUNCHER).or_else(named)
     }
 
-    /// The ancestor that holds an MCP session, and the process of ours that serves it.
-    fn session(&self) -> Option<(Evidence, u32)> {
-        let names = program_names();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let servers = platform::processes_of_program(&names).into_iter();
-        servers.filter(|process| verb(process).as_deref() == Some("mcp")).find_map(|server| {
-            let client = client_of(&server)?;
+    /// The ancestor that holds an MCP session on pipes, and the process of ours that serves it.
+    fn session(&self, ours: &[ProcessInfo]) -> Option<(Evidence, u32)> {
+        let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("mcp"));
+        servers.find_map(|server| {
+            let client = client_of(server)?;
             let held = self.chain.iter().skip(1).find(|ancestor| ancestor.pid == client)?;
             Some((Evidence::Session(held.clone()), server.pid))
         })
+    }
+
+    /// The ancestor that is connected to a server of ours over TCP.
+    fn http_session(&self, ours: &[ProcessInfo]) -> Option<Evidence> {
+        let ancestors: Vec<u32> = self.chain.iter().skip(1).map(|process| process.pid).collect();
+        let mut servers = ours.iter().filter(|process| verb(process).as_deref() == Some("serve"));
+        let client = servers.find_map(|server| platform::tcp_client_of(server.pid, &ancestors))?;
+        self.chain.iter().find(|process| process.pid == client).cloned().map(Evidence::Session)
     }
 
     fn recorded_launch(&self, place: usize) -> Option<Launch> {
@@ -285,6 +294,13 @@ fn verb(process: &ProcessInfo) -> Option<String> {
         }
     }
     None
+}
+
+/// The running processes of this program.
+fn processes_of_ours() -> Vec<ProcessInfo> {
+    let names = program_names();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    platform::processes_of_program(&names)
 }
 
 /// The file names that our own processes have: the usual one, and the one of this process.

@@ -3,6 +3,7 @@
 //! Everything that differs between Linux and the other systems is in here. Where a system has no
 //! answer, the functions give the one that makes their callers more careful, never less.
 
+mod connections;
 mod processes;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{self, LocalModes};
 
+pub use self::connections::tcp_client_of;
 pub use self::processes::{
     ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
 };

@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use test_support::{Ran, Running, Sandbox, files, poll};
+use test_support::mcp::Client;
+use test_support::{Ran, Running, Sandbox, Served, files, poll};
 
 use crate::terminal::person::Person;
 use crate::{BINARY, workspace};
@@ -131,6 +132,22 @@ fn child_of_session_holder_is_agents() {
         let senders: Vec<_> = mail.iter().filter_map(|message| message["from"].as_str()).collect();
         assert_eq!(senders, from.into_iter().collect::<Vec<_>>(), "{ran:?}");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn child_of_connected_client_is_agents() {
+    let sandbox = workspace();
+    let served = Served::start(&sandbox);
+    let decides = || sandbox.run(["resume", "codex", "--yes"]);
+    let nothing_is_stopped = 5;
+    assert_eq!(decides().code, Some(nothing_is_stopped), "no session is open: {:?}", decides());
+    // This process is the client.
+    let client = Client::streamable(&served, None).registered("alice");
+    is_refused(&decides());
+    is_refused(&sandbox.run(["--from", "human", "send", "codex", "hello"]));
+    drop(client);
+    assert_eq!(decides().code, Some(nothing_is_stopped), "the session has ended: {:?}", decides());
 }
 
 #[test]

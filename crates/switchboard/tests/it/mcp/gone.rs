@@ -49,7 +49,7 @@ fn m13_a_wait_whose_client_is_gone_takes_no_mail() {
     assert!(answer.contains("The connection was closed"), "{answer}");
 
     let id = sandbox.send("claude", "alice", "for whoever listens");
-    let receipt = sandbox.json(["receipt", &id]);
+    let receipt = sandbox.json(["--from", "claude", "receipt", &id]);
     assert_eq!(receipt[0]["deliveries"][0]["state"], "delivered", "{receipt:?}");
     let mail = alice.ok("wait_for_message", json!({ "timeout": 60 }));
     assert_eq!(payloads(&mail), ["for whoever listens"]);
