@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::REVISION;
 use crate::http::{Request, Response};
+use crate::poll;
 use crate::process::Running;
 use crate::served::Served;
 
@@ -189,6 +190,17 @@ fn hand_on(response: Response, sender: &SyncSender<Value>) {
         other => json!({ "status": status, "body": other.unwrap_or_default() }),
     };
     let _ = sender.send(message);
+}
+
+impl Drop for Link {
+    /// Ends a process as a client does, so that its name is free when this returns.
+    fn drop(&mut self) {
+        if let Self::Stdio(process) = self {
+            process.say_no_more();
+            // One that hangs is killed.
+            poll::within(Duration::from_secs(5), || (!process.is_running()).then_some(()));
+        }
+    }
 }
 
 impl Drop for Http {
