@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use test_support::ca::{Life, PrivateCa};
-use test_support::{poll, tools};
+use test_support::{Ran, poll, tools};
 
 use super::owner::Owner;
 use super::plain::{Plain, answered};
@@ -304,9 +304,9 @@ fn unsigned_owner_gets_its_key_back() {
     // The same after a restart, and from a file.
     alice.stop();
     alice.serve();
-    let file = alice.sandbox.path().join("state.json");
-    std::fs::write(&file, alice.ok(&["swarm", "export"])).unwrap();
-    alice.ok(&["swarm", "import", file.to_str().unwrap(), "--replace"]);
+    let exported = alice.ok(&["swarm", "export"]);
+    let mut import = alice.sandbox.command(["swarm", "import", "-", "--replace"]);
+    Ran::with_input(&mut import, exported.as_bytes()).ok();
     assert_eq!(member(&alice, "pat")["contested_with"], json!(["mallory"]));
     assert!(alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name one key")));
 
