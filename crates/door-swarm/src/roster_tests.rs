@@ -343,3 +343,19 @@ fn rotation_to_squatted_key_ends_contest() {
         assert!(!known.members.contains_key(&id("mallory")), "{me}");
     }
 }
+
+/// A member's two rotations arrive before the master passes on the first.
+#[test]
+fn passed_on_rotation_restores_no_replaced_key() {
+    let mut known = swarm();
+    let rotated = |seed: u8, epoch: Option<u64>| {
+        json!({ "action": "key_rotated", "agent_id": "carol", "public_key": key(seed).public(), "epoch": epoch,
+            "proof": prove_key(&key(seed), swarm().swarm_id, &id("carol")) })
+    };
+    assert_eq!(said_at(&mut known, "bob", "carol", 5, rotated(8, None)), Ok(Applied::Changed));
+    assert_eq!(said_at(&mut known, "bob", "carol", 6, rotated(9, None)), Ok(Applied::Changed));
+    for (seed, epoch) in [(8, 4), (9, 5)] {
+        assert_eq!(said_at(&mut known, "bob", "alice", 7, rotated(seed, Some(epoch))), Ok(Applied::Nothing));
+        assert_eq!((&known.members[&id("carol")].public_key, known.epoch), (&key(9).public(), epoch));
+    }
+}

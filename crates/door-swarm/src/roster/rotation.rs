@@ -76,8 +76,10 @@ impl Swarm {
         let wire = key.to_wire();
         if is_own {
             member.replace_key(key);
+        } else if member.replaced_keys.contains(&key) {
+            // The master passes on an earlier change than the last one that the member has told us itself.
+            return Ok(unchanged);
         } else {
-            member.replaced_keys.retain(|replaced| *replaced != key);
             member.public_key = key;
         }
         member.confirmed_at = Some(said.now);
