@@ -4,10 +4,12 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
+use crate::contest::KeyProof;
 use crate::endpoint::Endpoint;
 use crate::invite::Invite;
 use crate::keys::PublicKey;
 use crate::ledger::{Ban, InviteRecord, Member, PendingJoin, Swarm};
+use crate::members::Told;
 use crate::roster::millis;
 use crate::stamp;
 use crate::state::MOST_MEMBERS;
@@ -67,7 +69,7 @@ pub(crate) enum NotAdmitted {
     KeyTaken,
     #[error(
         "the agent is a member with another endpoint, or signed its requests before; sign the whole request with its \
-         current key, or ask the master to change the endpoint"
+         current key, join under another agent_id, or ask the master to change the endpoint"
     )]
     NotProven,
     #[error("the request was used before, or is older than the last change of the member; sign a new one")]
@@ -123,13 +125,14 @@ impl Swarm {
         if candidate.proof.is_none() && self.former.get(&candidate.agent).is_some_and(signed_before) {
             return Err(NotAdmitted::NotProven);
         }
-        let squatter = self.find_place(&candidate.agent, &candidate.public_key, candidate.proof.is_some())?;
+        let squatters =
+            self.find_place(&candidate.agent, &candidate.public_key, candidate.proof.is_some())?;
         self.record_use(candidate, now)?;
         if self.settings.require_approval {
             self.wait_for_approval(candidate, now)?;
             return Ok(Admission::Pending);
         }
-        self.take_in(&candidate.agent, squatter.as_ref(), candidate.entry(now), now);
+        self.take_in(&candidate.agent, &squatters, candidate.entry(now), now);
         Ok(Admission::Joined)
     }
 
@@ -161,13 +164,15 @@ impl Swarm {
             return Err(NotAdmitted::Replayed);
         }
         if candidate.has_left {
-            self.take_in(id, None, candidate.entry(now), now);
+            let squatters = self.find_yielding(&candidate.public_key, id);
+            self.take_in(id, &squatters, candidate.entry(now), now);
             return Ok(Admission::Joined);
         }
         if let Some(member) = self.members.get_mut(id) {
-            member.provisional = false;
             member.signed_at = Some(proof.at);
         }
+        let me = self.master.clone();
+        self.settle_key(&me, id, KeyProof::Signature);
         if is_same {
             return Ok(Admission::AlreadyMember);
         }
@@ -253,9 +258,9 @@ impl Swarm {
         own.or_else(squatters)
     }
 
-    /// Provisional members and unsigned requests under another id that name the key which this candidate proves.
+    /// Members and unsigned requests under another id that name the key which this candidate proves, and give way.
     fn find_squatters<'s>(&'s self, candidate: &'s Candidate) -> impl Iterator<Item = &'s PeerId> {
-        let members = self.members.iter().filter(|(_, member)| member.provisional);
+        let members = self.members.iter().filter(|(_, member)| member.yields_to_signature());
         let members = members.map(|(id, member)| (id, &member.public_key));
         let waiting = self.pending.iter().filter(|(_, waiting)| waiting.signed_at.is_none());
         let waiting = waiting.map(|(id, waiting)| (id, &waiting.public_key));
@@ -286,29 +291,33 @@ impl Swarm {
         Ok(())
     }
 
-    /// Checks that id and key are free; says which provisional member gives way.
+    /// Checks that id and key are free; says which members give way to a candidate that proves the key.
+    ///
+    /// Without a proof nobody gives way: the candidate may name a key that only provisional members name.
     fn find_place(
         &self,
         agent: &PeerId,
         key: &PublicKey,
         is_proven: bool,
-    ) -> Result<Option<PeerId>, NotAdmitted> {
-        let holder = self.members.iter().find(|(_, member)| member.public_key == *key);
-        let squatter = holder.filter(|(id, member)| is_proven && member.provisional && **id != self.master);
-        let squatter = squatter.map(|(id, _)| id.clone());
+    ) -> Result<Vec<PeerId>, NotAdmitted> {
+        let holds = |(id, member): (&PeerId, &Member)| {
+            let gives_way = if is_proven { member.yields_to_signature() } else { member.provisional };
+            member.public_key == *key && (*id == self.master || !gives_way)
+        };
+        let squatters = if is_proven { self.find_yielding(key, agent) } else { Vec::new() };
         // A message that was signed for a former member can still be replayed.
         let is_ambiguous = self.former.keys().any(|id| id.is_ambiguous_with(agent));
-        let is_taken = |id: &PeerId| id.clashes_with(agent) && squatter.as_ref() != Some(id);
+        let is_taken = |id: &PeerId| id.clashes_with(agent) && !squatters.contains(id);
         if is_ambiguous || self.members.keys().any(is_taken) {
             return Err(NotAdmitted::IdTaken);
         }
-        if holder.is_some() && squatter.is_none() {
+        if self.members.iter().any(holds) {
             return Err(NotAdmitted::KeyTaken);
         }
-        if self.members.len() - usize::from(squatter.is_some()) >= MOST_MEMBERS {
+        if self.members.len() - squatters.len() >= MOST_MEMBERS {
             return Err(NotAdmitted::Full);
         }
-        Ok(squatter)
+        Ok(squatters)
     }
 
     /// Notes an invite. Where the list is full, those that have ended make room.
@@ -340,7 +349,8 @@ impl Swarm {
         Ok(())
     }
 
-    /// Puts a request on the list of those that wait. An unsigned one gives way to the agent that proves its key.
+    /// Puts a request on the list of those that wait. Unsigned ones may name the same key, and give way to the agent that
+    /// proves it.
     fn wait_for_approval(&mut self, candidate: &Candidate, now: Timestamp) -> Result<(), NotAdmitted> {
         let Candidate { agent, public_key, .. } = candidate;
         let is_proven = candidate.proof.is_some();
@@ -348,7 +358,10 @@ impl Swarm {
         if is_proven {
             self.pending.retain(|id, waiting| !others(id, waiting) || waiting.signed_at.is_some());
         }
-        if self.pending.iter().any(|(id, waiting)| others(id, waiting) && !waiting.denied) {
+        let is_held = |(id, waiting): (&PeerId, &PendingJoin)| {
+            others(id, waiting) && waiting.signed_at.is_some() && !waiting.denied
+        };
+        if self.pending.iter().any(is_held) {
             return Err(NotAdmitted::KeyTaken);
         }
         match self.pending.get(agent) {
@@ -380,22 +393,23 @@ impl Swarm {
             // The candidate learns the roster by asking again with it.
             return Err(NotAdmitted::Revoked);
         }
-        let squatter = self.find_place(id, &entry.public_key, entry.signed_at.is_some())?;
-        self.take_in(id, squatter.as_ref(), entry, now);
+        let squatters = self.find_place(id, &entry.public_key, entry.signed_at.is_some())?;
+        self.take_in(id, &squatters, entry, now);
         Ok(())
     }
 
-    /// Makes an agent a member, in place of a squatter on its key, and announces it.
-    fn take_in(&mut self, id: &PeerId, squatter: Option<&PeerId>, entry: PendingJoin, now: Timestamp) {
-        if let Some(squatter) = squatter {
+    /// Makes an agent a member, in place of squatters on its key, and announces it.
+    fn take_in(&mut self, id: &PeerId, squatters: &[PeerId], entry: PendingJoin, now: Timestamp) {
+        for squatter in squatters {
             self.displace(squatter);
         }
         self.pending.remove(id);
-        self.put_member(id, entry.endpoint, entry.public_key, now);
+        let PendingJoin { endpoint, public_key, signed_at, .. } = entry;
+        let provisional = signed_at.is_none();
+        self.insert_told(Told { id: id.clone(), endpoint, public_key, joined_at: now, provisional });
         self.epoch += 1;
         if let Some(member) = self.members.get_mut(id) {
-            member.provisional = entry.signed_at.is_none();
-            member.signed_at = entry.signed_at.or(member.signed_at);
+            member.signed_at = signed_at.or(member.signed_at);
         }
         if let Some(member) = self.members.get(id) {
             let content = self.joined_content(id, member).to_text();
@@ -403,8 +417,8 @@ impl Swarm {
         }
     }
 
-    /// Removes a provisional member whose key another agent has proved. It is not banned.
-    fn displace(&mut self, id: &PeerId) {
+    /// Removes a member whose key another agent has proved. It is not banned.
+    pub(crate) fn displace(&mut self, id: &PeerId) {
         self.drop_member(id);
         self.epoch += 1;
         let content = SystemContent {

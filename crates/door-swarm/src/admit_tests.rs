@@ -261,7 +261,8 @@ fn waiting_squatter_gives_way_to_key_owner() {
     closed.settings.require_approval = true;
     let (mallory, dave) = (PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
     assert_eq!(closed.admit(&candidate("mallory", 10, None), at(1)), Ok(Admission::Pending));
-    assert_eq!(closed.admit(&candidate("dave", 10, None), at(1)), Err(NotAdmitted::KeyTaken));
+    assert_eq!(closed.admit(&candidate("dave", 10, None), at(1)), Ok(Admission::Pending));
+    assert_eq!(closed.pending.len(), 2, "none of them has proved the key");
     assert_eq!(closed.admit(&signed(candidate("dave", 10, None), 1), at(1)), Ok(Admission::Pending));
     assert!(closed.pending.keys().eq([&dave]), "{:?}", closed.pending);
     // On its own id, also after somebody else's request under it was denied.
@@ -284,6 +285,45 @@ fn waiting_squatter_gives_way_to_key_owner() {
     closed.members.get_mut(&mallory).unwrap().provisional = true;
     assert_eq!(closed.approve(&dave, at(4)), Ok(()));
     assert!(closed.members.contains_key(&dave) && !closed.members.contains_key(&mallory));
+}
+
+/// Both squatter and owner join by unsigned requests.
+#[test]
+fn unsigned_owner_joins_beside_squatter() {
+    let mut known = swarm();
+    let (alice, mallory, dave) =
+        (known.master.clone(), PeerId::parse("mallory").unwrap(), PeerId::parse("dave").unwrap());
+    for agent in ["mallory", "dave"] {
+        assert_eq!(known.admit(&candidate(agent, 10, None), at(1)), Ok(Admission::Joined), "{agent}");
+    }
+    assert!(known.members[&mallory].provisional && known.members[&dave].provisional);
+    // Proven keys and the master's are not up for it.
+    for (agent, seed) in [("erin", 1), ("erin", 2)] {
+        assert_eq!(known.admit(&candidate(agent, seed, None), at(1)), Err(NotAdmitted::KeyTaken), "{seed}");
+    }
+    assert_eq!(known.settle_key(&alice, &dave, KeyProof::Message), [mallory]);
+    assert_eq!(known.admit(&candidate("mallory", 10, None), at(2)), Err(NotAdmitted::KeyTaken));
+    // A signed request covers more than a message does: it wins, under another id as well.
+    assert_eq!(known.admit(&signed(candidate("erin", 10, None), 3), at(3)), Ok(Admission::Joined));
+    assert!(!known.members.contains_key(&dave));
+    assert_eq!(known.admit(&signed(candidate("frank", 10, None), 4), at(4)), Err(NotAdmitted::KeyTaken));
+}
+
+/// A signed request of one of several that name a key.
+#[test]
+fn signed_request_ends_contest() {
+    for has_left in [false, true] {
+        let mut known = swarm();
+        for agent in ["mallory", "marge", "dave"] {
+            assert_eq!(known.admit(&candidate(agent, 10, None), at(1)), Ok(Admission::Joined), "{agent}");
+        }
+        let request = Candidate { has_left, ..signed(candidate("dave", 10, None), 2) };
+        let expected = if has_left { Admission::Joined } else { Admission::AlreadyMember };
+        assert_eq!(known.admit(&request, at(2)), Ok(expected));
+        let ids: Vec<&str> = known.members.keys().map(PeerId::as_str).collect();
+        assert_eq!(ids, ["alice", "bob", "carol", "dave"], "{has_left}");
+        assert!(known.banned.is_empty() && !known.members[&request.agent].provisional);
+    }
 }
 
 mod arbitrary_requests {
@@ -388,9 +428,11 @@ mod arbitrary_requests {
                         }
                     }
                 }
-                let keys: std::collections::BTreeSet<String> =
-                    swarm.members.values().map(|member| member.public_key.to_wire()).collect();
-                prop_assert_eq!(keys.len(), swarm.members.len(), "a key twice");
+                for (id, member) in &swarm.members {
+                    let others = swarm.members.iter().filter(|(other, _)| *other != id);
+                    let has_key = others.filter(|(_, other)| other.public_key == member.public_key).count() > 0;
+                    prop_assert!(!has_key || member.provisional, "a proven key twice: {id}");
+                }
             }
         }
     }

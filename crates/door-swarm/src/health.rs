@@ -171,6 +171,13 @@ impl Swarms {
                 });
             }
         }
+        for ((me, _), swarm) in book.swarms.iter().filter(|(_, swarm)| swarm.is_active()) {
+            found.extend(swarm.contests().iter().map(|contest| Ailment {
+                is_grave: false,
+                message: contest.message(),
+                hint: contest.hint(me),
+            }));
+        }
         found.extend(self.endpoint_ailments(now));
         let differences = self.hub().notes(Door::Swarm, CLOCK).await?;
         let recent: Vec<(String, i64)> = differences

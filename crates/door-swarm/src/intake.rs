@@ -12,6 +12,7 @@ use switchboard_hub::HubError;
 use uuid::Uuid;
 
 use crate::agent_id::{BROADCAST, PeerId};
+use crate::contest::{KeyProof, SignedMessage};
 use crate::error::SwarmError;
 use crate::ledger::{Identity, Member, Swarm};
 use crate::problem::Problem;
@@ -64,6 +65,8 @@ impl Server {
         }
         let is_counted = self.count_message(identity, swarm, &read).await?;
         let order = (envelope.kind == MessageType::System).then(|| read_order(&envelope.content)).flatten();
+        // Another member may have resent an order that its sender signed with a contested key.
+        let order = order.filter(|order| is_whole || order.names(sender) || swarm.rivals(sender).is_empty());
         if let Some(order) = &order {
             // Refused before it is written down anywhere.
             self.applied(identity, &mut swarm.as_ref().clone(), &read, order)?;
@@ -92,8 +95,11 @@ impl Server {
                 self.uncount_message(swarm, sender);
             }
         }
-        if is_whole && (!member.signs_envelopes || member.provisional) {
-            self.pin(identity, swarm, sender).await?;
+        if is_whole && (!member.signs_envelopes || member.yields_to_signature()) {
+            self.pin(identity, swarm, sender, member).await?;
+        }
+        if !is_whole && !is_muted && member.provisional {
+            self.check_key_proof(identity, swarm, member, &read).await?;
         }
         if let Some(order) = order {
             return self.make_true(identity, swarm, read, order, queued).await;
@@ -236,18 +242,72 @@ impl Server {
 
     /// Notes that a member signs whole envelopes: from now on it always must. Such a signature covers the sender's id, so
     /// it also proves the key.
-    async fn pin(&self, identity: &Identity, swarm: &Swarm, sender: &PeerId) -> Result<(), Problem> {
-        let id = sender.clone();
-        self.swarms
-            .edit(&identity.agent, swarm.swarm_id, move |swarm| {
-                if let Some(member) = swarm.members.get_mut(&id) {
-                    member.signs_envelopes = true;
-                    member.provisional = false;
-                }
-                Ok(())
-            })
-            .await?;
+    async fn pin(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        sender: &PeerId,
+        member: &Member,
+    ) -> Result<(), Problem> {
+        let (me, id, key) = (identity.agent.clone(), sender.clone(), member.public_key.clone());
+        let change = move |swarm: &mut Swarm| {
+            let known = swarm.members.get_mut(&id).filter(|known| known.public_key == key);
+            let Some(known) = known else { return Ok(Vec::new()) };
+            known.signs_envelopes = true;
+            Ok(swarm.settle_key(&me, &id, KeyProof::Signature))
+        };
+        let displaced = self.swarms.edit(&identity.agent, swarm.swarm_id, change).await?;
+        self.notify_displaced(identity, swarm, &displaced, sender).await;
         Ok(())
+    }
+
+    /// Ends the provisional state of a sender whose message proves its key. The message is in the journal by now, so that
+    /// of two senders of one message neither proves anything.
+    async fn check_key_proof(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        member: &Member,
+        read: &Read,
+    ) -> Result<(), Problem> {
+        let mut message = SignedMessage {
+            sender: read.sender.clone(),
+            endpoint: read.envelope.sender.endpoint.clone(),
+            recipient: read.envelope.recipient.clone(),
+            at: read.timestamp,
+            public_key: member.public_key.clone(),
+            is_resent: false,
+        };
+        if !swarm.is_key_proof(&identity.agent, &message) {
+            return Ok(());
+        }
+        let known = self.swarms.hub().by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        let (own, prefix) =
+            (scope(swarm.swarm_id, &read.sender, &identity.agent), swarm.swarm_id.to_string());
+        message.is_resent = known.iter().any(|(scope, _)| scope.starts_with(&prefix) && *scope != own);
+        let me = identity.agent.clone();
+        let change = move |swarm: &mut Swarm| {
+            if !swarm.is_key_proof(&me, &message) {
+                return Ok(Vec::new());
+            }
+            Ok(swarm.settle_key(&me, &message.sender, KeyProof::Message))
+        };
+        let displaced = self.swarms.edit(&identity.agent, swarm.swarm_id, change).await?;
+        self.notify_displaced(identity, swarm, &displaced, &read.sender).await;
+        Ok(())
+    }
+
+    /// Tells our own agent which members gave way to the one that proved the key.
+    pub(crate) async fn notify_displaced(
+        &self,
+        identity: &Identity,
+        swarm: &Swarm,
+        displaced: &[PeerId],
+        by: &PeerId,
+    ) {
+        for id in displaced {
+            self.swarms.notify_displaced(&identity.agent, swarm.swarm_id, id, by).await;
+        }
     }
 
     /// Applies an order to a swarm, unless it was applied before.

@@ -13,7 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::invite::{InviteLink, Token};
 use crate::ledger::{Identity, Joining, Standing, Swarm};
-use crate::members::sift;
+use crate::members::{Told, sift};
 use crate::roster::{ROSTER_BYTES, read_member};
 use crate::signing::{ENVELOPE_SIGNATURE, Payload, sign_envelope};
 use crate::stamp;
@@ -182,7 +182,11 @@ impl Swarms {
         let mut told = Vec::new();
         for member in &accepted.members {
             match read_member(member, now) {
-                Ok(member) => told.push(member),
+                // A master that does not count checks no proof.
+                Ok(member) => {
+                    let provisional = member.provisional || accepted.epoch.is_none();
+                    told.push(Told { provisional, ..member });
+                }
                 // Other programs check less; one member of theirs does not keep our agent out.
                 Err(error) => {
                     let id = member.agent_id.chars().take(128).collect::<String>().escape_debug().to_string();
@@ -196,10 +200,9 @@ impl Swarms {
             if swarm.members.contains_key(&member.id) {
                 return Err(bad("its roster names an agent twice"));
             }
-            let checked = swarm.members.check(&member.id, &member.public_key);
+            let checked = swarm.members.check(&member.id, &member.public_key, member.provisional);
             checked.map_err(|clash| bad(&clash.to_string()))?;
-            swarm.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
-            swarm.note_provisional(&member.id, member.provisional);
+            swarm.insert_told(member);
         }
         swarm.left_out.extend(left_out);
         for (id, reason) in &swarm.left_out {

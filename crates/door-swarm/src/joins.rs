@@ -70,21 +70,26 @@ impl Server {
             })
             .await?;
         let admission = admitted.map_err(refuse)?;
-        self.notify_owner(identity, swarm, &candidate, admission).await?;
-        let book = self.swarms.book();
+        let (before, book) = (swarm, self.swarms.book());
         let swarm = book.swarms.get(&(identity.agent.clone(), id)).ok_or_else(Problem::swarm_not_found)?;
+        self.notify_owner(identity, before, swarm, &candidate, admission).await?;
         Ok(answer(swarm, &candidate, admission))
     }
 
-    /// Tells our own agent what a request has changed in a swarm as it was before.
+    /// Tells our own agent what a request has changed in a swarm.
     async fn notify_owner(
         &self,
         identity: &Identity,
         before: &Swarm,
+        after: &Swarm,
         candidate: &Candidate,
         admission: Admission,
     ) -> Result<(), Problem> {
         let (me, id, agent) = (&identity.agent, before.swarm_id, &candidate.agent);
+        let named = before.members.iter().filter(|(_, member)| member.public_key == candidate.public_key);
+        let displaced = named.map(|(other, _)| other).filter(|other| !after.members.contains_key(other));
+        let displaced: Vec<PeerId> = displaced.cloned().collect();
+        self.notify_displaced(identity, before, &displaced, agent).await;
         match admission {
             Admission::AlreadyMember => {}
             Admission::Pending => {
@@ -94,13 +99,6 @@ impl Server {
                 }
             }
             Admission::Joined => {
-                let squatters = before
-                    .members
-                    .iter()
-                    .filter(|(other, member)| *other != agent && member.public_key == candidate.public_key);
-                for (squatter, _) in squatters {
-                    self.swarms.notify_displaced(me, id, squatter, agent).await;
-                }
                 self.swarms.notify_joined(me, id, agent).await;
             }
             Admission::Moved => {

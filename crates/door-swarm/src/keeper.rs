@@ -12,7 +12,8 @@ use crate::endpoint::Endpoint;
 use crate::error::SwarmError;
 use crate::joining::{error_of, headers};
 use crate::keys::PublicKey;
-use crate::ledger::Swarm;
+use crate::ledger::{Announced, Swarm};
+use crate::members::Told;
 use crate::server::Task;
 use crate::swarms::Swarms;
 use crate::wire::Info;
@@ -97,12 +98,19 @@ impl Swarm {
         let pause = LEARN_PAUSE.saturating_mul(1 << announced.asked.min(6));
         announced.asked = announced.asked.saturating_add(1);
         announced.ask_at = now.saturating_add(pause).unwrap_or(now);
-        let announced = announced.clone();
+        let (announced, asked) = (announced.clone(), announced.asked);
         if let Some(key) = key {
-            // Refused where it would not be told apart from another.
-            self.put_member(id, announced.endpoint, key, announced.joined_at);
+            let Announced { endpoint, joined_at, .. } = announced;
+            // An endpoint does not prove the key that it names. Refused where the key or the id is another member's.
+            self.insert_told(Told {
+                id: id.clone(),
+                endpoint,
+                public_key: key,
+                joined_at,
+                provisional: true,
+            });
         }
-        if announced.asked >= MOST_LEARNING {
+        if asked >= MOST_LEARNING {
             self.announced.remove(id);
         }
     }

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::agent_id::PeerId;
 use crate::endpoint::Endpoint;
 use crate::keys::PublicKey;
-use crate::members::{LeftOut, Members};
+use crate::members::{LeftOut, Members, Told};
 use crate::roster::Orders;
 use crate::stamp;
 use crate::state::{KnownKey, MembershipState, StateMember, SwarmMembership, SwarmSettings};
@@ -155,6 +155,9 @@ pub struct Member {
     /// True until it proves its key: it joined by an unsigned request, and gives way to an agent that proves the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
+    /// True if a message to the master has proved its key: it gives way to an agent that signs its join request.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub proved_by_message: bool,
     /// Time of its newest signed join request, by its own clock. An older request is a replay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed_at: Option<Timestamp>,
@@ -229,7 +232,7 @@ pub struct Ban {
     pub at: Timestamp,
     /// With which key, so that another name does not help.
     pub public_key: Option<PublicKey>,
-    /// True if it was provisional: the ban does not apply to the agent that proves the key.
+    /// True if it had not signed its join request: the ban does not apply to the agent that does so with the key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub provisional: bool,
 }
@@ -299,7 +302,7 @@ impl Ban {
         Self {
             at,
             public_key: member.map(|member| member.public_key.clone()),
-            provisional: member.is_some_and(|member| member.provisional),
+            provisional: member.is_some_and(Member::yields_to_signature),
         }
     }
 }
@@ -326,7 +329,7 @@ impl Swarm {
             .unwrap_or_else(Name::human)
     }
 
-    /// Adds or replaces a member; one that is known keeps its name. False where it clashes with another.
+    /// Adds or replaces a member that has proved its key. False where it clashes with another.
     pub fn put_member(
         &mut self,
         id: &PeerId,
@@ -334,6 +337,13 @@ impl Swarm {
         public_key: PublicKey,
         joined_at: Timestamp,
     ) -> bool {
+        self.insert_told(Told { id: id.clone(), endpoint, public_key, joined_at, provisional: false })
+    }
+
+    /// Adds or replaces a member; one that is known keeps its name. False where it clashes with another.
+    pub(crate) fn insert_told(&mut self, told: Told) -> bool {
+        let Told { id, endpoint, public_key, joined_at, provisional } = told;
+        let id = &id;
         let known = self.members.get(id).or_else(|| self.former.get(id));
         let name = known.map_or_else(|| self.free_name(id), |known| known.name.clone());
         let same = known.filter(|known| known.public_key == public_key);
@@ -349,7 +359,8 @@ impl Swarm {
             signs_envelopes: signs,
             confirmed_at: None,
             offered_key: None,
-            provisional: false,
+            provisional,
+            proved_by_message: false,
             signed_at,
             endpoint_change,
             replaced_keys,
@@ -363,13 +374,6 @@ impl Swarm {
         self.announced.remove(id);
         self.left_out.remove(id.as_str());
         true
-    }
-
-    /// Notes whether the master says of a member that it has not proved its key.
-    pub(crate) fn note_provisional(&mut self, id: &PeerId, is_provisional: bool) {
-        if let Some(member) = self.members.get_mut(id) {
-            member.provisional = is_provisional;
-        }
     }
 
     /// Takes a member out; false where it was none.

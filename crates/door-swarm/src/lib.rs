@@ -14,6 +14,7 @@ mod approval;
 mod book;
 mod canonical;
 mod config;
+mod contest;
 mod context;
 mod delivery;
 mod endpoint;
@@ -47,6 +48,7 @@ mod wake;
 
 pub use agent_id::{PeerId, PeerIdError};
 pub use config::{Config, GitHub, Secret, SwarmLimits, Wake};
+pub use contest::Contest;
 pub use context::Seen;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::SwarmError;

@@ -62,19 +62,19 @@ pub type LeftOut = BTreeMap<String, String>;
 impl Members {
     /// Adds a member, or replaces the one of the same id; refused where it clashes with another.
     pub(crate) fn insert(&mut self, id: PeerId, member: Member) -> Result<(), Clash> {
-        self.check(&id, &member.public_key)?;
+        self.check(&id, &member.public_key, member.provisional)?;
         self.0.insert(id, member);
         Ok(())
     }
 
-    /// Checks that a member of this id and key clashes with no other.
-    pub(crate) fn check(&self, id: &PeerId, key: &PublicKey) -> Result<(), Clash> {
+    /// Checks that a member of this id and key clashes with no other. Provisional members may share a key.
+    pub(crate) fn check(&self, id: &PeerId, key: &PublicKey, is_provisional: bool) -> Result<(), Clash> {
         id.check_member()?;
         for (other, member) in self.0.iter().filter(|(other, _)| *other != id) {
             if other.clashes_with(id) {
                 return Err(Clash::Ids { id: id.clone(), other: other.clone() });
             }
-            if member.public_key == *key {
+            if member.public_key == *key && !(is_provisional && member.provisional) {
                 return Err(Clash::Key { id: id.clone(), other: other.clone() });
             }
         }
@@ -97,14 +97,33 @@ impl Members {
 /// An id that no member may have is left out, and so is the later one of two that clash: what the rest of the swarm signs
 /// for them is never taken for a message to our agent. An id that is ambiguous with our own would be, so that such a
 /// roster is refused, and so is one without its master.
+///
+/// A provisional member that names a proven key is left out. Our agent has its key, and the master has signed the invite
+/// with its own. A roster in which two proven members have one key is refused.
 pub(crate) fn sift(me: &PeerId, master: &PeerId, mut told: Vec<Told>) -> Result<(Vec<Told>, LeftOut), Clash> {
-    told.sort_by_key(|member| (member.id != *me, member.id != *master, member.joined_at));
+    for member in told.iter_mut().filter(|member| member.id == *me || member.id == *master) {
+        member.provisional = false;
+    }
+    told.sort_by_key(|member| (member.id != *me, member.id != *master, member.provisional, member.joined_at));
     let (mut kept, mut left_out) = (Vec::<Told>::with_capacity(told.len()), LeftOut::new());
     for member in told {
         let id = &member.id;
         if let Some(other) = kept.iter().find(|other| other.id != *id && other.id.clashes_with(id)) {
             let clash = Clash::Ids { id: id.clone(), other: other.id.clone() };
             if *id == *master || (other.id == *me && id.is_ambiguous_with(me)) {
+                return Err(clash);
+            }
+            left_out.insert(id.to_string(), clash.to_string());
+            continue;
+        }
+        let shares_key = |other: &&Told| {
+            other.id != *id
+                && other.public_key == member.public_key
+                && !(other.provisional && member.provisional)
+        };
+        if let Some(other) = kept.iter().find(shares_key) {
+            let clash = Clash::Key { id: id.clone(), other: other.id.clone() };
+            if !member.provisional {
                 return Err(clash);
             }
             left_out.insert(id.to_string(), clash.to_string());

@@ -149,3 +149,28 @@ fn stored_rosters_lose_ambiguous_ids() {
     swarm.members = stored.into();
     assert_eq!(swarm.members.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["alice", "bob", "carol"]);
 }
+
+/// Nobody in a roster of a master that checks no proof has proved a key, but our agent and the master have theirs.
+#[test]
+fn provisional_members_may_share_a_key() {
+    let member = |name: &str, seed: u8, provisional: bool| Told { provisional, ..told(name, seed) };
+    let roster = [
+        member("mallory", 5, true),
+        member("dave", 5, true),
+        member("copy", 2, true),
+        member("other", 1, true),
+        member("erin", 6, false),
+        member("late", 6, true),
+        member("bob", 2, true),
+        member("alice", 1, true),
+    ];
+    let (kept, left_out) = sift(&id("bob"), &id("alice"), roster.to_vec()).unwrap();
+    let kept: Vec<(&str, bool)> =
+        kept.iter().map(|member| (member.id.as_str(), member.provisional)).collect();
+    let expected = [("bob", false), ("alice", false), ("erin", false), ("mallory", true), ("dave", true)];
+    assert_eq!(kept, expected);
+    assert_eq!(left_out.keys().collect::<Vec<_>>(), ["copy", "late", "other"]);
+    assert!(left_out["copy"].contains("public_key of 'copy' belongs to 'bob' as well"), "{left_out:?}");
+    let twice = vec![told("bob", 2), told("alice", 1), told("dave", 5), told("erin", 5)];
+    assert!(matches!(sift(&id("bob"), &id("alice"), twice), Err(Clash::Key { .. })));
+}

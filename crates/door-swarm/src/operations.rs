@@ -49,6 +49,7 @@ impl Swarms {
             confirmed_at: None,
             offered_key: None,
             provisional: false,
+            proved_by_message: false,
             signed_at: None,
             endpoint_change: None,
             replaced_keys: Vec::new(),
@@ -160,9 +161,11 @@ impl Swarms {
     pub(crate) async fn notify_joined(&self, agent: &PeerId, swarm: Uuid, id: &PeerId) {
         let book = self.book();
         let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return };
+        let contested = swarm.contests().into_iter().find(|contest| contest.members.contains(&id));
         let content = SystemContent {
             swarm_id: Some(swarm.swarm_id.to_string()),
             agent_id: Some(id.to_string()),
+            reason: contested.map(|contest| format!("{}; {}", contest.message(), contest.hint(agent))),
             ..SystemContent::new("member_joined")
         };
         self.notify(agent, swarm, &content).await;

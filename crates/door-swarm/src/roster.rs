@@ -165,14 +165,12 @@ impl Swarm {
             return self.on_joined_without_key(said, content, id, endpoint);
         };
         let key = PublicKey::parse(key).map_err(|_| NoAuthority::Field { field: "public_key" })?;
-        if self.members.values().any(|member| member.public_key == key) {
-            return Err(NoAuthority::Taken);
-        }
+        let provisional = is_provisional(said, content, &id);
+        self.members.check(&id, &key, provisional).map_err(|_| NoAuthority::Taken)?;
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         let joined_at = content.joined_at.as_deref().and_then(stamp::parse).unwrap_or(said.now);
         self.orders.note_ordered(said, &id);
-        self.put_member(&id, endpoint, key, joined_at);
-        self.note_provisional(&id, content.is_provisional());
+        self.insert_told(Told { id, endpoint, public_key: key, joined_at, provisional });
         Ok(step)
     }
 
@@ -213,11 +211,9 @@ impl Swarm {
     ) -> Result<Applied, NoAuthority> {
         let told = content.full_member().map(|member| PublicKey::parse(&member.public_key)).transpose();
         let key = told.map_err(|_| NoAuthority::Field { field: "public_key" })?;
-        let is_taken = |key: &PublicKey| {
-            self.members.iter().any(|(other, member)| other != id && member.public_key == *key)
-        };
-        if key.as_ref().is_some_and(is_taken) {
-            return Err(NoAuthority::Taken);
+        let provisional = is_provisional(said, content, id);
+        if let Some(key) = &key {
+            self.members.check(id, key, provisional).map_err(|_| NoAuthority::Taken)?;
         }
         let Some(step) = self.step(content.epoch) else { return Ok(Applied::Nothing) };
         self.orders.note_ordered(said, id);
@@ -227,8 +223,7 @@ impl Swarm {
             if known
                 .is_some_and(|known| known.public_key != key || millis(known.joined_at) < millis(joined_at))
             {
-                self.put_member(id, endpoint, key, joined_at);
-                self.note_provisional(id, content.is_provisional());
+                self.insert_told(Told { id: id.clone(), endpoint, public_key: key, joined_at, provisional });
             }
             if id == said.me {
                 self.joined_at = self.joined_at.max(joined_at);
@@ -447,6 +442,11 @@ impl Swarm {
         self.announce(Uuid::new_v4(), None, others.to_text());
         true
     }
+}
+
+/// True if an announced member has not proved its key. A master that does not count checks no proof.
+fn is_provisional(said: &Said<'_>, content: &SystemContent, id: &PeerId) -> bool {
+    (content.is_provisional() || content.epoch.is_none()) && id != said.me
 }
 
 /// A time as it travels, so that what was told can be compared with what was noted.

@@ -292,3 +292,70 @@ fn members_take_back_their_own_invites() {
     assert_eq!(taken, MOST_TAKEN_BACK, "nobody fills the list of the master");
     assert_eq!(said_at(&mut swarm(), "bob", "carol", 5, revoked(1)), Ok(Applied::Nothing), "not the master");
 }
+
+/// What a proven member says of its key counts; what others name without a proof keeps nobody out.
+#[test]
+fn announced_members_share_provisional_keys() {
+    let named = |name: &str, epoch: Option<u64>| {
+        let mut told = joined(name, 10, 4);
+        (told["epoch"], told["member"]["provisional"]) = (json!(epoch), json!(epoch.map(|_| true)));
+        told
+    };
+    for epochs in [[Some(4), Some(5)], [None, None]] {
+        let mut known = swarm();
+        for (name, epoch) in ["mallory", "dave"].into_iter().zip(epochs) {
+            assert_eq!(said(&mut known, "alice", false, named(name, epoch)), Ok(Applied::Changed), "{name}");
+        }
+        assert_eq!(known.rivals(&id("dave")), [&id("mallory")]);
+        // Announced as proven, it has to wait until the others are gone.
+        assert_eq!(said(&mut known, "alice", false, joined("erin", 10, 6)), Err(NoAuthority::Taken));
+        // A proof here holds whatever is told later.
+        known.settle_key(&id("bob"), &id("dave"), crate::contest::KeyProof::Signature);
+        let again = named("mallory", epochs[0].map(|_| 7));
+        // Of a master that does not count, it is as old as the one before.
+        let refused = epochs[0].map_or(Ok(Applied::Nothing), |_| Err(NoAuthority::Taken));
+        assert_eq!(said(&mut known, "alice", false, again), refused);
+        assert!(!known.members.contains_key(&id("mallory")));
+    }
+    for seed in [1, 2] {
+        let mut told = named("mallory", None);
+        told["member"]["public_key"] = json!(key(seed).public());
+        assert_eq!(said(&mut swarm(), "alice", false, told), Err(NoAuthority::Taken), "{seed}");
+    }
+}
+
+#[test]
+fn rotation_to_squatted_key_ends_contest() {
+    for me in ["alice", "bob"] {
+        let (mut known, new) = (swarm(), key(9));
+        let squatter = Told {
+            id: id("mallory"),
+            endpoint: endpoint("mallory"),
+            public_key: new.public(),
+            joined_at: at(0),
+            provisional: true,
+        };
+        assert!(known.insert_told(squatter));
+        let rotated = json!({ "action": "key_rotated", "public_key": new.public(),
+            "proof": prove_key(&new, known.swarm_id, &id("carol")) });
+        assert_eq!(said_at(&mut known, me, "carol", 5, rotated), Ok(Applied::Changed));
+        assert_eq!(known.members[&id("carol")].public_key, new.public());
+        assert!(!known.members.contains_key(&id("mallory")), "{me}");
+    }
+}
+
+/// A member's two rotations arrive before the master passes on the first.
+#[test]
+fn passed_on_rotation_restores_no_replaced_key() {
+    let mut known = swarm();
+    let rotated = |seed: u8, epoch: Option<u64>| {
+        json!({ "action": "key_rotated", "agent_id": "carol", "public_key": key(seed).public(), "epoch": epoch,
+            "proof": prove_key(&key(seed), swarm().swarm_id, &id("carol")) })
+    };
+    assert_eq!(said_at(&mut known, "bob", "carol", 5, rotated(8, None)), Ok(Applied::Changed));
+    assert_eq!(said_at(&mut known, "bob", "carol", 6, rotated(9, None)), Ok(Applied::Changed));
+    for (seed, epoch) in [(8, 4), (9, 5)] {
+        assert_eq!(said_at(&mut known, "bob", "alice", 7, rotated(seed, Some(epoch))), Ok(Applied::Nothing));
+        assert_eq!((&known.members[&id("carol")].public_key, known.epoch), (&key(9).public(), epoch));
+    }
+}

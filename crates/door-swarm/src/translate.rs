@@ -111,7 +111,8 @@ impl Incoming<'_> {
             },
             key: None,
             native_is_id: false,
-            verified: true,
+            // Another member may have resent a message that its sender signed with a contested key.
+            verified: self.is_whole || self.swarm.rivals(self.sender).is_empty(),
             route: Some(Route::Peer { agent }),
             signed: Some(Payload::of(envelope).bytes()),
             allow_unregistered: true,

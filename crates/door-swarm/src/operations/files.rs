@@ -192,7 +192,9 @@ impl Swarms {
             path: format!("swarms.{id}.members"),
             problem: clash.to_string(),
         };
-        let (told, left_out) = sift(agent, &master, read_members(membership, now)?).map_err(refuse)?;
+        let mut told = read_members(membership, now)?;
+        note_proofs(&mut told, known.as_deref(), master == *agent);
+        let (told, left_out) = sift(agent, &master, told).map_err(refuse)?;
         // The count of a file is not known. From 0 the next message shows that the roster is behind, and it is asked for;
         // a master has nobody to ask.
         let counted = known.as_ref().filter(|_| master == *agent).map_or(0, |known| known.epoch);
@@ -239,7 +241,7 @@ impl Swarm {
         told: Told,
         imported: &mut Imported,
     ) -> Option<Clash> {
-        let Told { id, endpoint, public_key: found, joined_at, provisional: _ } = told;
+        let Told { id, endpoint, public_key: found, joined_at, provisional } = told;
         if self.banned.contains_key(&id) {
             // A file does not undo a kick, whatever its dates say.
             self.left_out.insert(id.to_string(), "it was removed from the swarm; invite it again".to_owned());
@@ -255,14 +257,14 @@ impl Swarm {
         if key != found && id != identity.agent {
             imported.kept_keys.push(KeptKey { agent: id.clone(), pinned: key.clone(), found });
         }
-        if let Err(clash) = self.members.check(&id, &key) {
+        if let Err(clash) = self.members.check(&id, &key, provisional) {
             if id == self.master || id == identity.agent {
                 return Some(clash);
             }
             self.left_out.insert(id.to_string(), clash.to_string());
             return None;
         }
-        self.put_member(&id, endpoint, key, joined_at);
+        self.insert_told(Told { id: id.clone(), endpoint, public_key: key, joined_at, provisional });
         if let (Some(kept), Some(member)) = (kept, self.members.get_mut(&id)) {
             let is_same = kept.public_key == member.public_key;
             let accepted = std::mem::replace(&mut member.public_key, kept.public_key.clone());
@@ -273,11 +275,26 @@ impl Swarm {
             member.name = kept.name.clone();
             member.signs_envelopes = kept.signs_envelopes && is_same;
             member.confirmed_at = kept.confirmed_at.filter(|_| is_same);
-            member.provisional = kept.provisional && is_same;
+            member.proved_by_message = kept.proved_by_message && is_same;
             member.signed_at = kept.signed_at.filter(|_| is_same);
             member.endpoint_change = kept.change_to(&member.endpoint, import.now);
         }
         None
+    }
+}
+
+/// Notes which members of a file are provisional: those that are known as such, those that share a key, and in a swarm
+/// of another master also those that are not known here.
+fn note_proofs(told: &mut [Told], known: Option<&Swarm>, is_led: bool) {
+    let keys: Vec<PublicKey> = told.iter().map(|member| member.public_key.clone()).collect();
+    for member in told {
+        let kept =
+            known.and_then(|known| known.members.get(&member.id).or_else(|| known.former.get(&member.id)));
+        let is_shared = keys.iter().filter(|key| **key == member.public_key).count() > 1;
+        member.provisional = match kept.filter(|kept| kept.public_key == member.public_key) {
+            Some(kept) => kept.provisional,
+            None => is_shared || !is_led,
+        };
     }
 }
 
@@ -289,7 +306,7 @@ fn read_members(membership: &SwarmMembership, now: Timestamp) -> Result<Vec<Told
             endpoint: Endpoint::parse(&member.endpoint)?,
             public_key: PublicKey::parse(&member.public_key)?,
             joined_at: stamp::parse(&member.joined_at).unwrap_or(now),
-            // A file does not tell; what is known here stays.
+            // A file does not tell: `note_proofs` decides.
             provisional: false,
         })
     };

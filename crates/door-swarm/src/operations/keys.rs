@@ -3,8 +3,9 @@
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
+use crate::contest::KeyProof;
 use crate::error::SwarmError;
-use crate::keys::{PublicKey, SecretKey};
+use crate::keys::{KeyError, PublicKey, SecretKey};
 use crate::ledger::{Identity, Rotation, Swarm};
 use crate::operations::member_of;
 use crate::roster::prove_key;
@@ -178,7 +179,8 @@ impl Swarms {
     ) -> Result<PublicKey, SwarmError> {
         let (agent, swarm) = self.find_active(swarm)?;
         let id = member_of(&swarm, member)?;
-        let given = key.map(PublicKey::parse).transpose()?;
+        let unusable = |error: KeyError| SwarmError::field("key", format!("cannot be used: {error}"));
+        let given = key.map(PublicKey::parse).transpose().map_err(unusable)?;
         let offered = swarm.members.get(&id).and_then(|member| member.offered_key.clone());
         let key = given.or(offered).ok_or_else(|| {
             SwarmError::field(
@@ -186,18 +188,19 @@ impl Swarms {
                 format!("is missing: the endpoint of '{id}' has named no other; give it with --key"),
             )
         })?;
-        let (new, now) = (key.clone(), self.hub().now());
+        let (new, now, me) = (key.clone(), self.hub().now(), agent.clone());
         self.edit(&agent, swarm.swarm_id, move |swarm| {
-            if swarm.members.iter().any(|(other, member)| *other != id && member.public_key == new) {
-                return Err(SwarmError::field("key", "belongs to another member"));
+            if let Some(holder) = swarm.key_holder(&new, &id) {
+                let problem = format!("is the key of '{holder}'; compare it with the owner of '{id}' again");
+                return Err(SwarmError::field("key", problem));
             }
             if let Some(member) = swarm.members.get_mut(&id) {
                 member.replace_key(new);
                 member.offered_key = None;
                 member.signs_envelopes = false;
-                member.provisional = false;
                 member.confirmed_at = Some(now);
             }
+            swarm.settle_key(&me, &id, KeyProof::Signature);
             Ok(())
         })
         .await?;

@@ -67,6 +67,13 @@ pub(crate) enum Order {
     Roster(Roster),
 }
 
+impl Order {
+    /// True if the order names this agent as its subject.
+    pub(crate) fn names(&self, agent: &PeerId) -> bool {
+        matches!(self, Self::Change(content) if content.subject() == Some(agent.as_str()))
+    }
+}
+
 /// A message that carries an order.
 pub(crate) struct Carrier<'a> {
     /// Its id on the wire.

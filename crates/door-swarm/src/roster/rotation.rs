@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{Applied, NoAuthority, Said};
 use crate::agent_id::PeerId;
+use crate::contest::KeyProof;
 use crate::keys::{PublicKey, SecretKey};
 use crate::ledger::{Member, Swarm};
 use crate::wire::SystemContent;
@@ -46,7 +47,8 @@ impl Swarm {
         if !verify_key_proof(&key, self.swarm_id, &id, proof) {
             return Err(NoAuthority::NoProof);
         }
-        if self.members.iter().any(|(other, member)| *other != id && member.public_key == key) {
+        // The proof is by the new key: provisional members that name it give way.
+        if self.key_holder(&key, &id).is_some() {
             return Err(NoAuthority::Taken);
         }
         let is_own = id == *said.sender;
@@ -74,12 +76,14 @@ impl Swarm {
         let wire = key.to_wire();
         if is_own {
             member.replace_key(key);
+        } else if member.replaced_keys.contains(&key) {
+            // The master passes on an earlier change than the last one that the member has told us itself.
+            return Ok(unchanged);
         } else {
-            member.replaced_keys.retain(|replaced| *replaced != key);
             member.public_key = key;
         }
-        member.provisional = false;
         member.confirmed_at = Some(said.now);
+        self.settle_key(said.me, &id, KeyProof::Signature);
         if id == *said.sender {
             self.end_invites_of(&id);
             let told = SystemContent {

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use super::orders::NextPart;
 use super::{NoAuthority, Said, read_member};
 use crate::agent_id::PeerId;
+use crate::keys::PublicKey;
 use crate::ledger::{Standing, Swarm};
 use crate::members::{Told, sift};
 use crate::state::MOST_MEMBERS;
@@ -55,7 +56,11 @@ impl Swarm {
         let (from, until) = (end(&roster.from, "from")?, end(&roster.until, "until")?);
         let span = Span { from: from.as_ref(), until: until.as_ref() };
         let master = PeerId::parse(&roster.master).map_err(|_| wrong("master"))?;
-        let told = self.read_roster(said, roster, span)?;
+        let mut told = self.read_roster(said, roster, span)?;
+        for member in &mut told {
+            // What a member has proved here counts, whether or not the master knows.
+            member.provisional &= !self.has_signed(&member.id, &member.public_key);
+        }
         let ids: BTreeSet<PeerId> = told.iter().map(|member| member.id.clone()).collect();
         let is_last = until.is_none();
         if is_last && !ids.contains(&master) && (span.has(&master) || !self.members.contains_key(&master)) {
@@ -108,12 +113,15 @@ impl Swarm {
             return Err(NoAuthority::Field { field: "members" });
         }
         let ids: BTreeSet<&PeerId> = told.iter().map(|member| &member.id).collect();
-        let mut keys: BTreeSet<String> = told.iter().map(|member| member.public_key.to_wire()).collect();
-        let is_twice = ids.len() < told.len() || keys.len() < told.len();
-        if is_twice || !others().all(|(_, member)| keys.insert(member.public_key.to_wire())) {
+        if ids.len() < told.len() {
             return Err(NoAuthority::Taken);
         }
         Ok(told)
+    }
+
+    /// True if a member signs whole envelopes with this key.
+    fn has_signed(&self, id: &PeerId, key: &PublicKey) -> bool {
+        self.members.get(id).is_some_and(|known| known.signs_envelopes && known.public_key == *key)
     }
 
     /// Makes these the members of their part. The own word of a member counts where it is later than the roster.
@@ -151,8 +159,7 @@ impl Swarm {
         }
         // After the known ones, one of which may have had the key before.
         for member in fresh {
-            self.put_member(&member.id, member.endpoint, member.public_key, member.joined_at);
-            self.note_provisional(&member.id, member.provisional);
+            self.insert_told(member);
         }
     }
 

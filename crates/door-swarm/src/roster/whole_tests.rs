@@ -2,6 +2,7 @@ use super::*;
 use crate::config::SwarmLimits;
 use crate::endpoint::Endpoint;
 use crate::keys::SecretKey;
+use crate::members::Clash;
 use crate::roster::tests::{at, endpoint, id, key, swarm};
 
 /// A roster that fits into one message.
@@ -90,7 +91,8 @@ fn a_part_changes_nobody_else_and_nobody_twice() {
     assert_eq!(told(&|_| ()), Ok(true));
     assert_eq!(told(&|part| part.members.push(parts[1].members[0].clone())), members, "of another part");
     let others_key = key(3).public().to_wire();
-    assert_eq!(told(&|part| part.members[0].public_key.clone_from(&others_key)), Err(NoAuthority::Taken));
+    let twice = told(&|part| part.members[0].public_key.clone_from(&others_key));
+    assert!(matches!(twice, Err(NoAuthority::Clash(Clash::Key { .. }))), "{twice:?}");
     assert_eq!(
         told(&|part| part.until = Some("no id".to_owned())),
         Err(NoAuthority::Field { field: "until" })
@@ -108,4 +110,32 @@ fn a_part_changes_nobody_else_and_nobody_twice() {
     let mut too_many = parts[0].clone();
     too_many.members.push(Joined { agent_id: "0000".to_owned(), ..too_many.members[0].clone() });
     assert_eq!(full.replace_roster(&said, &too_many), members);
+}
+
+/// A roster brings contested keys, and takes no proof back that was seen here.
+#[test]
+fn roster_brings_contested_keys() {
+    let mut fresh = swarm();
+    for name in ["mallory", "dave"] {
+        let told = Told {
+            id: id(name),
+            endpoint: endpoint(name),
+            public_key: key(10).public(),
+            joined_at: at(0),
+            provisional: true,
+        };
+        assert!(fresh.insert_told(told));
+    }
+    fresh.epoch = 5;
+    let (me, alice, dave) = (id("bob"), id("alice"), id("dave"));
+    let said = Said { me: &me, sender: &alice, to_me: true, at: at(1), now: at(1) };
+    let mut known = swarm();
+    assert_eq!(known.replace_roster(&said, &whole(&fresh)), Ok(true));
+    assert_eq!(known.rivals(&dave), [&id("mallory")]);
+    known.members.get_mut(&dave).unwrap().signs_envelopes = true;
+    known.settle_key(&me, &dave, crate::contest::KeyProof::Signature);
+    fresh.epoch = 6;
+    assert_eq!(known.replace_roster(&said, &whole(&fresh)), Ok(true));
+    assert!(!known.members[&dave].provisional && !known.members.contains_key(&id("mallory")));
+    assert!(known.left_out["mallory"].contains("belongs to 'dave'"), "{:?}", known.left_out);
 }

@@ -191,8 +191,10 @@ impl From<SwarmError> for Failure {
             }
             SwarmError::UnknownSwarm { near, .. } => Self::new("unknown_swarm", Exit::NotFound, message)
                 .hint(or(&near, "`switchboard swarm list` lists them")),
-            SwarmError::NotAMember { near, .. } => Self::new("not_a_member", Exit::NotFound, message)
-                .hint(or(&near, "`switchboard swarm members` lists them")),
+            SwarmError::NotAMember { near, swarm, .. } => {
+                Self::new("not_a_member", Exit::NotFound, message)
+                    .hint(or(&near, &format!("`switchboard swarm members {swarm}` lists them")))
+            }
             SwarmError::WhichSwarm { swarms } => match swarms.as_slice() {
                 [] => Self::new("unknown_swarm", Exit::NotFound, message)
                     .hint("`switchboard swarm list --all` lists also those that are over"),

@@ -2,6 +2,7 @@
 
 mod acme;
 mod agents;
+mod attacks;
 mod faults;
 mod hooks;
 mod interop;

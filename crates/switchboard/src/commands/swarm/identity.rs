@@ -51,7 +51,7 @@ pub(crate) struct Import {
     replace: bool,
 
     /// Replace the pinned key of this member by the one in the file, after you compared it with its owner (repeatable)
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", requires = "replace")]
     accept_key: Vec<String>,
 }
 

@@ -436,7 +436,8 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
                 "fingerprint": member.public_key.fingerprint(), "joined_at": member.joined_at,
                 "is_master": *id == swarm.master, "is_me": *id == agent, "key_changed": member.offered_key.is_some(),
                 "muted": identity.muted_agents.contains(id), "signs_envelopes": member.signs_envelopes,
-                "provisional": member.provisional, "endpoint_change": member.endpoint_change,
+                "provisional": member.provisional, "contested_with": swarm.rivals(id),
+                "endpoint_change": member.endpoint_change,
             }));
             continue;
         }
@@ -449,12 +450,16 @@ pub(super) fn members(args: &OneSwarm, context: &Context, swarms: &Swarms) -> Re
             (member.offered_key.is_some(), "KEY CHANGED"),
         ];
         marks.extend(is.into_iter().filter(|(is, _)| *is).map(|(_, mark)| mark.to_owned()));
+        marks.extend(swarm.rivals(id).iter().map(|rival| format!("names the key of {rival}")));
         if let Some(change) = &member.endpoint_change {
             marks.push(format!("endpoint changed {:.0} from {}", change.at, change.from));
         }
         let marks = if marks.is_empty() { String::new() } else { format!("  ({})", marks.join(", ")) };
         let key = member.public_key.fingerprint();
         context.printer.line(format_args!("{address}  {}  {key}{marks}", member.endpoint));
+    }
+    for contest in swarm.contests() {
+        context.printer.note(format_args!("{}: {}.", contest.message(), contest.hint(&agent)));
     }
     note_left_out(context, &swarm);
     Ok(())

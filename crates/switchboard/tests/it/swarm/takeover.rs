@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use test_support::ca::{Life, PrivateCa};
-use test_support::{poll, tools};
+use test_support::{Ran, poll, tools};
 
 use super::owner::Owner;
 use super::plain::{Plain, answered};
@@ -270,4 +270,131 @@ fn approval_is_news_for_other_programs() {
     pat.knows(&swarm, &["alice", "pat"]);
     assert_eq!(pat.send(&swarm, "alice", "I am in"), json!([200]));
     alice.gets("alice", "I am in");
+}
+
+/// A squatter on the key of an agent whose program signs no request: both are members until the owner writes to the master.
+#[test]
+fn unsigned_owner_gets_its_key_back() {
+    let Some((ca, mut alice, mut mallory)) = begin("unsigned_owner_gets_its_key_back", "mallory") else {
+        return;
+    };
+    let (mut pat, carol) = (Plain::start(&ca, "pat", "/swarm").unwrap(), Owner::new(&ca, "carol"));
+    let link = alice.ok(&["swarm", "invite"]);
+    carol.ok(&["swarm", "join", &link]);
+    let (own, owner) = (mallory.ask("me", json!({})), pat.ask("me", json!({})));
+    mallory.ask("pose", json!({ "public_key": owner["public_key"] }));
+    let squat =
+        json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": owner["public_key"] });
+    let squatted = |mallory: &mut Plain, link: &str| {
+        mallory.ask("ask_to_join", json!({ "link": link, "sender": squat }))["status"].as_u64().unwrap()
+    };
+    assert_eq!(squatted(&mut mallory, &link), 200);
+    let joined = pat.ask("join", json!({ "link": link }));
+    assert_eq!(joined["status"], 200, "{joined}");
+    let swarm = joined["answer"]["swarm_id"].as_str().unwrap().to_owned();
+    for owner in [&alice, &carol] {
+        owner.knows(&["alice", "carol", "mallory", "pat"]);
+        let shown = owner.sandbox.run(["swarm", "members"]);
+        assert!(shown.stdout.contains("provisional, names the key of mallory"), "{}", shown.stdout);
+        for text in [shown.stderr, examined(owner)] {
+            assert!(text.contains("'mallory' and 'pat' of 'research' name one key"), "{text}");
+            assert!(text.contains("swarm kick"), "{text}");
+        }
+    }
+    // The same after a restart, and from a file.
+    alice.stop();
+    alice.serve();
+    let exported = alice.ok(&["swarm", "export"]);
+    let mut import = alice.sandbox.command(["swarm", "import", "-", "--replace"]);
+    Ran::with_input(&mut import, exported.as_bytes()).ok();
+    assert_eq!(member(&alice, "pat")["contested_with"], json!(["mallory"]));
+    assert!(alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name one key")));
+
+    // What went to all members the squatter can send again in its own name. It is no word of the squatter's.
+    let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);
+    let before = alice.json(&["swarm", "members"]);
+    assert_eq!(pat.send(&swarm, "broadcast", "hello to all"), json!([200, 200, 200]));
+    let moved = json!({ "action": "endpoint_changed", "endpoint": owner["endpoint"] }).to_string();
+    let said = json!({ "swarm_id": swarm, "to": "broadcast", "content": moved, "kind": "system" });
+    assert_eq!(pat.ask("send", said)["statuses"], json!([200, 200, 200]));
+    for content in ["hello to all", &moved] {
+        let mut body = mallory.gets("the broadcast", |message| message["content"] == content);
+        body["sender"] = json!({ "agent_id": "mallory", "endpoint": own["endpoint"] });
+        assert_eq!(mallory.ask("post", json!({ "url": url, "body": body }))["status"], 200);
+    }
+    assert_eq!(alice.json(&["swarm", "members"]), before);
+    let heard = alice.json(&["inbox", "alice"]);
+    let resent: Vec<&Value> = heard.iter().filter(|m| m["body"] == "hello to all").collect();
+    assert_eq!(resent.len(), 2, "{heard:?}");
+    assert!(resent.iter().all(|message| message["verified"] == false), "{resent:?}");
+
+    assert_eq!(pat.send(&swarm, "alice", "to you alone"), json!([200]));
+    assert_eq!(member(&alice, "pat")["provisional"], false);
+    for owner in [&alice, &carol] {
+        poll::until("the squatter is gone", || {
+            let listed = owner.json(&["swarm", "members"]);
+            listed.iter().all(|member| member["agent_id"] != "mallory").then_some(())
+        });
+    }
+    let told = alice.json(&["inbox", "alice"]);
+    assert!(told.iter().any(|m| m["body"].to_string().contains("'pat' has proved")), "{told:?}");
+    assert_eq!(squatted(&mut mallory, &link), 403);
+    let forged = mallory.forge(&url, json!({ "swarm_id": swarm, "recipient": "alice" }), json!({}));
+    assert_eq!(forged, (403, "NOT_AUTHORIZED".to_owned()));
+    // Its own word counts again, and the others learn that it is no longer provisional.
+    pat.knows(&swarm, &["alice", "carol", "pat"]);
+    assert_eq!(pat.send(&swarm, "broadcast", "all is well"), json!([200, 200]));
+    assert_eq!(alice.gets("alice", "all is well")["verified"], true);
+    alice.ok(&["send", "carol@research", "ask for the roster", "--from", "alice"]);
+    poll::until("carol knows that pat has proved its key", || {
+        (member(&carol, "pat")["provisional"] == false).then_some(())
+    });
+
+    // Waiting for approval, nobody keeps the owner out either.
+    alice.ok(&["swarm", "create", "Closed", "--approval"]);
+    let link = alice.ok(&["swarm", "invite", "closed"]);
+    assert_eq!(squatted(&mut mallory, &link), 202);
+    assert_eq!(pat.ask("join", json!({ "link": link }))["status"], 202);
+    alice.ok(&["swarm", "approve", "pat", "--swarm", "closed", "--yes"]);
+    let swarm = pat.ask("join", json!({ "link": link }))["answer"]["swarm_id"].clone();
+    let waiting = || {
+        let listed = alice.json(&["swarm", "list"]);
+        listed.into_iter().find(|one| one["swarm_id"] == swarm).unwrap()["pending"].clone()
+    };
+    assert_eq!(waiting(), json!(["mallory"]));
+    assert_eq!(pat.send(swarm.as_str().unwrap(), "alice", "here as well"), json!([200]));
+    assert_eq!(waiting(), json!([]));
+}
+
+/// A master that checks nothing has a squatter on the key of one who joins later.
+#[test]
+fn squatter_at_unchecking_master_keeps_nobody_out() {
+    let ca = PrivateCa::new();
+    ca.issue_files(&["127.0.0.1"], Life::Long);
+    let started = |agent: &str| Plain::start(&ca, agent, "/swarm");
+    let (mut pat, mut mallory) = match (started("pat"), started("mallory")) {
+        (Ok(pat), Ok(mallory)) => (pat, mallory),
+        (Err(reason), _) | (_, Err(reason)) => {
+            return tools::skip("squatter_at_unchecking_master_keeps_nobody_out", &reason);
+        }
+    };
+    let (bob, carol) = (Owner::new(&ca, "bob"), Owner::new(&ca, "carol"));
+    let swarm = pat.ask("create", json!({ "name": "Snakes" }))["swarm_id"].as_str().unwrap().to_owned();
+    let link = pat.ask("invite", json!({ "swarm_id": swarm }))["invite"].as_str().unwrap().to_owned();
+    let key = bob.json(&["swarm", "key"]).remove(0)["public_key"].clone();
+    let own = mallory.ask("me", json!({}));
+    mallory.ask("pose", json!({ "public_key": key }));
+    let squat = json!({ "agent_id": "mallory", "endpoint": own["endpoint"], "public_key": key });
+    assert_eq!(mallory.ask("ask_to_join", json!({ "link": link, "sender": squat }))["status"], 200);
+    let joined = bob.json(&["swarm", "join", &link]).remove(0);
+    assert_eq!(joined["members"], json!(["bob", "pat"]), "{joined}");
+    assert!(joined["left_out"]["mallory"].as_str().unwrap().contains("belongs to 'bob'"), "{joined}");
+    // Another member knows of no proof before bob writes to it.
+    carol.ok(&["swarm", "join", &link]);
+    assert_eq!(member(&carol, "bob")["contested_with"], json!(["mallory"]));
+    bob.knows(&["bob", "carol", "pat"]);
+    bob.ok(&["send", "carol@snakes", "it is me", "--from", "bob"]);
+    assert_eq!(carol.gets("carol", "it is me")["verified"], true);
+    carol.knows(&["bob", "carol", "pat"]);
+    assert_eq!(member(&carol, "bob")["provisional"], false);
 }

@@ -1,0 +1,168 @@
+//! Contested keys: provisional members may name the same key until one of them proves it.
+//!
+//! A signed join request, a signature over a whole message and a key rotation each prove a key. The protocol's own
+//! signature leaves the sender's id open, so every recipient of a message can resend it in its own name. Such a signature
+//! proves a key in one case: in a message to the master alone, which no other member has received.
+
+use jiff::Timestamp;
+
+use crate::agent_id::PeerId;
+use crate::endpoint::Endpoint;
+use crate::keys::PublicKey;
+use crate::ledger::{Member, Swarm};
+use crate::roster::millis;
+
+/// How a member has proved its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyProof {
+    /// A signed join request, a signature over a whole message, a key rotation, or a person's word.
+    Signature,
+    /// A message to the master alone.
+    Message,
+}
+
+/// A message with the protocol's own signature, verified, as far as it can prove a key.
+#[derive(Debug, Clone)]
+pub(crate) struct SignedMessage {
+    pub(crate) sender: PeerId,
+    /// The endpoint that it names. It is not signed.
+    pub(crate) endpoint: String,
+    pub(crate) recipient: String,
+    /// When it was signed, by the sender's clock.
+    pub(crate) at: Timestamp,
+    /// The key that verifies it.
+    pub(crate) public_key: PublicKey,
+    /// True if the journal has a message of the same id by another sender of the swarm.
+    pub(crate) is_resent: bool,
+}
+
+/// A key that several provisional members name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contest<'a> {
+    /// The swarm.
+    pub swarm: &'a Swarm,
+    /// The members, in their order.
+    pub members: Vec<&'a PeerId>,
+}
+
+impl Contest<'_> {
+    /// What is contested, and by whom.
+    pub fn message(&self) -> String {
+        let members: Vec<String> = self.members.iter().map(|id| format!("'{id}'")).collect();
+        format!("{} of '{}' name one key, and none has proved it", members.join(" and "), self.swarm.realm)
+    }
+
+    /// What the owner of an agent in the swarm can do about it.
+    pub fn hint(&self, me: &PeerId) -> String {
+        let Swarm { master, realm, .. } = self.swarm;
+        let remove = format!("`switchboard swarm kick ID --swarm {realm}`");
+        if master == me {
+            format!(
+                "the contest ends when its owner writes to '{me}', or when you remove the others with {remove}"
+            )
+        } else {
+            format!("ask the owner of '{master}' to remove the wrong one with {remove}")
+        }
+    }
+}
+
+impl Member {
+    /// True if the member gives way to an agent that proves the key by a signature over its join request.
+    pub(crate) fn yields_to_signature(&self) -> bool {
+        self.provisional || self.proved_by_message
+    }
+}
+
+impl Swarm {
+    /// Other members that name the key of this one. While there are any, it is not known whose messages are whose.
+    pub fn rivals(&self, id: &PeerId) -> Vec<&PeerId> {
+        // Only provisional members can share a key.
+        let Some(member) = self.members.get(id).filter(|member| member.provisional) else {
+            return Vec::new();
+        };
+        let has_key = |(_, other): &(&PeerId, &Member)| other.public_key == member.public_key;
+        let others = self.members.iter().filter(|(other, _)| *other != id);
+        others.filter(has_key).map(|(other, _)| other).collect()
+    }
+
+    /// The keys that several members name.
+    pub fn contests(&self) -> Vec<Contest<'_>> {
+        let mut found: Vec<Contest<'_>> = Vec::new();
+        for id in self.members.keys() {
+            let rivals = self.rivals(id);
+            if !rivals.is_empty() && !found.iter().any(|contest| contest.members.contains(&id)) {
+                let mut members = [vec![id], rivals].concat();
+                members.sort_unstable();
+                found.push(Contest { swarm: self, members });
+            }
+        }
+        found
+    }
+
+    /// True if a message proves the key of its sender. For the master.
+    ///
+    /// The message is addressed to the master alone, and signed after the sender joined and after our agent began to lead:
+    /// an earlier one may have gone to another agent of our id. It names the endpoint of the sender's entry, because it
+    /// proves the key of that entry and not the entry of a squatter that took the owner's id.
+    pub(crate) fn is_key_proof(&self, me: &PeerId, message: &SignedMessage) -> bool {
+        let Some(member) = self.members.get(&message.sender) else { return false };
+        let since = member.joined_at.max(self.joined_at).max(self.invites_since);
+        self.master == *me
+            && message.recipient == me.as_str()
+            && member.provisional
+            && member.public_key == message.public_key
+            && Endpoint::parse(&message.endpoint).is_ok_and(|endpoint| endpoint == member.endpoint)
+            && millis(message.at) > millis(since)
+            && !message.is_resent
+    }
+
+    /// Notes that a member has proved its key, and removes the others that name it; says which.
+    ///
+    /// The master announces the removal. Another member removes them for its own hub, whose master may not check keys.
+    pub(crate) fn settle_key(&mut self, me: &PeerId, id: &PeerId, proof: KeyProof) -> Vec<PeerId> {
+        let is_led = self.master == *me;
+        let Some(member) = self.members.get_mut(id) else { return Vec::new() };
+        member.provisional = false;
+        member.proved_by_message = proof == KeyProof::Message;
+        let key = member.public_key.clone();
+        if is_led && proof == KeyProof::Message {
+            // The others have not seen the message: they learn it with the next roster.
+            self.epoch += 1;
+        }
+        let squatters = self.find_yielding(&key, id);
+        for squatter in &squatters {
+            if is_led {
+                self.displace(squatter);
+            } else {
+                self.drop_member(squatter);
+                let reason = format!("'{id}' has proved that it has the key");
+                self.left_out.insert(squatter.to_string(), reason);
+            }
+        }
+        self.pending
+            .retain(|other, waiting| other == id || waiting.public_key != key || waiting.signed_at.is_some());
+        squatters
+    }
+
+    /// The member other than `id` that has a key and does not give way to a proof of it.
+    pub(crate) fn key_holder(&self, key: &PublicKey, id: &PeerId) -> Option<&PeerId> {
+        let yielding = self.find_yielding(key, id);
+        let mut others = self.members.iter().filter(|(other, _)| *other != id && !yielding.contains(other));
+        others.find(|(_, member)| member.public_key == *key).map(|(other, _)| other)
+    }
+
+    /// Members other than `id` that name a key and give way to the agent that proves it.
+    pub(crate) fn find_yielding(&self, key: &PublicKey, id: &PeerId) -> Vec<PeerId> {
+        let is_yielding = |(other, member): &(&PeerId, &Member)| {
+            member.public_key == *key
+                && member.yields_to_signature()
+                && *other != id
+                && **other != self.master
+        };
+        self.members.iter().filter(is_yielding).map(|(other, _)| other.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+#[path = "contest_tests.rs"]
+mod tests;
