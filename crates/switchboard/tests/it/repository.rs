@@ -1,6 +1,7 @@
 //! What a repository may decide, and what it may not: files that came with a clone.
 
 mod database;
+mod home;
 mod owner;
 mod programs;
 mod router;
