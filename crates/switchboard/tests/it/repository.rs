@@ -6,4 +6,5 @@ mod owner;
 mod programs;
 mod router;
 mod settings;
+mod side_files;
 mod variables;
