@@ -209,7 +209,7 @@ fn look_at_root(root: &Dir, now: i64) -> Vec<Finding> {
     use std::os::unix::fs::MetadataExt;
     let mut findings = Vec::new();
     let own = std::fs::symlink_metadata(root.path()).map(|found| found.uid());
-    let secret = ["", "hub.db", "state.json", "auth_token", "inbox", "archive", "outbox"];
+    let secret = ["", "hub.db", "hub.db-wal", "state.json", "auth_token", "inbox", "archive", "outbox"];
     // Where others cannot enter the folder, what is in it cannot be read either.
     let enterable = std::fs::symlink_metadata(root.path()).is_ok_and(|found| found.mode() & 0o011 != 0);
     for name in secret {

@@ -174,6 +174,18 @@ pub enum HubError {
         /// The database.
         path: PathBuf,
     },
+    /// A file beside the database is not the one that was bound.
+    #[error("{path} is not the file that belongs to the database")]
+    ForeignSideFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file beside the database was replaced or removed while another process has the database open.
+    #[error("{path} was replaced or removed while another process has the database open")]
+    SideFileInUse {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no such database to adopt.
     #[error("there is no database {path} to adopt")]
     NoForeignDatabase {
@@ -289,6 +301,8 @@ impl HubError {
             | Self::Closed
             | Self::DamagedInUse { .. }
             | Self::ForeignInUse { .. }
+            | Self::ForeignSideFile { .. }
+            | Self::SideFileInUse { .. }
             | Self::OlderSchema { .. }
             | Self::NoLink { .. } => true,
             Self::Store { source } => matches!(

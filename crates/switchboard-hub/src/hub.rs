@@ -78,6 +78,7 @@ struct Inner {
     shutdown: CancellationToken,
     moved_aside: Option<PathBuf>,
     quarantined: Option<PathBuf>,
+    planted: Vec<PathBuf>,
     is_local: bool,
     /// Held shared for as long as the hub is open: see `recover`.
     _lock: File,
@@ -114,7 +115,7 @@ impl Hub {
         };
         let lock = folder.open_own("hub.lock")?;
         lock.lock_shared().map_err(io("lock", "hub.lock"))?;
-        let Opened { connection, moved_aside, quarantined } =
+        let Opened { connection, moved_aside, quarantined, planted } =
             recover::open_or_recover(&folder, &lock, config.key.as_ref())?;
         let bell = Bell::open(&folder)?;
         let (doors, events) = (Doors::new(config.clock.clone()), Events::new());
@@ -152,6 +153,7 @@ impl Hub {
             shutdown: CancellationToken::new(),
             moved_aside,
             quarantined,
+            planted,
             is_local,
             _lock: lock,
         };

@@ -251,6 +251,12 @@ pub(crate) fn rebuilt(db: &Connection) -> Result<bool, HubError> {
     Ok(db.query_row("SELECT EXISTS (SELECT 1 FROM meta WHERE key = 'rebuilt')", [], |row| row.get(0))?)
 }
 
+/// Has the doors read their files back once more.
+pub(crate) fn forget_rebuilt(db: &Connection) -> Result<(), HubError> {
+    db.execute("DELETE FROM meta WHERE key = 'rebuilt'", [])?;
+    Ok(())
+}
+
 pub(crate) fn set_rebuilt(tx: &mut Work<'_>) -> Result<(), HubError> {
     tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('rebuilt', '1')", [])?;
     chain::note_rebuilt(tx.db, tx.now)?;

@@ -62,8 +62,12 @@ impl Drop for OwnListener {
     }
 }
 
-/// Connects to a program of the same user.
+/// Connects to a program of the same user. A link is not followed: a repository could have it lead to the socket of another
+/// workspace.
 pub async fn connect(path: &Path) -> io::Result<UnixStream> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no socket"));
+    }
     checked(UnixStream::connect(path).await?)
 }
 
@@ -78,9 +82,15 @@ fn checked(stream: UnixStream) -> io::Result<UnixStream> {
 
 /// Removes a socket that nobody listens on any more.
 async fn remove_stale(path: &Path) -> io::Result<()> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if !is_socket {
-        return Ok(());
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "what has its name is no socket; remove it",
+            ));
+        }
+        Err(_) => return Ok(()),
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),

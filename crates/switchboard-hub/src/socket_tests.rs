@@ -30,3 +30,14 @@ fn a_path_that_is_too_long_is_somewhere_else_and_always_there() {
     assert_eq!(path, place(&folder, "own.sock"));
     assert_ne!(path, place(&folder, "other.sock"));
 }
+
+#[tokio::test]
+async fn link_to_socket_is_not_followed() {
+    let folder = TempDir::new().unwrap();
+    let (theirs, link) = (folder.path().join("theirs.sock"), folder.path().join("own.sock"));
+    let _listener = OwnListener::bind(&theirs).await.unwrap();
+    std::os::unix::fs::symlink(&theirs, &link).unwrap();
+    assert_eq!(connect(&link).await.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(OwnListener::bind(&link).await.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    assert!(connect(&theirs).await.is_ok());
+}

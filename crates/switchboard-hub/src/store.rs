@@ -13,4 +13,5 @@ mod refused;
 pub(crate) mod rows;
 mod salvage;
 pub(crate) mod search;
+pub(crate) mod side_files;
 pub(crate) mod writer;

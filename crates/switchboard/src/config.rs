@@ -165,6 +165,20 @@ fn home_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     Some(folder.join("switchboard"))
 }
 
+/// Refuses folders of the user's that depend on the current folder: keys and decisions would be written into it, and
+/// those that a repository brings would count.
+pub(crate) fn check_home() -> Result<(), Failure> {
+    for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+        let set = std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(relative) = set.filter(|folder| !folder.is_absolute()) {
+            let message = format!("{name} is '{}', which is not an absolute path", relative.display());
+            return Err(Failure::new("relative_home", Exit::Failed, message)
+                .hint(format!("set {name} to a folder of your own, as a whole path")));
+        }
+    }
+    Ok(())
+}
+
 /// Where the suites of a workspace keep what is theirs.
 pub(crate) fn places(workspace: &Path) -> Result<Places, Failure> {
     let homeless = || {

@@ -293,6 +293,13 @@ impl Context {
 
     /// Tells the person of a database from elsewhere that was moved aside.
     pub(crate) fn note_quarantine(&self, workspace: &Workspace) {
+        for aside in workspace.hub().planted_files() {
+            self.printer.note(format_args!(
+                "A file beside the journal hub.db was not ours and is not used. It was moved to {}; delete it, and do not \
+                 track .switchboard/ in Git.",
+                aside.display()
+            ));
+        }
         if let Some(aside) = workspace.hub().quarantined() {
             self.printer.note(format_args!(
                 "The journal hub.db came from elsewhere and is not used. It was moved to {}; `switchboard adopt` shows \

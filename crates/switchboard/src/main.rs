@@ -55,7 +55,8 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return printer.failure(&Failure::from(anyhow::Error::from(error))),
     };
-    let result = runtime.block_on(commands::run(cli.command, Context::new(cli.global, printer)));
+    let run = || runtime.block_on(commands::run(cli.command, Context::new(cli.global, printer)));
+    let result = config::check_home().and_then(|()| run());
     drop(telemetry);
     match result {
         Ok(()) => ExitCode::SUCCESS,

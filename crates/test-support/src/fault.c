@@ -10,6 +10,7 @@
  *   FAULT_ERRNO    a number
  *   FAULT_WHILE    a path: nothing is counted or done unless it exists
  *   FAULT_LOG      a path: every counted call is written there as a line
+ *   FAULT_CLOCK    how many seconds the clock is ahead
  *   FAULT_DEAF     file events cannot be had: every instance that a user may have is taken
  *
  * An open counts when it makes a file. Only calls on files and folders count: pipes, sockets and event descriptors are left alone, so a
@@ -29,6 +30,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 enum verdict { PASS, DIE, TEAR, FAIL };
@@ -38,6 +40,7 @@ static atomic_long calls;
 static int action = -1;
 static long at, number;
 static const char *only_while, *log_path;
+static long ahead;
 
 __attribute__((constructor)) static void configure(void) {
   const char *name = getenv("FAULT_ACTION");
@@ -51,6 +54,13 @@ __attribute__((constructor)) static void configure(void) {
   number = (text = getenv("FAULT_ERRNO")) ? atol(text) : EIO;
   only_while = getenv("FAULT_WHILE");
   log_path = getenv("FAULT_LOG");
+  ahead = (text = getenv("FAULT_CLOCK")) ? atol(text) : 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+  int result = (int)syscall(SYS_clock_gettime, clock, now);
+  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec += ahead;
+  return result;
 }
 
 static int is_armed(void) {

@@ -103,6 +103,12 @@ impl Shim {
         self.arm(command, fault).env("FAULT_WHILE", flag)
     }
 
+    /// Sets a program up to have a clock that is this many days ahead.
+    pub fn set_clock_ahead<'c>(&self, command: &'c mut Command, days: u32) -> &'c mut Command {
+        let seconds = u64::from(days) * 86_400;
+        command.env("LD_PRELOAD", &self.library).env("FAULT_CLOCK", seconds.to_string())
+    }
+
     /// Sets a program up to get no file events, as where a user has used up all that the system gives out.
     pub fn deafen<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_DEAF", "1")

@@ -1,4 +1,4 @@
-//! Databases that came from elsewhere: listed, shown and adopted.
+//! Databases that came from elsewhere: listed, shown and adopted; side files that were planted beside ours.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,22 @@ use crate::error::HubError;
 use crate::files::Dir;
 use crate::store::adopt::{self, ForeignDatabase};
 use crate::store::binding::HubKey;
+use crate::store::side_files;
 
 impl Hub {
     /// Names the databases in a folder that are not bound to this user and machine.
     pub async fn foreign_databases(folder: Dir, key: HubKey) -> Result<Vec<String>, HubError> {
         blocking(move || adopt::list(&folder, Some(&key))).await
+    }
+
+    /// Where files were moved to that were planted beside the database before this hub was opened.
+    pub fn planted_files(&self) -> &[PathBuf] {
+        &self.inner.planted
+    }
+
+    /// Names the files in a folder that were planted beside its database and moved aside.
+    pub async fn planted_side_files(folder: Dir) -> Result<Vec<String>, HubError> {
+        blocking(move || side_files::list(&folder)).await
     }
 
     /// Looks at whose messages a foreign database holds.

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::error::HubError;
 use crate::files::{Dir, Moved};
 use crate::store::binding::{self, HubKey};
-use crate::store::open::open_for_reading;
-use crate::store::recover::{DATABASE, alone_or, share};
+use crate::store::open::{AtClose, open_for_reading};
+use crate::store::recover::{DATABASE, alone_or, orphan_log, share};
+use crate::store::side_files::{self, LOG};
 
 /// First part of the name that a quarantined database has.
 const QUARANTINED: &str = "hub.db.foreign.";
@@ -39,8 +40,9 @@ pub struct ForeignSender {
 }
 
 /// Moves a foreign database aside, under a name that says so; returns where to. Needs the lock alone.
-pub(super) fn quarantine(folder: &Dir) -> Result<PathBuf, HubError> {
+pub(super) fn quarantine(folder: &Dir, key: Option<&HubKey>) -> Result<PathBuf, HubError> {
     let name = format!("{QUARANTINED}{:08x}", fastrand::u32(..));
+    separate(folder, key)?;
     move_database(folder, DATABASE, &name)?;
     Ok(folder.path().join(name))
 }
@@ -64,7 +66,9 @@ pub(crate) fn list(folder: &Dir, key: Option<&HubKey>) -> Result<Vec<String>, Hu
 pub(crate) fn describe(folder: &Dir, name: &str) -> Result<ForeignDatabase, HubError> {
     // Says what it is instead of a file.
     drop(folder.open_own(name)?);
-    let db = open_for_reading(&folder.path().join(name))?;
+    // A rollback journal can name any file to be deleted, and none of ours has one.
+    side_files::set_aside(folder, &format!("{name}-journal"))?;
+    let db = open_for_reading(&folder.path().join(name), AtClose::RemoveLog)?;
     let senders = senders(&db)?;
     Ok(ForeignDatabase { name: name.to_owned(), senders })
 }
@@ -97,17 +101,19 @@ pub(crate) fn adopt(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<Pat
 }
 
 fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>, HubError> {
+    side_files::set_aside(folder, &format!("{name}-journal"))?;
     if name == DATABASE {
+        separate(folder, Some(key))?;
+        checkpoint(folder, name)?;
         binding::bind(folder, &[DATABASE], Some(key))?;
+        side_files::renew(folder, Some(key))?;
         return Ok(None);
     }
     if folder.stat(name)?.is_none_or(|found| !found.is_regular) {
         return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
     }
     // Its log goes into it, so that one file is moved and not three.
-    let db = Connection::open(folder.path().join(name))?;
-    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
-    db.close().map_err(|(_, error)| error)?;
+    checkpoint(folder, name)?;
     binding::bind(folder, &[name, DATABASE], Some(key))?;
     let replaced = format!("{DATABASE}.replaced.{:08x}", fastrand::u32(..));
     let was_there = folder.stat(DATABASE)?.is_some();
@@ -115,7 +121,23 @@ fn adopt_alone(folder: &Dir, name: &str, key: &HubKey) -> Result<Option<PathBuf>
     if folder.move_new(name, folder, DATABASE)? != Moved::Moved {
         return Err(HubError::NoForeignDatabase { path: folder.path().join(name) });
     }
+    side_files::renew(folder, Some(key))?;
     Ok(was_there.then(|| folder.path().join(replaced)))
+}
+
+/// Moves a log of ours away from a database that has taken the place of ours: their pages do not belong together.
+fn separate(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
+    side_files::set_aside(folder, side_files::JOURNAL)?;
+    let Some(key) = key else { return Ok(()) };
+    if binding::are_bound(folder, &[LOG], key)? { orphan_log(folder) } else { Ok(()) }
+}
+
+/// Writes the log of a database into it and removes the log.
+fn checkpoint(folder: &Dir, name: &str) -> Result<(), HubError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let db = Connection::open_with_flags(folder.path().join(name), flags)?;
+    db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    db.close().map_err(|(_, error)| error.into())
 }
 
 /// The database first: a log without its database is cleared away by the next to open.

@@ -90,6 +90,10 @@ async fn recovered_database_stays_bound() {
     hub.register(Registration::mailbox(name("codex"))).await.expect("registered");
     hub.shut_down().await;
     drop(hub);
+    // The log has a newer copy of the page, which would hide the damage.
+    let log = Connection::open(folder.path().join(DATABASE)).expect("opens");
+    log.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("written back");
+    drop(log);
     // In place, as a disk damages it: the number of the schema.
     let file = std::fs::OpenOptions::new().write(true).open(folder.path().join(DATABASE)).expect("opened");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], 60).expect("written");

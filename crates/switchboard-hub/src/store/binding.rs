@@ -5,6 +5,8 @@
 //! folder. The user's number is not in it: it is another one in a container of the same user. A checkout, a copy and a restored backup are other files, so their MAC does not verify; a
 //! moved folder keeps its files and needs nothing.
 //!
+//! The write-ahead log and its index are bound in the same way: see [`super::side_files`].
+//!
 //! The MAC of a new file is on disk before the file gets its name as the database or its first page, so that no crash
 //! leaves a database of ours without one.
 
@@ -21,6 +23,7 @@ use crate::error::HubError;
 use crate::files::{Created, Dir, Durability, FileError};
 use crate::platform;
 use crate::store::recover::DATABASE;
+use crate::store::side_files::SIDE_FILES;
 
 /// The file that holds the MACs, one a line.
 pub(crate) const BINDING: &str = "hub.db.binding";
@@ -31,7 +34,7 @@ const KEY: &str = "hub.key";
 /// Bytes in a key.
 const KEY_LENGTH: usize = 32;
 
-/// More than the two lines that a binding has.
+/// More than the three lines that a binding has.
 const LIMIT: u64 = 4096;
 
 /// First bytes of what a MAC is made over.
@@ -107,17 +110,59 @@ impl HubKey {
 /// Writes the binding of these files of a folder, in place of what was bound before. It is on disk on return.
 pub(crate) fn bind(folder: &Dir, names: &[&str], key: Option<&HubKey>) -> Result<(), HubError> {
     let Some(key) = key else { return Ok(()) };
-    let mut lines = String::new();
+    let mut macs = Vec::new();
     for name in names {
-        if let Some(identity) = identify(folder, name)? {
-            for byte in key.sign(&identity.message) {
-                // Writing to a `String` cannot fail.
-                let _ = write!(lines, "{byte:02x}");
-            }
-            lines.push('\n');
+        macs.extend(identify(folder, name)?.map(|identity| key.sign(&identity.message)));
+    }
+    Ok(folder.replace(BINDING, lines(&macs).as_bytes(), 0o600)?)
+}
+
+fn lines(macs: &[[u8; 32]]) -> String {
+    let mut lines = String::new();
+    for mac in macs {
+        for byte in mac {
+            // Writing to a `String` cannot fail.
+            let _ = write!(lines, "{byte:02x}");
+        }
+        lines.push('\n');
+    }
+    lines
+}
+
+/// The MACs of a binding; none where it is missing or mangled.
+fn read(folder: &Dir) -> Result<Vec<[u8; 32]>, HubError> {
+    let bound = folder.read(BINDING, LIMIT)?;
+    let bound = bound.and_then(|bound| String::from_utf8(bound.bytes).ok()).unwrap_or_default();
+    Ok(bound.lines().filter_map(decode).collect())
+}
+
+fn is_listed(bound: &[[u8; 32]], mac: &[u8; 32]) -> bool {
+    bound.iter().any(|line| is_same(line, mac))
+}
+
+/// Adds the bindings of the log and its index to that of a database that is bound already.
+pub(super) fn bind_side_files(folder: &Dir, names: &[&str], key: &HubKey) -> Result<(), HubError> {
+    let bound = read(folder)?;
+    let foreign = || HubError::ForeignDatabase { path: folder.path().join(DATABASE) };
+    // The line that is there is kept: the file may have been replaced since it was verified.
+    let database = identify(folder, DATABASE)?.map(|identity| key.sign(&identity.message));
+    let mut macs = vec![database.filter(|mac| is_listed(&bound, mac)).ok_or_else(foreign)?];
+    for name in names {
+        macs.extend(identify(folder, name)?.map(|identity| key.sign(&identity.message)));
+    }
+    Ok(folder.replace(BINDING, lines(&macs).as_bytes(), 0o600)?)
+}
+
+/// True if each of these is a regular file with one name and bound.
+pub(super) fn are_bound(folder: &Dir, names: &[&str], key: &HubKey) -> Result<bool, HubError> {
+    let bound = read(folder)?;
+    for name in names {
+        let Some(identity) = identify(folder, name)? else { return Ok(false) };
+        if !identity.is_plain || !is_listed(&bound, &key.sign(&identity.message)) {
+            return Ok(false);
         }
     }
-    Ok(folder.replace(BINDING, lines.as_bytes(), 0o600)?)
+    Ok(true)
 }
 
 /// Refuses a database that is not bound to this user and machine. Without a key, none is refused.
@@ -125,9 +170,7 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
     let Some(key) = key else { return Ok(()) };
     let Some(identity) = identify(folder, DATABASE)? else { return Ok(()) };
     let mac = key.sign(&identity.message);
-    let bound = folder.read(BINDING, LIMIT)?;
-    let bound = bound.and_then(|bound| String::from_utf8(bound.bytes).ok()).unwrap_or_default();
-    if bound.lines().filter_map(decode).any(|line| is_same(&line, &mac)) {
+    if is_listed(&read(folder)?, &mac) {
         return Ok(());
     }
     let path = folder.path().join(DATABASE);
@@ -141,6 +184,8 @@ pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError>
 /// A file as a MAC names it.
 struct Identity {
     owner: u32,
+    /// A regular file that has no other name.
+    is_plain: bool,
     message: Vec<u8>,
 }
 
@@ -163,7 +208,10 @@ fn identify(folder: &Dir, name: &str) -> Result<Option<Identity>, HubError> {
     message.extend(inode.to_be_bytes());
     message.extend(born.to_be_bytes());
     message.extend(machine.as_bytes());
-    Ok(Some(Identity { owner: found.uid(), message }))
+    // A database has the same MAC under each of its names; a side file has another one than any database.
+    message.extend(SIDE_FILES.into_iter().filter(|side_file| *side_file == name).flat_map(str::bytes));
+    let is_plain = found.is_file() && found.nlink() == 1;
+    Ok(Some(Identity { owner: found.uid(), is_plain, message }))
 }
 
 fn decode(line: &str) -> Option<[u8; 32]> {

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags};
 use sha2::{Digest, Sha256};
 
 use crate::error::HubError;
+use crate::store::binding::HubKey;
 
 /// The schema this program writes.
 const SCHEMA: i64 = 3;
@@ -18,9 +19,26 @@ const FORESEEABLE: i64 = 1000;
 /// lie in the same pages in all databases of one schema, which is what `salvage` finds them by.
 const TABLES: &str = include_str!("schema.sql");
 
+/// What the last connection does with the write-ahead log when it closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtClose {
+    /// Leaves it as it is: a bound log is kept for the life of the database.
+    KeepLog,
+    /// Checkpoints and removes it, as SQLite does by default.
+    RemoveLog,
+}
+
+impl AtClose {
+    /// A log can be told from a planted one only with a key.
+    pub(crate) fn with(key: Option<&HubKey>) -> Self {
+        if key.is_some() { Self::KeepLog } else { Self::RemoveLog }
+    }
+}
+
 /// Opens the database for writing, making it where needed.
-pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, HubError> {
-    let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+pub(crate) fn open_for_writing(path: &Path, at_close: AtClose) -> Result<Connection, HubError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+    let mut connection = open(path, flags, at_close)?;
     make_tables(&mut connection, path)?;
     // The indexes of a large journal fit into 16 MiB, so that a message is appended without reading.
     connection.pragma_update(None, "cache_size", -16_384)?;
@@ -28,14 +46,28 @@ pub(crate) fn open_for_writing(path: &Path) -> Result<Connection, HubError> {
 }
 
 /// Opens the database for reading.
-pub(crate) fn open_for_reading(path: &Path) -> Result<Connection, HubError> {
+pub(crate) fn open_for_reading(path: &Path, at_close: AtClose) -> Result<Connection, HubError> {
     // Not SQLITE_OPEN_READ_ONLY: a reader of a WAL database may have to recover it.
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE, at_close)?;
     connection.pragma_update(None, "query_only", true)?;
     // Whatever a reader has kept is void after the next commit, and the system has the pages as well: half
     // a mebibyte serves one listing, and several readers do not add up.
     connection.pragma_update(None, "cache_size", -512)?;
     Ok(connection)
+}
+
+/// Writes the header of an empty database in WAL mode. It is on disk on return.
+///
+/// SQLite removes the log of a database without pages, so the header comes before the log. The rollback journal of
+/// this one transaction stays in memory: `hub.db-journal` is never a file of ours.
+pub(crate) fn write_header(path: &Path) -> Result<(), HubError> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.pragma_update(None, "journal_mode", "MEMORY")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.close().map_err(|(_, error)| error.into())
 }
 
 /// Opens a damaged database, to read what can be read and change nothing.
@@ -104,14 +136,19 @@ pub(crate) fn damage(verdict: &str) -> HubError {
     rusqlite::Error::SqliteFailure(code, Some(verdict.to_owned())).into()
 }
 
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, HubError> {
+fn open(path: &Path, flags: OpenFlags, at_close: AtClose) -> Result<Connection, HubError> {
     // NOFOLLOW: a link in the place of the database would have us write wherever it points.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let mut connection = Connection::open_with_flags(path, flags)?;
+    let keeps_log = at_close == AtClose::KeepLog;
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keeps_log)?;
     wait_for_others(&mut connection, true)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // The writer waits for the disk itself, after the commit: see `store::finish`.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // A commit that finds 1,000 pages (4 MB) in the log checkpoints them: SQLite's default, and the bound of a log
+    // that is kept. What a long reader let grow beyond twice that is cut off when the log starts again.
+    connection.pragma_update(None, "journal_size_limit", 8 << 20)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Checked on every page read, so that damage is noticed as damage.
     connection.pragma_update(None, "cell_size_check", true)?;

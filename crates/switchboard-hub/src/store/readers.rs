@@ -9,7 +9,8 @@ use rusqlite::Connection;
 use crate::error::HubError;
 use crate::files::Dir;
 use crate::store::binding::{self, HubKey};
-use crate::store::open::open_for_reading;
+use crate::store::open::{AtClose, open_for_reading};
+use crate::store::side_files;
 
 /// How many connections are kept. More may be open for a moment.
 const KEPT: usize = 4;
@@ -47,8 +48,12 @@ impl Readers {
     fn open(&self) -> Result<Connection, HubError> {
         if let Some((folder, key)) = &self.binding {
             binding::verify(folder, Some(key))?;
+            side_files::verify(folder, Some(key))?;
+            let connection = open_for_reading(&self.database, AtClose::KeepLog)?;
+            side_files::verify(folder, Some(key))?;
+            return Ok(connection);
         }
-        open_for_reading(&self.database)
+        open_for_reading(&self.database, AtClose::RemoveLog)
     }
 
     /// Runs `work` with a connection, if one is there.

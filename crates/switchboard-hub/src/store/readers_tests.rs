@@ -4,7 +4,7 @@ use crate::store::open::open_for_writing;
 fn readers() -> (tempfile::TempDir, Readers) {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("hub.db");
-    drop(open_for_writing(&database).unwrap());
+    drop(open_for_writing(&database, AtClose::RemoveLog).unwrap());
     (folder, Readers::of(database))
 }
 

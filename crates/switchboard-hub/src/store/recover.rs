@@ -12,13 +12,16 @@ use rusqlite::Connection;
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
 use crate::files::{Created, Dir, Durability};
+use crate::maintenance;
 use crate::store::adopt::quarantine;
 use crate::store::binding::{self, HubKey};
 use crate::store::open::{
-    Age, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage, open_for_writing,
+    Age, AtClose, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage,
+    open_for_writing, write_header,
 };
 use crate::store::refused::write_anew;
 use crate::store::salvage::{GRAFTED, keep_rebuilt, open_damaged, salvage};
+use crate::store::side_files::{self, Renewed};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
@@ -40,11 +43,13 @@ pub(crate) struct Opened {
     pub(crate) moved_aside: Option<PathBuf>,
     /// One from elsewhere.
     pub(crate) quarantined: Option<PathBuf>,
+    /// Files that were planted beside it.
+    pub(crate) planted: Vec<PathBuf>,
 }
 
 impl Opened {
     fn in_place(connection: Connection) -> Self {
-        Self { connection, moved_aside: None, quarantined: None }
+        Self { connection, moved_aside: None, quarantined: None, planted: Vec::new() }
     }
 }
 
@@ -62,6 +67,11 @@ pub enum DatabaseState {
     },
     /// It is not bound to this user and machine; the next hub to open it moves it aside.
     Foreign,
+    /// A file of SQLite beside it is not ours; the next hub to open it moves that aside.
+    PlantedFile {
+        /// The file.
+        name: String,
+    },
     /// It cannot be read as it is; the next hub to open it moves it aside.
     Damaged {
         /// What SQLite said.
@@ -82,8 +92,14 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>) -> Result<DatabaseState,
         Err(HubError::ForeignDatabase { .. }) => return Ok(DatabaseState::Foreign),
         verified => verified?,
     }
-    let looked =
-        open_for_reading(&folder.path().join(DATABASE)).and_then(|db| Ok((complaint(&db)?, age(&db)?)));
+    if let Some(name) = side_files::find_planted(folder, key)? {
+        return Ok(DatabaseState::PlantedFile { name: name.to_owned() });
+    }
+    // Without a log of ours, SQLite makes one for as long as this takes.
+    let at_close =
+        if side_files::verify(folder, key).is_ok() { AtClose::with(key) } else { AtClose::RemoveLog };
+    let looked = open_for_reading(&folder.path().join(DATABASE), at_close)
+        .and_then(|db| Ok((complaint(&db)?, age(&db)?)));
     match looked {
         Ok((Some(problem), _)) => Ok(DatabaseState::Damaged { problem }),
         Ok((None, Age::Older(schema))) => Ok(DatabaseState::Older { schema }),
@@ -119,11 +135,35 @@ fn complaint(db: &Connection) -> Result<Option<String>, HubError> {
 /// may move the database.
 pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Opened, HubError> {
     let path = folder.path().join(DATABASE);
-    match open_checked(folder, &path, key) {
+    let mut first = open_checked(folder, &path, key);
+    let mut renewed = Renewed::default();
+    if let Err(HubError::ForeignSideFile { .. }) = first {
+        renewed = side_files::renew_alone(folder, lock, key)?;
+        first = open_checked(folder, &path, key);
+        share(lock);
+    }
+    let mut opened = settle(folder, lock, key, &path, first)?;
+    if renewed.lost_log {
+        // What the log held is read back from the files of the doors.
+        maintenance::forget_rebuilt(&opened.connection)?;
+    }
+    opened.planted = renewed.moved_aside;
+    Ok(opened)
+}
+
+/// Deals with what the first attempt to open the database met.
+fn settle(
+    folder: &Dir,
+    lock: &File,
+    key: Option<&HubKey>,
+    path: &Path,
+    first: Result<Connection, HubError>,
+) -> Result<Opened, HubError> {
+    match first {
         Ok(connection) => return Ok(Opened::in_place(connection)),
         Err(error) if error.is_damage() => {
             tracing::error!(path = %path.display(), "the journal is damaged");
-            alone(lock).ok_or(HubError::DamagedInUse { path: path.clone() })?;
+            alone(lock).ok_or(HubError::DamagedInUse { path: path.to_owned() })?;
         }
         Err(older @ HubError::OlderSchema { .. }) => alone(lock).ok_or(older)?,
         Err(HubError::ForeignDatabase { path }) => {
@@ -132,12 +172,14 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -
         }
         Err(error) => return Err(error),
     }
-    let opened = match open_checked(folder, &path, key) {
+    let opened = match open_checked(folder, path, key) {
         // Another process was quicker.
         Ok(connection) => Ok(Opened::in_place(connection)),
-        Err(HubError::OlderSchema { found, .. }) => replace(folder, &path, Some(found), key),
-        Err(HubError::ForeignDatabase { .. }) => begin_after_quarantine(folder, &path, key),
-        Err(_) => replace(folder, &path, None, key),
+        Err(HubError::OlderSchema { found, .. }) => replace(folder, path, Some(found), key),
+        Err(HubError::ForeignDatabase { .. }) => begin_after_quarantine(folder, path, key),
+        // Nothing is salvaged from a database with foreign pages.
+        Err(HubError::ForeignSideFile { path }) => Err(HubError::SideFileInUse { path }),
+        Err(_) => replace(folder, path, None, key),
     };
     share(lock);
     opened
@@ -145,11 +187,11 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -
 
 /// Moves a foreign database aside and begins a new one.
 fn begin_after_quarantine(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Opened, HubError> {
-    let aside = quarantine(folder)?;
+    let aside = quarantine(folder, key)?;
     folder.remove(SUSPECT)?;
     tracing::debug!(quarantined = %aside.display(), "the journal came from elsewhere");
     let connection = open_checked(folder, path, key)?;
-    Ok(Opened { connection, moved_aside: None, quarantined: Some(aside) })
+    Ok(Opened { quarantined: Some(aside), ..Opened::in_place(connection) })
 }
 
 /// Takes the lock alone, where nobody else has the hub open.
@@ -192,7 +234,10 @@ pub(crate) fn suspect(folder: &Dir) {
 fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Connection, HubError> {
     let turn = prepare(folder, key)?;
     binding::verify(folder, key)?;
-    let connection = open_for_writing(path)?;
+    if turn.is_some() {
+        side_files::verify(folder, key)?;
+    }
+    let connection = open_verified(folder, path, key)?;
     drop(turn);
     if folder.stat(SUSPECT)?.is_some() {
         if let Some(problem) = complaint(&connection)? {
@@ -203,6 +248,13 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         folder.remove(SUSPECT)?;
     }
+    Ok(connection)
+}
+
+/// Opens a database whose side files were verified, and verifies that SQLite has opened those.
+pub(super) fn open_verified(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Connection, HubError> {
+    let connection = open_for_writing(path, AtClose::with(key))?;
+    side_files::verify(folder, key)?;
     Ok(connection)
 }
 
@@ -217,10 +269,14 @@ fn integrity(connection: &Connection) -> Result<String, HubError> {
 /// Makes an empty database file that only its owner can read, and clears what would spoil it.
 ///
 /// The answer is to be kept until the database has been opened: where it is new, one does that at a time.
+/// `None` says that the side files are verified.
+///
 /// Otherwise the log of a database that another process has just made could be cleared away, and SQLite gives
 /// up where two make the same new database theirs.
 fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError> {
-    if folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none() {
+    let is_in_place =
+        folder.stat(DATABASE)?.is_some_and(|found| found.len > 0) && folder.stat(READY)?.is_none();
+    if is_in_place && side_files::verify(folder, key).is_ok() {
         return Ok(None);
     }
     // Any file of ours will do that nobody locks otherwise.
@@ -231,21 +287,43 @@ fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError>
         // moved and everything begins anew.
         folder.remove(READY)?;
         if found.len == 0 {
+            orphan_log(folder)?;
             binding::bind(folder, &[DATABASE], key)?;
+            begin(folder, key)?;
         }
         return Ok(Some(turn));
     }
-    // A write-ahead log without its database belongs to one that is gone; SQLite would replay it.
-    let mark = fastrand::u32(..);
-    for suffix in ["-wal", "-shm"] {
-        let name = format!("{DATABASE}{suffix}");
-        folder.move_new(&name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
-    }
+    orphan_log(folder)?;
     folder.move_new(READY, folder, DATABASE)?;
     if folder.create_new(DATABASE, b"", Durability::Later)? == Created::Created {
         binding::bind(folder, &[DATABASE], key)?;
     }
+    begin(folder, key)?;
     Ok(Some(turn))
+}
+
+/// Makes a database that has just got its place, and that nobody has open, ready to be opened.
+fn begin(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
+    if folder.stat(DATABASE)?.is_some_and(|found| found.len == 0) {
+        side_files::set_aside(folder, side_files::JOURNAL)?;
+        write_header(&folder.path().join(DATABASE))?;
+    }
+    side_files::renew(folder, key)?;
+    Ok(())
+}
+
+/// Moves a log without its database aside: it belongs to one that is gone, and SQLite would replay it.
+pub(super) fn orphan_log(folder: &Dir) -> Result<(), HubError> {
+    let mark = fastrand::u32(..);
+    for (name, suffix) in side_files::SIDE_FILES.into_iter().zip(["-wal", "-shm"]) {
+        match folder.stat(name)? {
+            Some(found) if found.is_regular && found.len > 0 => {
+                folder.move_new(name, folder, &format!("{DATABASE}.orphan.{mark:08x}{suffix}"))?;
+            }
+            _ => drop(side_files::set_aside(folder, name)?),
+        }
+    }
+    Ok(())
 }
 
 /// Fills a new database from a damaged one, or from one of an older schema, and then moves that aside under a name
@@ -259,7 +337,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
     }
     folder.create_new(UNFINISHED, b"", Durability::Later)?;
     let unfinished = folder.path().join(UNFINISHED);
-    let mut connection = open_for_writing(&unfinished)?;
+    let mut connection = open_for_writing(&unfinished, AtClose::RemoveLog)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     let old = match older {
         Some(_) => Some(open_for_salvage(path)?),
@@ -284,11 +362,16 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
     let mark = format!("{DATABASE}.{why}.{:08x}", fastrand::u32(..));
     // The database first: without it, what is left of it is cleared away and the new one takes its place.
     for suffix in ["", "-wal", "-shm"] {
-        folder.move_new(&format!("{DATABASE}{suffix}"), folder, &format!("{mark}{suffix}"))?;
+        let name = format!("{DATABASE}{suffix}");
+        if folder.stat(&name)?.is_some_and(|found| found.len > 0 || suffix.is_empty()) {
+            folder.move_new(&name, folder, &format!("{mark}{suffix}"))?;
+        } else {
+            folder.remove(&name)?;
+        }
     }
     folder.remove(SUSPECT)?;
     let turn = prepare(folder, key)?;
-    let connection = open_for_writing(path)?;
+    let connection = open_verified(folder, path, key)?;
     drop(turn);
     let aside = folder.path().join(&mark);
     let saved = saved.map(|saved| saved.rows);
@@ -307,11 +390,11 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
             "the damaged journal was moved aside; nothing could be read of it"
         ),
     }
-    Ok(Opened { connection, moved_aside: Some(aside), quarantined: None })
+    Ok(Opened { moved_aside: Some(aside), ..Opened::in_place(connection) })
 }
 
 fn remove_database(folder: &Dir, name: &str) -> Result<(), HubError> {
-    for suffix in ["", "-wal", "-shm"] {
+    for suffix in ["", "-wal", "-shm", "-journal"] {
         folder.remove(&format!("{name}{suffix}"))?;
     }
     Ok(())

@@ -22,10 +22,10 @@ use crate::store::chain::{self, Link};
 use crate::store::finish::{Batch, Finisher};
 use crate::store::gather::Gather;
 use crate::store::memory::{Mark, Memory};
-use crate::store::open::open_for_writing;
 use crate::store::recover;
 use crate::store::refused::Appended;
 use crate::store::rows::Inserts;
+use crate::store::side_files::{self, LogWatch};
 
 /// Most jobs that wait for the writer. A submitter beyond that waits for a place: it has not been told
 /// anything yet, so nothing is lost, and memory stays bounded.
@@ -255,10 +255,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Opens the database once more, where it is still the one that is bound to this user.
+    /// Opens the database once more, where it and its log are still those that are bound to this user.
     pub(crate) fn open_database(&self) -> Result<Connection, HubError> {
-        binding::verify(&self.folder, self.config.key.as_ref())?;
-        open_for_writing(&self.path)
+        let key = self.config.key.as_ref();
+        binding::verify(&self.folder, key)?;
+        side_files::verify(&self.folder, key)?;
+        recover::open_verified(&self.folder, &self.path, key)
     }
 
     /// What SQLite calls its log, in the same folder.
@@ -397,6 +399,7 @@ fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup
     let mut directory = CachedDirectory::with(setup.config.links.clone());
     let mut memory = None;
     let mut gather = Gather::new(queue);
+    let log = LogWatch::begin(setup.folder.path().join(setup.log_name()));
     loop {
         let mut jobs = gather.next();
         if jobs.is_empty() {
@@ -413,6 +416,13 @@ fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup
         let begun = || age = finisher.age();
         match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup, begun) {
             Ok(after) => {
+                if let Err(error) = log.checkpoint_if_displaced(&connection) {
+                    let source = Arc::new(error);
+                    for job in jobs {
+                        job.finish(Some(HubError::Unsure { source: source.clone() }));
+                    }
+                    continue;
+                }
                 let must_last = jobs.iter().any(|job| job.must_last());
                 finisher.finish(Batch { jobs, after, must_last, age }, gather.has_many());
             }
@@ -433,6 +443,9 @@ fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup
         }
     }
     finisher.end();
+    if let Err(error) = log.checkpoint_if_displaced(&connection) {
+        tracing::warn!(%error, "what is in the log that was removed may be lost");
+    }
 }
 
 /// After a failed write or fsync the old connection's idea of the file is not to be trusted.

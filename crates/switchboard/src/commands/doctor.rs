@@ -122,6 +122,15 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
             checks.extend(repository(folder).await);
             return Ok(checks);
         }
+        DatabaseState::PlantedFile { name } if !fix => {
+            let message =
+                format!("{name} is not the file that belongs to hub.db: it may have come with a repository");
+            checks.push(Check::new("database", Status::Fail, message).hint(
+                "the next command moves it aside and goes on with hub.db; remove .switchboard/ from the repository",
+            ));
+            checks.extend(repository(folder).await);
+            return Ok(checks);
+        }
         DatabaseState::Damaged { problem } if !fix => {
             checks.push(
                 Check::new("database", Status::Fail, format!("hub.db is damaged: {problem}"))
@@ -151,6 +160,7 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         DatabaseState::Older { .. }
         | DatabaseState::Missing
         | DatabaseState::Sound
+        | DatabaseState::PlantedFile { .. }
         | DatabaseState::Foreign => {}
     }
     let workspace = if fix {
@@ -166,6 +176,9 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         DatabaseState::Foreign => {
             Some("hub.db came from elsewhere and was moved aside; `switchboard adopt` brings it back")
         }
+        DatabaseState::PlantedFile { .. } => Some(
+            "a file beside hub.db was not ours and was moved aside; messages are read back from their files",
+        ),
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
@@ -193,20 +206,24 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
     Ok(checks)
 }
 
-/// Databases from elsewhere that were moved aside: nothing is said where there are none.
+/// Databases and side files from elsewhere that were moved aside: nothing is said where there are none.
 async fn quarantined(tree: &Tree, key: Option<HubKey>) -> Result<Vec<Check>, Failure> {
     let Some(key) = key else { return Ok(Vec::new()) };
     let names = Hub::foreign_databases(tree.root().clone(), key).await?;
-    let aside = names.into_iter().filter(|name| name != "hub.db");
-    Ok(aside
-        .map(|name| {
-            Check::new("database", Status::Warn, format!("{name} came from elsewhere and is not used")).hint(
-                format!(
-                    "`switchboard adopt {name}` shows whose messages it holds; remove it if it is nobody's"
-                ),
-            )
-        })
-        .collect())
+    let planted = Hub::planted_side_files(tree.root().clone()).await?;
+    let check = |name: &String, hint: String| {
+        Check::new("database", Status::Warn, format!("{name} came from elsewhere and is not used")).hint(hint)
+    };
+    let databases = names.iter().filter(|name| *name != "hub.db").map(|name| {
+        check(
+            name,
+            format!("`switchboard adopt {name}` shows whose messages it holds; remove it if it is nobody's"),
+        )
+    });
+    let planted = planted.iter().map(|name| {
+        check(name, "delete it; remove .switchboard/ from the repository if it came with one".to_owned())
+    });
+    Ok(databases.chain(planted).collect())
 }
 
 /// What `install` wrote into the settings of clients: nothing is said where it still leads to a program.

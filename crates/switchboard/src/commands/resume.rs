@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use door_workspace::{Workspace, native_of};
+use door_workspace::{Workspace, WorkspaceError, native_of};
 use serde_json::json;
-use switchboard_core::{AgentId, Delivery};
+use switchboard_core::{AgentId, Delivery, Directory, nearest};
 use switchboard_hub::clock::ago;
-use switchboard_hub::{Resumed, Selection, Stopped};
+use switchboard_hub::{HubError, Resumed, Selection, Stopped};
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
@@ -93,9 +93,24 @@ async fn selection(workspace: &Workspace, text: &str) -> Result<Selection, Failu
     {
         return Ok(Selection::Agent(agent));
     }
-    let id = workspace.find(text).await?;
+    let id = match workspace.find(text).await {
+        Err(WorkspaceError::Hub(HubError::UnknownMessage { .. })) => {
+            return Err(unknown(text, &*hub.directory().await?));
+        }
+        found => found?,
+    };
     let thread = hub.message(id).await?.map_or(id, |stored| stored.message.thread);
     Ok(Selection::Thread(thread))
+}
+
+/// The failure that says that nothing is called like that.
+fn unknown(text: &str, directory: &Directory) -> Failure {
+    let names: Vec<String> = directory.agents().map(|agent| agent.id.to_string()).collect();
+    let near = nearest(text, names.iter().map(String::as_str));
+    let near = near.first().map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
+    let message = format!("no agent and no message is called '{}'{near}", show::inline(text));
+    Failure::new("unknown_target", Exit::NotFound, message)
+        .hint("`switchboard resume` lists what is stopped, with its ids")
 }
 
 fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {

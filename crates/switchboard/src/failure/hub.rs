@@ -58,6 +58,11 @@ impl From<HubError> for Failure {
                 .hint("stop every switchboard process of this workspace; the next one repairs it"),
             HubError::ForeignInUse { .. } => Self::temporary("foreign_database", message)
                 .hint("stop every switchboard process of this workspace and try again"),
+            HubError::ForeignSideFile { .. } | HubError::SideFileInUse { .. } => {
+                Self::temporary("foreign_side_file", message).hint(
+                    "stop every switchboard process of this workspace; the next one moves the file aside and goes on",
+                )
+            }
             HubError::ForeignDatabase { .. } => Self::new("foreign_database", Exit::NotAllowed, message)
                 .hint("`switchboard adopt` shows whose messages it holds"),
             HubError::NoForeignDatabase { .. } => Self::new("nothing_to_adopt", Exit::NotFound, message)

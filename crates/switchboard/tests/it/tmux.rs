@@ -160,3 +160,39 @@ fn a_pane_that_cannot_be_typed_into_fails_with_its_reason() {
     let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
     assert_eq!(error, "the process that was registered for this terminal has ended");
 }
+
+#[test]
+fn pane_of_cloned_state_gets_no_key() {
+    let sandbox = workspace();
+    let Some(tmux) = Tmux::start("tmux: a cloned state", sandbox.path(), "exec cat > typed") else { return };
+    let (pane, pid) =
+        (tmux.ask(&["list-panes", "-F", "#{pane_id}"]), tmux.ask(&["list-panes", "-F", "#{pane_pid}"]));
+    let name = |terminal: Value| {
+        let mut state = files::whole_json(&sandbox.file("state.json")).unwrap();
+        state["terminals"]["codex"] = terminal;
+        files::put_by_rename(sandbox.file("state.json"), state.to_string());
+    };
+    // What a repository can write down: a pane, and whatever number it likes, but not that of the pane's process.
+    let us = std::process::id();
+    name(json!({ "purpose": "coding", "pane": pane, "status": "active" }));
+    let _serve = serve(&sandbox, &tmux);
+    for terminal in [
+        json!({ "pane": pane }),
+        json!({ "pane": pane, "pid": null, "processStart": "1" }),
+        json!({ "pane": pane, "pid": us }),
+        json!({ "pane": pane, "pid": us, "external": true }),
+        json!({ "pane": pane, "pid": 1 }),
+        json!({ "pane": "work:0.0", "external": true }),
+        json!({ "pane": pane, "pid": pid.parse::<u32>().unwrap(), "processStart": "1" }),
+    ] {
+        let mut named = terminal.clone();
+        (named["purpose"], named["status"]) = (json!("coding"), json!("active"));
+        name(named);
+        let id = execute(&sandbox, "touch /tmp/typed");
+        let error = result(&sandbox, &id, "failed")["error"].as_str().unwrap().to_owned();
+        let says_why =
+            error.contains("is not that of the process in state.json") || error.contains("has ended");
+        assert!(says_why, "{terminal}: {error}");
+    }
+    assert_eq!(std::fs::read_to_string(sandbox.path().join("typed")).unwrap(), "");
+}

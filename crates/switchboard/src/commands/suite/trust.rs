@@ -35,11 +35,9 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         refuse_agent(context, &format!("take back the trust in {}", plain(name)))?;
         let name = found.child(name).map_or(name.clone(), |child| child.name.clone());
         if !trust.revoke(&name)? {
-            return Err(Failure::new(
-                "not_trusted",
-                Exit::NotFound,
-                format!("'{}' was not trusted", plain(&name)),
-            ));
+            let message = format!("there is no trust in a server '{}' to take back", plain(&name));
+            return Err(Failure::new("not_trusted", Exit::NotFound, message)
+                .hint("`switchboard suite list` says which servers are trusted"));
         }
         if context.printer.is_json() {
             context.printer.object(&json!({ "name": name, "state": "new" }));

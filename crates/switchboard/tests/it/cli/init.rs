@@ -27,6 +27,8 @@ fn makes_the_tree_and_says_what_to_do_next() {
     .switchboard/archive
     .switchboard/hub.bell
     .switchboard/hub.db
+    .switchboard/hub.db-shm
+    .switchboard/hub.db-wal
     .switchboard/hub.db.binding
     .switchboard/hub.lock
     .switchboard/inbox

@@ -42,7 +42,8 @@ fn x9_what_a_person_lets_go_on_is_delivered() {
     let receipts = sandbox.file("outbox/codex");
     assert!(receipts.join(format!("{id}.delivered.receipt.json")).exists());
     assert_eq!(sandbox.run(["resume", &id, "--yes"]).code, Some(5));
-    assert_eq!(sandbox.run(["resume", "nobody", "--yes"]).code, Some(5));
+    let typo = sandbox.run(["resume", "claud", "--yes"]);
+    assert!(typo.code == Some(5) && typo.stderr.contains("did you mean 'claude'?"), "{typo:?}");
     let answer = sandbox.run_as("claude", ["send", "codex", "on we go", "--reply-to", &id]);
     assert_eq!(answer.code, Some(0), "{answer:?}");
 }

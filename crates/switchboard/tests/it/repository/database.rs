@@ -20,7 +20,13 @@ fn hook(sandbox: &Sandbox) -> Ran {
 fn aside(sandbox: &Sandbox) -> Vec<String> {
     let names = std::fs::read_dir(sandbox.file("")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with("hub.db.foreign.") && !name.ends_with("-shm")).collect()
+    names.filter(|name| name.starts_with("hub.db.foreign.") && !name.contains('-')).collect()
+}
+
+/// What a checkout does: the file of that name is another one now.
+fn plant(sandbox: &Sandbox, name: &str, content: &[u8]) {
+    let _ = std::fs::remove_file(sandbox.file(name));
+    files::put(sandbox.file(name), content);
 }
 
 #[test]
@@ -84,9 +90,9 @@ fn person_adopts_quarantined_database() {
 #[test]
 fn restored_backup_is_adopted_in_place() {
     let sandbox = planted();
-    let backup = std::fs::read(sandbox.file("hub.db")).unwrap();
-    std::fs::remove_file(sandbox.file("hub.db")).unwrap();
-    files::put(sandbox.file("hub.db"), backup);
+    for name in ["hub.db", "hub.db-wal"] {
+        plant(&sandbox, name, &std::fs::read(sandbox.file(name)).unwrap());
+    }
     sandbox.ok(["adopt", "--yes"]);
     let inbox = sandbox.json(["inbox", "claude"]);
     assert!(inbox.len() == 1 && inbox[0]["verified"] == true, "{inbox:?}");

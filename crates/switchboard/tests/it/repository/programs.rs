@@ -90,3 +90,22 @@ fn other_program_of_our_name_is_not_named() {
     with_path(&sandbox, &format!("{}:/usr/bin:/bin", bin.display()), &["init"]).ok();
     assert_eq!(server(&sandbox)["command"], BINARY);
 }
+
+#[test]
+fn wrapped_server_names_program_on_path() {
+    let sandbox = workspace();
+    let bin = sandbox.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::os::unix::fs::symlink(BINARY, bin.join("switchboard")).unwrap();
+    let on_path = format!("{}:/usr/bin:/bin", bin.display());
+    sandbox.ok(["suite", "add", "notes", "--", "true"]);
+    let file = sandbox.file("mcps/notes/.mcp.json");
+    for (path, program) in [(on_path.as_str(), "switchboard"), ("/usr/bin:/bin", BINARY)] {
+        with_path(&sandbox, path, &["suite", "wrap", "notes"]).ok();
+        assert_eq!(files::whole_json(&file).unwrap()["command"]["cmd"], program);
+        let folder = files::tree(sandbox.file("mcps"));
+        let has_path = folder.values().any(|entry| String::from_utf8_lossy(&entry.content).contains(BINARY));
+        assert_eq!(has_path, program == BINARY, "{folder:?}");
+        with_path(&sandbox, path, &["suite", "unwrap", "notes"]).ok();
+    }
+}

@@ -1,7 +1,10 @@
 //! `switchboard.config.json` of a repository beside the user's own settings.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
-use test_support::{Sandbox, files};
+use test_support::fault::Shim;
+use test_support::{Running, Sandbox, files, poll};
 
 use crate::workspace;
 
@@ -59,4 +62,31 @@ fn repository_shortens_no_retention() {
     sandbox.configure_user(&json!({ "workspace": { "retention": zero } }).to_string());
     let doctor = sandbox.ok(["doctor"]);
     assert!(!doctor.contains("retention"), "{doctor}");
+}
+
+#[test]
+fn retention_of_zero_empties_nothing() {
+    let Ok(shim) = Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR"))) else { return };
+    let sandbox = workspace();
+    let retention = |days: u32, journal: u32| {
+        let keys = json!({ "archiveDays": days, "receiptDays": days, "journalDays": journal });
+        json!({ "workspace": { "retention": keys } })
+    };
+    configure_repository(&sandbox, &retention(0, 0));
+    sandbox.configure_user(&retention(500, 300).to_string());
+    let id = sandbox.ok(["send", "claude", "keep me"]);
+    let id = id.lines().next().unwrap();
+    sandbox.run_as("claude", ["ack", id]).ok();
+    // The last entry of a journal stays.
+    sandbox.ok(["send", "codex", "last"]);
+    let kept = [format!("archive/claude/{id}.json"), format!("outbox/human/{id}.receipt.json")];
+    let mut serve = sandbox.command(["serve"]);
+    let mut serve = Running::start(shim.set_clock_ahead(&mut serve, 400));
+    // The journal comes last: once it is pruned, everything else that is old was looked at.
+    let is_kept = || sandbox.json(["tail"]).iter().any(|message| message["body"] == "keep me");
+    poll::until("the journal to be pruned", || (!is_kept()).then_some(()));
+    assert_eq!(serve.terminate().code(), Some(0));
+    for name in &kept {
+        assert!(sandbox.file(name).exists(), "{name}");
+    }
 }

@@ -1,0 +1,200 @@
+//! The files that SQLite keeps beside the database: write-ahead log, its index, rollback journal.
+//!
+//! SQLite replays whatever log or journal it finds beside a database, pages of any content, so a planted one is as good
+//! as a planted database. The log and its index are made here, empty, and bound before SQLite opens them, and are
+//! kept for the life of the database. The database never has a rollback journal. Any other file under these names is moved
+//! aside under a name that says so, and SQLite never sees it.
+//!
+//! The binding of an empty log is on disk before the first page is written to it, so a log with content of ours is always
+//! bound; an unbound empty one is what an interrupted start left.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use rusqlite::Connection;
+use rustix::fs::{FlockOperation, RenameFlags};
+
+use crate::error::HubError;
+use crate::files::{Dir, Durability};
+use crate::store::binding::{self, BINDING, HubKey};
+use crate::store::recover::{DATABASE, alone_or, share, suspect};
+
+/// The write-ahead log.
+pub(crate) const LOG: &str = "hub.db-wal";
+
+/// The index of the log, in shared memory.
+const INDEX: &str = "hub.db-shm";
+
+/// The side files that are bound.
+pub(super) const SIDE_FILES: [&str; 2] = [LOG, INDEX];
+
+/// The rollback journal, which a database in WAL mode has not got.
+pub(super) const JOURNAL: &str = "hub.db-journal";
+
+/// Refuses side files that are not ours. To be called before SQLite opens the database and again after that: whatever was
+/// replaced meanwhile is noticed before anything is read.
+pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
+    let foreign = |name: &str| Err(HubError::ForeignSideFile { path: folder.path().join(name) });
+    if folder.stat(JOURNAL)?.is_some() {
+        return foreign(JOURNAL);
+    }
+    let Some(key) = key else { return Ok(()) };
+    if binding::are_bound(folder, &SIDE_FILES, key)? {
+        return Ok(());
+    }
+    for name in SIDE_FILES {
+        if !binding::are_bound(folder, &[name], key)? {
+            return foreign(name);
+        }
+    }
+    Ok(())
+}
+
+/// The side file that another program planted; `None` where all are ours, missing or empty.
+pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<&'static str>, HubError> {
+    if folder.stat(JOURNAL)?.is_some() {
+        return Ok(Some(JOURNAL));
+    }
+    let Some(key) = key else { return Ok(None) };
+    for name in SIDE_FILES {
+        let is_harmless =
+            folder.stat(name)?.is_none_or(|found| found.is_regular && (found.len == 0 || name == INDEX));
+        if !is_harmless && !binding::are_bound(folder, &[name], key)? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// What a renewal of the side files came to.
+#[derive(Debug, Default)]
+pub(crate) struct Renewed {
+    /// Where planted files were moved to.
+    pub(crate) moved_aside: Vec<PathBuf>,
+    /// True if a log stood in the place of ours, whose content is lost.
+    pub(crate) lost_log: bool,
+}
+
+/// Moves foreign side files aside and binds new ones, where no other process has the database open. The lock is to be
+/// shared again once the database has been looked at: the others wait for that.
+pub(crate) fn renew_alone(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Renewed, HubError> {
+    let in_use = || HubError::SideFileInUse { path: folder.path().join(LOG) };
+    alone_or(lock, || verify(folder, key).is_ok()).ok_or_else(in_use)?;
+    renew_unless_in_use(folder, key).inspect_err(|_| share(lock))
+}
+
+fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
+    let Err(HubError::ForeignSideFile { path }) = verify(folder, key) else {
+        // Another process was quicker, or something else is wrong, which the next step says.
+        return Ok(Renewed::default());
+    };
+    // `hub.lock` may have been replaced as well. Each connection locks the database itself for as long as it is open.
+    let database = folder.open_own(DATABASE)?;
+    rustix::fs::fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| HubError::SideFileInUse { path })?;
+    // Without its log, a database may be in the middle of a checkpoint.
+    suspect(folder);
+    let renewed = renew(folder, key)?;
+    for aside in &renewed.moved_aside {
+        tracing::warn!(file = %aside.display(), "a file beside the database was not ours and was moved aside");
+    }
+    Ok(renewed)
+}
+
+/// Moves foreign side files aside and binds new ones. The database is bound and nobody has it open.
+pub(super) fn renew(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
+    let mut renewed = Renewed::default();
+    renewed.moved_aside.extend(set_aside(folder, JOURNAL)?);
+    let Some(key) = key else { return Ok(renewed) };
+    for name in SIDE_FILES {
+        if binding::are_bound(folder, &[name], key)? {
+            continue;
+        }
+        let aside = set_aside(folder, name)?;
+        renewed.lost_log |= name == LOG && aside.is_some();
+        renewed.moved_aside.extend(aside);
+        folder.create_new(name, b"", Durability::Synced)?;
+        give_to_owner(folder, name)?;
+    }
+    binding::bind_side_files(folder, &SIDE_FILES, key)?;
+    give_to_owner(folder, BINDING)?;
+    Ok(renewed)
+}
+
+/// Gives a file that root made, as under `sudo`, to the owner of the database, as SQLite does with its own.
+fn give_to_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
+    let Some(database) = folder.stat(DATABASE)?.filter(|_| rustix::process::geteuid().is_root()) else {
+        return Ok(());
+    };
+    std::os::unix::fs::lchown(folder.path().join(name), Some(database.uid), None)
+        .map_err(folder.io("set the owner of", name))?;
+    Ok(())
+}
+
+/// Moves whatever has this name aside; returns where to. An empty file is removed.
+pub(super) fn set_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, HubError> {
+    let Some(found) = folder.stat(name)? else { return Ok(None) };
+    if found.is_regular && found.len == 0 {
+        folder.remove(name)?;
+        return Ok(None);
+    }
+    let aside = format!("{name}.foreign.{:08x}", fastrand::u32(..));
+    // Also a link or a folder, as it is.
+    rustix::fs::renameat_with(folder.as_fd(), name, folder.as_fd(), &*aside, RenameFlags::empty())
+        .map_err(folder.io("move", name))?;
+    Ok(Some(folder.path().join(aside)))
+}
+
+/// The names of the side files that were moved aside.
+pub(crate) fn list(folder: &Dir) -> Result<Vec<String>, HubError> {
+    let is_one = |name: &String| {
+        [LOG, INDEX, JOURNAL]
+            .iter()
+            .any(|side_file| name.strip_prefix(side_file).is_some_and(|rest| rest.starts_with(".foreign.")))
+    };
+    Ok(folder.names()?.into_iter().filter(is_one).collect())
+}
+
+/// Watches that the log of an open database stays in its place.
+#[derive(Debug)]
+pub(super) struct LogWatch {
+    path: PathBuf,
+    opened: Option<(u64, u64, Option<SystemTime>)>,
+}
+
+impl LogWatch {
+    /// The log as it is now.
+    pub(super) fn begin(path: PathBuf) -> Self {
+        Self { opened: identify(&path), path }
+    }
+
+    /// Checkpoints the database if the log was replaced or removed: what is in a file without a name would be lost with the
+    /// last process that has it open. Nobody may be told "on disk" otherwise.
+    pub(super) fn checkpoint_if_displaced(&self, db: &Connection) -> rusqlite::Result<()> {
+        if self.opened.is_none() || identify(&self.path) == self.opened {
+            return Ok(());
+        }
+        tracing::warn!(log = %self.path.display(), "the log was replaced or removed; each commit is written through");
+        db.pragma_update(None, "synchronous", "FULL")?;
+        let (busy, pages, done): (bool, i64, i64) =
+            db.query_row("PRAGMA wal_checkpoint(FULL)", [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+            })?;
+        if busy || done < pages {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            return Err(rusqlite::Error::SqliteFailure(code, None));
+        }
+        Ok(())
+    }
+}
+
+fn identify(path: &std::path::Path) -> Option<(u64, u64, Option<SystemTime>)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino(), found.created().ok()))
+}
+
+#[cfg(test)]
+#[path = "side_files_tests.rs"]
+mod tests;
