@@ -2,6 +2,7 @@
 
 mod claude;
 mod codex;
+mod gemini;
 pub(crate) mod person;
 
 use std::path::PathBuf;
