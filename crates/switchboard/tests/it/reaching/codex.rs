@@ -55,7 +55,9 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
 
 #[test]
 fn a_real_codex_is_shown_mail_by_the_hooks_that_install_writes() {
-    let Some(program) = program("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else { return };
+    let Some(program) = program("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else {
+        return;
+    };
     let (sandbox, model) = (workspace(), Model::start());
     sandbox.ok(["install", "codex"]);
     let home = sandbox.home().join("codex");
