@@ -113,6 +113,7 @@ fn plain_prompts_take_text_questions_do_not() {
         ("me@host:~$ for x in *; do\r\n> echo\r\n> ", false),
         ("me% for x in *; do\r\nfor> ", false),
         ("❯ 1. Yes\r\n  2. No\r\n\r\n> ", false),
+        ("┃ Allow once  Allow always  Reject   ⇆ select  enter confirm\r\n> ", false),
         ("> \r\n\r\n  Enter to confirm · Esc to cancel\x1b[1;3H", false),
         ("name: ", false),
     ];

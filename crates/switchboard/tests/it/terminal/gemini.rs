@@ -17,7 +17,8 @@ fn start(test: &str, sandbox: &Sandbox, model: &Model) -> Option<Person> {
         }
     };
     gemini::prepare_home(sandbox.home());
-    let environment = gemini::environment(model, sandbox.home()).map(|(name, value)| format!("{name}={value}"));
+    let environment =
+        gemini::environment(model, sandbox.home()).map(|(name, value)| format!("{name}={value}"));
     let mut args = vec!["run", "--name", "gemini", "--", "env"];
     args.extend(environment.iter().map(String::as_str));
     args.extend([&node, &script, "--skip-trust"].map(|word| word as &str));
