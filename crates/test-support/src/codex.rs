@@ -13,5 +13,8 @@ pub fn program() -> Result<String, String> {
 /// Prepares a folder for `CODEX_HOME`, with settings that trust this folder.
 pub fn prepare_home(home: &Path, folder: &Path) {
     std::fs::create_dir_all(home).unwrap();
-    files::put(home.join("config.toml"), format!("[projects.{folder:?}]\ntrust_level = \"trusted\"\n"));
+    files::put(
+        home.join("config.toml"),
+        format!("[projects.'{}']\ntrust_level = \"trusted\"\n", folder.display()),
+    );
 }
