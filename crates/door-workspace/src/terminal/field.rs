@@ -150,12 +150,17 @@ impl Field {
         if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
-    /// True if the cursor's row is the field's and holds text.
-    pub(crate) fn holds_text(&self, screen: &Screen) -> bool {
+    /// True if the cursor's row is the field's and holds text before the cursor, or a part of `text` after it.
+    ///
+    /// Gemini draws its field anew while it starts: it keeps the text and sets the cursor before it.
+    pub(crate) fn holds_text(&self, screen: &Screen, text: &str) -> bool {
         let prompt = self.prompt.trim_end();
         let before = screen.before_cursor();
-        let begun = before.strip_prefix(prompt).filter(|_| !prompt.is_empty());
-        screen.mode == InputMode::Paste && begun.is_some_and(|text| !text.trim().is_empty())
+        let Some(begun) = before.strip_prefix(prompt).filter(|_| !prompt.is_empty()) else { return false };
+        let after: String = screen.after_cursor().iter().map(|cell| cell.text.as_str()).collect();
+        let after = squeeze(after.trim_matches(is_edge));
+        let is_ours = || !after.is_empty() && squeeze(text).contains(&after) && !has_nothing_after(screen);
+        screen.mode == InputMode::Paste && (!begun.trim().is_empty() || is_ours())
     }
 
     /// Compares the field with a text that was pasted into it.

@@ -22,6 +22,10 @@ const ECHO: Duration = Duration::from_secs(3);
 /// How long a text may stay in its field after Enter: an agent at work under load.
 const SENT: Duration = Duration::from_secs(3);
 
+/// How long the text must be gone from the field after Enter. A program that is still starting may take the field away,
+/// drop the key, and show the field with the text again.
+const GONE: Duration = Duration::from_millis(500);
+
 /// How long one key of a removal may take to show.
 const REMOVAL: Duration = Duration::from_millis(400);
 
@@ -74,7 +78,18 @@ enum State {
     Before,
     Pasted { field: Field, at: Duration },
     Removing { field: Field, at: Duration, keys: u32, last: u8, next: After },
-    Entered { field: Field, at: Duration },
+    Entered { field: Field, at: Duration, gone: Gone },
+}
+
+/// Whether the text has left its field after Enter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// A terminal that edits lines itself has passed it on.
+    Passed,
+    /// It was there at the last look.
+    NotYet,
+    /// It has not been there since this time.
+    Since(Duration),
 }
 
 /// What follows a removal.
@@ -129,21 +144,26 @@ impl Typist {
             State::Removing { field, at, keys, last, next } => {
                 self.remove(Removal { field, at, keys, last, next }, screen, now)
             }
-            State::Entered { field, at } => self.check_sent(field, at, screen, now),
+            State::Entered { field, at, gone } => self.check_sent(field, at, gone, screen, now),
         }
     }
 
     /// Looks whether Enter has sent the text; a list of completions may have taken it.
-    fn check_sent(&mut self, field: Field, at: Duration, screen: &Screen, now: Duration) -> Step {
-        let is_sent = !field.holds_text(screen);
-        self.state = State::Entered { field, at };
-        if is_sent {
-            Step::Typed
-        } else if now.saturating_sub(at) < SENT {
-            Step::Wait
-        } else {
+    fn check_sent(&mut self, field: Field, at: Duration, gone: Gone, screen: &Screen, now: Duration) -> Step {
+        let is_held = field.holds_text(screen, &self.text);
+        let gone = match gone {
+            Gone::Passed => Gone::Passed,
+            Gone::NotYet | Gone::Since(_) if is_held => Gone::NotYet,
+            Gone::NotYet => Gone::Since(now),
+            Gone::Since(since) => Gone::Since(since),
+        };
+        self.state = State::Entered { field, at, gone };
+        match gone {
+            Gone::Passed => Step::Typed,
+            Gone::Since(since) if now.saturating_sub(since) >= GONE => Step::Typed,
             // It stays: a slow program may still send it.
-            Step::NotTyped(Obstacle::NotSent)
+            Gone::NotYet if now.saturating_sub(at) >= SENT => Step::NotTyped(Obstacle::NotSent),
+            Gone::NotYet | Gone::Since(_) => Step::Wait,
         }
     }
 
@@ -174,7 +194,8 @@ impl Typist {
     ) -> Step {
         match field.echo(screen, &self.text) {
             Echo::Exact if quiet >= BEFORE_ENTER => {
-                self.state = State::Entered { field, at: now };
+                let gone = if screen.mode == InputMode::Lines { Gone::Passed } else { Gone::NotYet };
+                self.state = State::Entered { field, at: now, gone };
                 return Step::Enter;
             }
             Echo::Other(found) if now.saturating_sub(at) >= ECHO && self.may_remove(&found) => {
