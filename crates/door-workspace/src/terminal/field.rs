@@ -40,6 +40,8 @@ pub enum Obstacle {
 pub(crate) struct Field {
     /// The cursor's row up to the cursor: borders and the prompt.
     prompt: String,
+    /// Whether it stands in a frame, as in agents' command lines.
+    is_framed: bool,
 }
 
 /// The text in an input field after a paste.
@@ -125,8 +127,9 @@ impl Field {
             return Err(Obstacle::Question);
         }
         let nearby = row.saturating_sub(NEARBY)..screen.rows.len();
-        let field = Self { prompt: before.clone() };
-        if is_framed(screen, &before) {
+        let is_framed = is_framed(screen, &before);
+        let field = Self { prompt: before.clone(), is_framed };
+        if is_framed {
             if !has_only_ghost(screen) {
                 return Err(Obstacle::Occupied);
             }
@@ -148,6 +151,11 @@ impl Field {
         };
         let is_last = below.clone().all(|row| screen.row(row).is_empty());
         if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
+    }
+
+    /// True if it stands in a frame.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.is_framed
     }
 
     /// True if the cursor's row is the field's and holds text before the cursor, or a part of `text` after it.

@@ -12,6 +12,10 @@ use super::screen::{InputMode, Screen};
 /// How long a screen must not change before something is pasted: a dialog is drawn in less.
 const STABLE: Duration = Duration::from_millis(300);
 
+/// The same, and [`GONE`], for the first text into an agent's command line. Gemini shows its field, takes text, and draws
+/// itself anew half a second later: an Enter before that is lost.
+const STARTING: Duration = Duration::from_secs(2);
+
 /// How long the echo must stand before Enter. A program that tells pastes by their speed takes an Enter that comes
 /// with the text for a part of it.
 const BEFORE_ENTER: Duration = Duration::from_millis(150);
@@ -58,6 +62,8 @@ pub struct Typist {
     text: String,
     /// Whether the person's keys wait meanwhile, so that all text in the field is ours.
     is_alone: bool,
+    /// Whether nothing was typed into this program before.
+    is_first: bool,
     /// Where a former attempt may have left its text.
     stray: Option<Stray>,
     state: State,
@@ -117,7 +123,26 @@ impl Typist {
     /// An attempt at a text; `stray` is what the one before left behind. `is_alone` says that the person's keys wait
     /// meanwhile.
     pub fn new(text: String, stray: Option<Stray>, is_alone: bool) -> Self {
-        Self { text, is_alone, stray, state: State::Before, seen: None, since: Duration::ZERO }
+        Self {
+            text,
+            is_alone,
+            is_first: false,
+            stray,
+            state: State::Before,
+            seen: None,
+            since: Duration::ZERO,
+        }
+    }
+
+    /// The same attempt into a program that may still be starting.
+    #[must_use]
+    pub fn first(self, is_first: bool) -> Self {
+        Self { is_first, ..self }
+    }
+
+    /// How long to wait: longer where the program may still be starting.
+    fn patience(&self, field: &Field, usual: Duration) -> Duration {
+        if self.is_first && field.is_framed() { STARTING } else { usual }
     }
 
     /// The text that may still appear in the field or stand there.
@@ -157,10 +182,11 @@ impl Typist {
             Gone::NotYet => Gone::Since(now),
             Gone::Since(since) => Gone::Since(since),
         };
+        let patience = self.patience(&field, GONE);
         self.state = State::Entered { field, at, gone };
         match gone {
             Gone::Passed => Step::Typed,
-            Gone::Since(since) if now.saturating_sub(since) >= GONE => Step::Typed,
+            Gone::Since(since) if now.saturating_sub(since) >= patience => Step::Typed,
             // It stays: a slow program may still send it.
             Gone::NotYet if now.saturating_sub(at) >= SENT => Step::NotTyped(Obstacle::NotSent),
             Gone::NotYet | Gone::Since(_) => Step::Wait,
@@ -175,6 +201,10 @@ impl Typist {
             return Step::Wait;
         }
         match (Field::find(screen), self.stray.take()) {
+            (Ok(field), stray) if quiet < self.patience(&field, STABLE) => {
+                self.stray = stray;
+                Step::Wait
+            }
             (Ok(field), _) => {
                 self.state = State::Pasted { field, at: now };
                 Step::Paste

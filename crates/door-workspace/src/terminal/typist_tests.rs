@@ -147,3 +147,16 @@ fn text_that_comes_back_is_not_sent() {
     look.draw(&frame("make test"));
     assert_eq!(look.next(), Step::NotTyped(Obstacle::NotSent));
 }
+
+#[test]
+fn starting_command_line_gets_time() {
+    let frame = "────────────\r\n> \r\n────────────\x1b[2;3H";
+    for (screen, is_first, wait) in
+        [(frame, true, STARTING), (frame, false, STABLE), ("$ ", true, STABLE), ("$ ", false, STABLE)]
+    {
+        let mut look = Look::new("make test", screen);
+        look.typist = Typist::new("make test".to_owned(), None, true).first(is_first);
+        assert_eq!(look.next(), Step::Paste);
+        assert!(look.now >= wait && look.now < wait + STABLE, "{screen:?} {is_first}: {:?}", look.now);
+    }
+}
