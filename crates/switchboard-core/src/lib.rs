@@ -49,13 +49,13 @@ pub use pattern::{Pattern, PatternError, has_wildcard};
 pub use plan::{Considered, Fit, Plan, Planned, consider, plan};
 pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
 pub use receipt::{Receipt, Standing};
-pub use render::{BODY_PREFIX, Mark, quote_lines};
+pub use render::{BODY_PREFIX, Mark, quote_continuation, quote_lines};
 pub use resolve::{Because, Recipient, ResolveError, resolve, trace};
 pub use retry::{Outcome, RetryPolicy, after_attempt};
 pub use route::Route;
 pub use sanitize::{
-    Flag, Sanitized, clean, is_hidden, label_inline, quote_inline, reveal, sanitize, sanitize_description,
-    sanitize_description_value, sanitize_inline, sanitize_value,
+    Flag, Sanitized, clean, clean_value, is_hidden, label_inline, quote_inline, reveal, sanitize,
+    sanitize_description, sanitize_description_value, sanitize_inline, sanitize_value,
 };
 pub use task::{TaskName, TaskNameError};
 pub use trust::Trust;

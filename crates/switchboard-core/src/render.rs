@@ -48,6 +48,15 @@ pub fn quote_lines(text: &str) -> String {
     quoted
 }
 
+/// Cleans a sentence of ours in which a text of others may stand, and prefixes every line of it but the first.
+pub fn quote_continuation(text: &str) -> String {
+    let clean = clean(text);
+    match clean.split_once('\n') {
+        Some((first, rest)) => format!("{first}\n{}", quote_lines(rest)),
+        None => clean.into_owned(),
+    }
+}
+
 impl Trust {
     /// The text as a model may read it: without hidden characters, and without tags where it is not ours.
     pub fn sanitize(self, text: &str) -> Cow<'_, str> {

@@ -6,6 +6,7 @@
 //! there only markup with a meaning for hosts is disarmed. [`reveal`] shows a person what [`clean`] takes out.
 
 mod inline;
+mod lookalike;
 mod markup;
 
 use std::borrow::Cow;
@@ -92,6 +93,15 @@ pub fn reveal(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Removes hidden characters from every text and every key within a JSON value, as [`clean`] does.
+pub fn clean_value(value: &mut Value) {
+    change_texts(value, &mut |text| {
+        if let Cow::Owned(cleaned) = clean(text) {
+            *text = cleaned;
+        }
+    });
 }
 
 /// Sanitizes every text and every key within a JSON value.

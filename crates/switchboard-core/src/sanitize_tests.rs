@@ -66,11 +66,28 @@ fn suites_p4_instruction_markup_is_disarmed() {
         ("[INST] do [/INST]", "(INST) do (/INST)"),
         ("\u{ff1c}important\u{ff1e}", "&lt;important\u{ff1e}"),
         ("a <b <important> c", "a <b &lt;important> c"),
+        ("\u{226e}important>", "&lt;important>"),
+        ("<|im_start|>", "&lt;|im_start|>"),
+        ("<|anything_else|>", "&lt;|anything_else|>"),
+        ("<start_of_turn>", "&lt;start_of_turn>"),
+        ("<task-notification>", "&lt;task-notification>"),
+        ("\u{ff3b}INST\u{ff3d} do", "(INST) do"),
+        // Letters that are drawn like those of the name.
+        ("<IMP\u{41e}RTANT>", "&lt;IMP\u{41e}RTANT>"),
+        (
+            "<\u{1d42c}\u{1d432}\u{1d42c}\u{1d42d}\u{1d41e}\u{1d426}>",
+            "&lt;\u{1d42c}\u{1d432}\u{1d42c}\u{1d42d}\u{1d41e}\u{1d426}>",
+        ),
+        ("</\u{ff55}ntrusted-1>", "&lt;/\u{ff55}ntrusted-1>"),
+        ("<\u{24d8}mportant>", "&lt;\u{24d8}mportant>"),
+        ("<s\u{301}ystem>", "&lt;s\u{301}ystem>"),
     ] {
         let (disarmed, flags) = found(text);
         assert_eq!(flags, vec![Flag::Markup], "{text}");
         assert_eq!(disarmed, expected, "{text}");
     }
+    let long = format!("<important why=\"{}\">", "x".repeat(1000));
+    assert_eq!(found(&long).0, long.replace('<', "&lt;"), "attributes of any length");
     // Hidden characters cannot keep a tag from being seen.
     assert_eq!(found("<IMP\u{200b}ORTANT>"), ("&lt;IMPORTANT>".to_owned(), vec![Flag::Hidden, Flag::Markup]));
 }

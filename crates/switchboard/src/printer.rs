@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
-use switchboard_core::{escape_json_line, reveal};
+use switchboard_core::{escape_json_line, quote_continuation, reveal};
 
 use crate::failure::{Exit, Failure};
 
@@ -62,12 +62,18 @@ impl Printer {
         } else {
             let red = anstyle::AnsiColor::Red.on_default().bold();
             let mut err = anstream::stderr().lock();
-            let _ = writeln!(err, "{red}error:{red:#} {}", reveal(&failure.message));
+            let _ = writeln!(err, "{red}error:{red:#} {}", Self::shown(&failure.message));
             if let Some(hint) = &failure.hint {
-                let _ = writeln!(err, "hint: {}", reveal(hint));
+                let _ = writeln!(err, "hint: {}", Self::shown(hint));
             }
         }
         ExitCode::from(failure.exit as u8)
+    }
+
+    /// A sentence of ours in which a text of others may stand: nothing in it acts on a terminal, and no line but the
+    /// first can be taken for ours.
+    fn shown(text: &str) -> String {
+        quote_continuation(&reveal(text))
     }
 
     /// Shows that something takes time, where a person is watching.

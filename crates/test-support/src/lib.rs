@@ -11,6 +11,7 @@
 
 pub mod ca;
 pub mod claude;
+pub mod codex;
 pub mod fault;
 pub mod files;
 pub mod fuse;

@@ -2,7 +2,9 @@
 
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
-use switchboard_core::{AddressError, NameError, ResolveError, TaskNameError};
+use switchboard_core::{
+    AddressError, NameError, ResolveError, TaskNameError, clean, clean_value, quote_continuation,
+};
 use switchboard_hub::{HubError, WorkTreeError};
 
 use super::unread::Unread;
@@ -69,22 +71,32 @@ impl Problem {
 }
 
 /// The result as MCP has it, with the caller's unread mail riding along.
+///
+/// Every text of it is cleaned here, whatever a tool has put into it. Of an error only the first line can be ours: a
+/// text of others may stand in the sentence.
 pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
     let (mut text, mut data, failed) = match outcome {
-        Ok(answer) => (answer.text, answer.data, false),
+        Ok(answer) => {
+            let mut data = Value::from(answer.data);
+            clean_value(&mut data);
+            (clean(&answer.text).into_owned(), data, false)
+        }
         Err(problem) => {
-            let data = json!({ "message": problem.text, "next": problem.next });
-            let data = Map::from_iter([("error".to_owned(), data)]);
+            let problem = Problem {
+                text: quote_continuation(&problem.text),
+                next: problem.next.map(|next| quote_continuation(&next)),
+            };
+            let data = json!({ "error": { "message": problem.text, "next": problem.next } });
             (problem.into_text(), data, true)
         }
     };
     if let Some(line) = unread.line() {
         text.push_str("\n\n");
         text.push_str(&line);
-        data.insert("unread".into(), unread.count().into());
+        data["unread"] = unread.count().into();
     }
     let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
-    result.structured_content = Some(data.into());
+    result.structured_content = Some(data);
     result.is_error = Some(failed);
     result
 }

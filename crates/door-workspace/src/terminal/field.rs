@@ -40,6 +40,8 @@ pub enum Obstacle {
 pub(crate) struct Field {
     /// The cursor's row up to the cursor: borders and the prompt.
     prompt: String,
+    /// Whether it stands in a frame, as in agents' command lines.
+    is_framed: bool,
 }
 
 /// The text in an input field after a paste.
@@ -125,8 +127,9 @@ impl Field {
             return Err(Obstacle::Question);
         }
         let nearby = row.saturating_sub(NEARBY)..screen.rows.len();
-        let field = Self { prompt: before.clone() };
-        if is_framed(screen, &before) {
+        let is_framed = is_framed(screen, &before);
+        let field = Self { prompt: before.clone(), is_framed };
+        if is_framed {
             if !has_only_ghost(screen) {
                 return Err(Obstacle::Occupied);
             }
@@ -150,27 +153,46 @@ impl Field {
         if is_prompt && is_last && has_nothing_after(screen) { Ok(field) } else { Err(Obstacle::Occupied) }
     }
 
-    /// True if the cursor's row is the field's and holds text.
-    pub(crate) fn holds_text(&self, screen: &Screen) -> bool {
+    /// True if it stands in a frame.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.is_framed
+    }
+
+    /// True if the cursor's row is the field's and holds text before the cursor, or a part of `text` after it.
+    ///
+    /// Gemini draws its field anew while it starts: it keeps the text and sets the cursor before it.
+    pub(crate) fn holds_text(&self, screen: &Screen, text: &str) -> bool {
         let prompt = self.prompt.trim_end();
         let before = screen.before_cursor();
-        let begun = before.strip_prefix(prompt).filter(|_| !prompt.is_empty());
-        screen.mode == InputMode::Paste && begun.is_some_and(|text| !text.trim().is_empty())
+        let Some(begun) = before.strip_prefix(prompt).filter(|_| !prompt.is_empty()) else { return false };
+        let after: String = screen.after_cursor().iter().map(|cell| cell.text.as_str()).collect();
+        let after = squeeze(after.trim_matches(is_edge));
+        let is_ours = || !after.is_empty() && squeeze(text).contains(&after) && !has_nothing_after(screen);
+        screen.mode == InputMode::Paste && (!begun.trim().is_empty() || is_ours())
     }
 
     /// Compares the field with a text that was pasted into it.
+    ///
+    /// Gemini draws a tab as four columns and counts it as one, so that its cursor stands within a text with tabs. Of
+    /// such a text the whole row may count.
     pub(crate) fn echo(&self, screen: &Screen, text: &str) -> Echo {
+        let shown = self.compare(screen, text, CursorRow::ToCursor);
+        let is_whole = || self.compare(screen, text, CursorRow::Whole) == Echo::Exact;
+        if shown != Echo::Exact && text.contains('\t') && is_whole() { Echo::Exact } else { shown }
+    }
+
+    fn compare(&self, screen: &Screen, text: &str, extent: CursorRow) -> Echo {
         if has_menu(screen) || has_hints(screen, screen.cursor.0 + 1..screen.rows.len()) {
             return Echo::Hidden;
         }
-        if !has_nothing_after(screen) {
+        if extent == CursorRow::ToCursor && !has_nothing_after(screen) {
             return Echo::Hidden;
         }
         let wanted = squeeze(text);
         let mut first = None;
         let mut tail = String::new();
         for row in (0..=screen.cursor.0).rev() {
-            let line = line(screen, row);
+            let line = line(screen, row, extent);
             if is_rule(&line) && !wanted.contains(&squeeze(&line)) {
                 return self.judge(first, &tail, text, screen.cursor.0 - row);
             }
@@ -185,8 +207,6 @@ impl Field {
                     break;
                 }
             }
-            // A `|` may be the text's own, at the end of a line that wraps.
-            let is_edge = |c: char| c.is_whitespace() || (is_border(c) && c != '|');
             tail = squeeze(line.trim_matches(is_edge)) + &tail;
         }
         self.judge(first, &tail, text, screen.cursor.0 + 1)
@@ -213,9 +233,27 @@ impl Field {
     }
 }
 
-/// A row of a field: the cursor's up to the cursor, others whole.
-fn line(screen: &Screen, row: usize) -> String {
-    if row == screen.cursor.0 { screen.before_cursor() } else { screen.row(row) }
+/// How much of the cursor's row is the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CursorRow {
+    ToCursor,
+    Whole,
+}
+
+/// A row of a field, without the right edge of its box where that follows the text.
+fn line(screen: &Screen, row: usize, extent: CursorRow) -> String {
+    if row != screen.cursor.0 {
+        return screen.row(row);
+    }
+    let before = screen.before_cursor();
+    let whole = screen.row(row);
+    let text = whole.trim_end_matches(is_edge);
+    if extent == CursorRow::ToCursor || text.len() < before.len() { before } else { text.to_owned() }
+}
+
+/// True for what may follow a text up to the right edge of its box. A `|` may be the text's own.
+fn is_edge(c: char) -> bool {
+    c.is_whitespace() || (is_border(c) && c != '|')
 }
 
 /// True if the prompt stands alone between the lines of a frame, as agents' command lines draw it.
@@ -235,6 +273,11 @@ fn is_framed(screen: &Screen, before: &str) -> bool {
     }
     let is_last = row + 1 >= screen.rows.len();
     if is_rule(&above) && (is_rule(&below) || is_last) {
+        return true;
+    }
+    // Gemini without true colour: three filled rows in place of a frame.
+    let mut band = row.saturating_sub(1)..=row + 1;
+    if above.is_empty() && below.is_empty() && row > 0 && band.all(|row| screen.is_filled(row)) {
         return true;
     }
     // Codex: no lines, a blank row on both sides and a status line below.

@@ -113,6 +113,7 @@ fn plain_prompts_take_text_questions_do_not() {
         ("me@host:~$ for x in *; do\r\n> echo\r\n> ", false),
         ("me% for x in *; do\r\nfor> ", false),
         ("❯ 1. Yes\r\n  2. No\r\n\r\n> ", false),
+        ("┃ Allow once  Allow always  Reject   ⇆ select  enter confirm\r\n> ", false),
         ("> \r\n\r\n  Enter to confirm · Esc to cancel\x1b[1;3H", false),
         ("name: ", false),
     ];
@@ -145,6 +146,34 @@ fn bars_and_pipes_do_not_hide_the_text() {
     let field = Field::find(&drawn("\x1b[?2004h$ ", false)).unwrap();
     let piped = format!("{} | sort", "x".repeat(57));
     assert_eq!(field.echo(&drawn(&format!("\x1b[?2004h$ {piped}"), false), &piped), Echo::Exact);
+}
+
+/// Three rows of a background, as Gemini draws its field where there is no true colour.
+fn band(middle: &str, column: usize) -> Screen {
+    let row = |text: &str| format!("\x1b[48;5;240m{text:<60}\x1b[49m\r\n");
+    let rows = [" status\r\n", &row(""), &row(middle), &row(""), " ~/project"].concat();
+    drawn(&format!("\x1b[?2004h{rows}\x1b[3;{}H", column + 1), false)
+}
+
+#[test]
+fn filled_rows_are_a_frame() {
+    let field = Field::find(&band(" >   Type your message or @path/to/file", 3)).unwrap();
+    assert_eq!(field.echo(&band(" > hello", 8), "hello"), Echo::Exact);
+    assert_eq!(field.echo(&band(" > hello you", 8), "hello"), Echo::Hidden);
+    assert_eq!(Field::find(&band(" > a draft", 3)), Err(Obstacle::Occupied));
+    assert_eq!(Field::find(&band(" > 1. Yes", 3)), Err(Obstacle::Occupied));
+}
+
+#[test]
+fn tabs_move_text_away_from_cursor() {
+    let field = Field::find(&band(" > ", 3)).unwrap();
+    for (column, text) in [(11, "tab\there"), (7, "a\t\tb")] {
+        let shown = format!(" > {}", text.replace('\t', "    "));
+        assert_eq!(field.echo(&band(&shown, column), text), Echo::Exact, "{text:?}");
+        assert_ne!(field.echo(&band(&format!("{shown} more"), column), text), Echo::Exact, "{text:?}");
+        assert_ne!(field.echo(&band(&shown, column), &text.replace('\t', "")[1..]), Echo::Exact, "{text:?}");
+    }
+    assert_eq!(field.echo(&band(" >   Type your message", 3), "a\tb"), Echo::Empty);
 }
 
 proptest! {

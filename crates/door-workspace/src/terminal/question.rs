@@ -6,11 +6,12 @@ use super::screen::Screen;
 const SELECTORS: [char; 14] = ['❯', '›', '>', '●', '◉', '▶', '▸', '►', '→', '*', '➤', '•', '☞', '»'];
 
 /// Words in the key hints of a dialog, in lower case.
-const HINTS: [&str; 16] = [
+const HINTS: [&str; 17] = [
     "esc to cancel",
     "esc to go back",
     "esc to close",
     "enter to confirm",
+    "enter confirm",
     "enter to select",
     "enter to submit",
     "enter to continue",

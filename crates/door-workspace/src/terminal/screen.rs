@@ -17,6 +17,8 @@ pub(crate) struct Cell {
     pub(crate) text: String,
     /// Dim or grey, as placeholders and suggestions are.
     pub(crate) is_faint: bool,
+    /// With a background other than the terminal's own.
+    pub(crate) is_filled: bool,
 }
 
 /// How a program takes its input.
@@ -52,6 +54,11 @@ impl Screen {
     /// The text of the cursor's row before the cursor.
     pub(crate) fn before_cursor(&self) -> String {
         self.text(self.cursor.0, 0, self.cursor.1)
+    }
+
+    /// True if every cell of a row is filled.
+    pub(crate) fn is_filled(&self, row: usize) -> bool {
+        self.rows.get(row).is_some_and(|cells| cells.iter().all(|cell| cell.is_filled))
     }
 
     /// The cells from the cursor to the end of its row.
@@ -131,13 +138,16 @@ fn size(rows: u16, columns: u16) -> (NonZeroU16, NonZeroU16) {
 }
 
 fn cell(cell: Option<&vt100::Cell>) -> Cell {
-    let Some(cell) = cell else { return Cell { text: " ".to_owned(), is_faint: false } };
+    let Some(cell) = cell else {
+        return Cell { text: " ".to_owned(), is_faint: false, is_filled: false };
+    };
     let text = match (cell.has_contents(), cell.is_wide_continuation()) {
         (true, _) => cell.contents().to_owned(),
         (false, true) => String::new(),
         (false, false) => " ".to_owned(),
     };
-    Cell { text, is_faint: cell.dim() || is_grey(cell.fgcolor()) }
+    let is_filled = cell.bgcolor() != vt100::Color::Default;
+    Cell { text, is_faint: cell.dim() || is_grey(cell.fgcolor()), is_filled }
 }
 
 /// The greys of the 256 colours, bright black, and what lies between black and white in RGB.

@@ -12,6 +12,10 @@ use super::screen::{InputMode, Screen};
 /// How long a screen must not change before something is pasted: a dialog is drawn in less.
 const STABLE: Duration = Duration::from_millis(300);
 
+/// The same, and [`GONE`], for the first text into an agent's command line. Gemini shows its field, takes text, and draws
+/// itself anew half a second later: an Enter before that is lost.
+const STARTING: Duration = Duration::from_secs(2);
+
 /// How long the echo must stand before Enter. A program that tells pastes by their speed takes an Enter that comes
 /// with the text for a part of it.
 const BEFORE_ENTER: Duration = Duration::from_millis(150);
@@ -21,6 +25,10 @@ const ECHO: Duration = Duration::from_secs(3);
 
 /// How long a text may stay in its field after Enter: an agent at work under load.
 const SENT: Duration = Duration::from_secs(3);
+
+/// How long the text must be gone from the field after Enter. A program that is still starting may take the field away,
+/// drop the key, and show the field with the text again.
+const GONE: Duration = Duration::from_millis(500);
 
 /// How long one key of a removal may take to show.
 const REMOVAL: Duration = Duration::from_millis(400);
@@ -54,6 +62,8 @@ pub struct Typist {
     text: String,
     /// Whether the person's keys wait meanwhile, so that all text in the field is ours.
     is_alone: bool,
+    /// Whether nothing was typed into this program before.
+    is_first: bool,
     /// Where a former attempt may have left its text.
     stray: Option<Stray>,
     state: State,
@@ -74,7 +84,18 @@ enum State {
     Before,
     Pasted { field: Field, at: Duration },
     Removing { field: Field, at: Duration, keys: u32, last: u8, next: After },
-    Entered { field: Field, at: Duration },
+    Entered { field: Field, at: Duration, gone: Gone },
+}
+
+/// Whether the text has left its field after Enter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// A terminal that edits lines itself has passed it on.
+    Passed,
+    /// It was there at the last look.
+    NotYet,
+    /// It has not been there since this time.
+    Since(Duration),
 }
 
 /// What follows a removal.
@@ -102,7 +123,26 @@ impl Typist {
     /// An attempt at a text; `stray` is what the one before left behind. `is_alone` says that the person's keys wait
     /// meanwhile.
     pub fn new(text: String, stray: Option<Stray>, is_alone: bool) -> Self {
-        Self { text, is_alone, stray, state: State::Before, seen: None, since: Duration::ZERO }
+        Self {
+            text,
+            is_alone,
+            is_first: false,
+            stray,
+            state: State::Before,
+            seen: None,
+            since: Duration::ZERO,
+        }
+    }
+
+    /// The same attempt into a program that may still be starting.
+    #[must_use]
+    pub fn first(self, is_first: bool) -> Self {
+        Self { is_first, ..self }
+    }
+
+    /// How long to wait: longer where the program may still be starting.
+    fn patience(&self, field: &Field, usual: Duration) -> Duration {
+        if self.is_first && field.is_framed() { STARTING } else { usual }
     }
 
     /// The text that may still appear in the field or stand there.
@@ -129,21 +169,27 @@ impl Typist {
             State::Removing { field, at, keys, last, next } => {
                 self.remove(Removal { field, at, keys, last, next }, screen, now)
             }
-            State::Entered { field, at } => self.check_sent(field, at, screen, now),
+            State::Entered { field, at, gone } => self.check_sent(field, at, gone, screen, now),
         }
     }
 
     /// Looks whether Enter has sent the text; a list of completions may have taken it.
-    fn check_sent(&mut self, field: Field, at: Duration, screen: &Screen, now: Duration) -> Step {
-        let is_sent = !field.holds_text(screen);
-        self.state = State::Entered { field, at };
-        if is_sent {
-            Step::Typed
-        } else if now.saturating_sub(at) < SENT {
-            Step::Wait
-        } else {
+    fn check_sent(&mut self, field: Field, at: Duration, gone: Gone, screen: &Screen, now: Duration) -> Step {
+        let is_held = field.holds_text(screen, &self.text);
+        let gone = match gone {
+            Gone::Passed => Gone::Passed,
+            Gone::NotYet | Gone::Since(_) if is_held => Gone::NotYet,
+            Gone::NotYet => Gone::Since(now),
+            Gone::Since(since) => Gone::Since(since),
+        };
+        let patience = self.patience(&field, GONE);
+        self.state = State::Entered { field, at, gone };
+        match gone {
+            Gone::Passed => Step::Typed,
+            Gone::Since(since) if now.saturating_sub(since) >= patience => Step::Typed,
             // It stays: a slow program may still send it.
-            Step::NotTyped(Obstacle::NotSent)
+            Gone::NotYet if now.saturating_sub(at) >= SENT => Step::NotTyped(Obstacle::NotSent),
+            Gone::NotYet | Gone::Since(_) => Step::Wait,
         }
     }
 
@@ -155,6 +201,10 @@ impl Typist {
             return Step::Wait;
         }
         match (Field::find(screen), self.stray.take()) {
+            (Ok(field), stray) if quiet < self.patience(&field, STABLE) => {
+                self.stray = stray;
+                Step::Wait
+            }
             (Ok(field), _) => {
                 self.state = State::Pasted { field, at: now };
                 Step::Paste
@@ -174,7 +224,8 @@ impl Typist {
     ) -> Step {
         match field.echo(screen, &self.text) {
             Echo::Exact if quiet >= BEFORE_ENTER => {
-                self.state = State::Entered { field, at: now };
+                let gone = if screen.mode == InputMode::Lines { Gone::Passed } else { Gone::NotYet };
+                self.state = State::Entered { field, at: now, gone };
                 return Step::Enter;
             }
             Echo::Other(found) if now.saturating_sub(at) >= ECHO && self.may_remove(&found) => {

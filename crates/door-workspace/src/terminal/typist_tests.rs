@@ -132,3 +132,31 @@ fn text_that_stays_after_enter_is_not_sent() {
     look.draw("/main.rs");
     assert_eq!(look.next(), Step::NotTyped(Obstacle::NotSent));
 }
+
+#[test]
+fn text_that_comes_back_is_not_sent() {
+    let frame =
+        |text: &str| format!("\x1b[H\x1b[2J\x1b[?2004h────────────\r\n> {text}\r\n────────────\x1b[2;3H");
+    let mut look = Look::new("make test", &frame(""));
+    assert_eq!(look.next(), Step::Paste);
+    look.draw("make test");
+    assert_eq!(look.next(), Step::Enter);
+    // A program that starts draws itself anew, keeps the text and sets the cursor before it.
+    look.draw("\x1b[?2004l\x1b[2J");
+    assert_eq!(look.typist.look(&look.emulator.screen(false), look.now), Step::Wait);
+    look.draw(&frame("make test"));
+    assert_eq!(look.next(), Step::NotTyped(Obstacle::NotSent));
+}
+
+#[test]
+fn starting_command_line_gets_time() {
+    let frame = "────────────\r\n> \r\n────────────\x1b[2;3H";
+    for (screen, is_first, wait) in
+        [(frame, true, STARTING), (frame, false, STABLE), ("$ ", true, STABLE), ("$ ", false, STABLE)]
+    {
+        let mut look = Look::new("make test", screen);
+        look.typist = Typist::new("make test".to_owned(), None, true).first(is_first);
+        assert_eq!(look.next(), Step::Paste);
+        assert!(look.now >= wait && look.now < wait + STABLE, "{screen:?} {is_first}: {:?}", look.now);
+    }
+}

@@ -2,7 +2,7 @@
 
 use globset::{Glob, GlobBuilder};
 use serde::{Deserialize, Serialize};
-use switchboard_core::Kind;
+use switchboard_core::{Kind, quote_continuation, sanitize_description};
 
 use crate::roles::Role;
 
@@ -188,10 +188,10 @@ impl WorkflowFile {
         let routes = routes.map(|(at, route)| route.check(at, phases.len())).collect::<Result<_, _>>()?;
         Ok(Workflow {
             name,
-            description: self.description,
+            description: told(&self.description),
             aliases,
-            persona: not_blank("persona".to_owned(), self.persona)?,
-            prohibited_tools: self.prohibited_tools,
+            persona: not_blank("persona".to_owned(), &self.persona)?,
+            prohibited_tools: self.prohibited_tools.iter().map(|tool| told(tool)).collect(),
             routes,
             phases,
         })
@@ -207,10 +207,13 @@ impl PhaseFile {
         });
         Ok(Phase {
             artifacts: patterns.collect::<Result<_, _>>()?,
-            id: not_blank(field("id"), self.id)?,
-            instruction: not_blank(field("instruction"), self.instruction)?,
-            required_evidence: self.required_evidence.filter(|text| !text.trim().is_empty()),
-            required_tools: self.required_tools,
+            id: not_blank(field("id"), &self.id)?,
+            instruction: not_blank(field("instruction"), &self.instruction)?,
+            required_evidence: self
+                .required_evidence
+                .map(|text| told(&text))
+                .filter(|text| !text.trim().is_empty()),
+            required_tools: self.required_tools.iter().map(|tool| told(tool)).collect(),
         })
     }
 }
@@ -240,8 +243,15 @@ fn check_name(field: &str, text: &str) -> Result<String, BadField> {
     }
 }
 
-fn not_blank(field: String, text: String) -> Result<String, BadField> {
+fn not_blank(field: String, text: &str) -> Result<String, BadField> {
+    let text = told(text);
     if text.trim().is_empty() { Err(bad(field, "is empty")) } else { Ok(text) }
+}
+
+/// A text of a workflow file as a model may read it: a repository brings such files along. No line of it but the first
+/// stands alone.
+fn told(text: &str) -> String {
+    quote_continuation(&sanitize_description(text).text)
 }
 
 fn bad(field: impl Into<String>, problem: impl Into<String>) -> BadField {

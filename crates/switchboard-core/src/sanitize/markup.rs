@@ -4,23 +4,31 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::Flag;
+use super::lookalike::fold;
 
 /// Names of such markup, in lower case and without separators. Hosts and models give these a meaning.
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 40] = [
     "admin",
     "assistant",
     "attention",
     "caution",
+    "commandmessage",
+    "commandname",
     "context",
     "critical",
     "developer",
+    "endofturn",
     "example",
     "functioncall",
     "functioncalls",
+    "functionresult",
+    "functionresults",
     "hidden",
     "human",
+    "imend",
     "important",
     "importantinstructions",
+    "imstart",
     "inst",
     "instruction",
     "instructions",
@@ -30,11 +38,14 @@ const NAMES: [&str; 30] = [
     "prompt",
     "priority",
     "secret",
+    "startofturn",
     "sys",
     "system",
     "systemprompt",
     "systemreminder",
+    "tasknotification",
     "toolcall",
+    "toolresult",
     "user",
     "warning",
 ];
@@ -42,7 +53,7 @@ const NAMES: [&str; 30] = [
 /// The beginning of the name of our own frames; the random mark follows.
 const FRAME: &str = "untrusted";
 
-/// Longer than any tag that is meant.
+/// How much of a tag is read for its name.
 const LONGEST: usize = 200;
 
 /// True for `<` and every character that is drawn like it.
@@ -53,6 +64,7 @@ pub(super) fn is_angle(c: char) -> bool {
             | '\u{1438}'
             | '\u{16b2}'
             | '\u{2039}'
+            | '\u{226e}'
             | '\u{2329}'
             | '\u{276c}'
             | '\u{276e}'
@@ -69,7 +81,7 @@ pub(super) fn is_angle(c: char) -> bool {
 
 /// Disarms everything that could begin a tag, of a text without hidden characters.
 pub(super) fn disarm_all(text: Cow<'_, str>) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_angle(c) || c == '[') {
+    if !text.chars().any(|c| is_angle(c) || is_bracket(c)) {
         return text;
     }
     let disarmed = disarm(&text, |_| true, &mut BTreeSet::new());
@@ -78,43 +90,72 @@ pub(super) fn disarm_all(text: Cow<'_, str>) -> Cow<'_, str> {
 
 /// Disarms tags whose names have a meaning for hosts, of a text without hidden characters.
 pub(super) fn disarm_named(text: &str, flags: &mut BTreeSet<Flag>) -> String {
-    disarm(text, |inside| inside.is_some_and(|inside| is_known(&name_of(inside))), flags)
+    disarm(text, |inside| inside.is_some_and(|inside| is_token(inside) || is_known(&name_of(inside))), flags)
 }
 
 /// Replaces `<` by `&lt;` where `is_tag` says so of the text up to `>`; `[INST]` becomes `(INST)`.
 fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSet<Flag>) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
-    while let Some(at) = rest.find(|c| is_angle(c) || c == '[') {
+    let last_close = text.rfind(is_close);
+    while let Some(at) = rest.find(|c| is_angle(c) || is_bracket(c)) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
         let mut chars = from.chars();
         let Some(open) = chars.next() else { break };
         rest = chars.as_str();
-        if open == '[' {
-            match inside(rest, |c| c == ']').filter(|word| matches!(&*name_of(word), "inst" | "sys")) {
+        if is_bracket(open) {
+            match inside_brackets(rest).filter(|word| matches!(&*name_of(word), "inst" | "sys")) {
                 Some(word) => {
                     flags.insert(Flag::Markup);
                     out.extend(["(", word, ")"]);
-                    rest = &rest[word.len() + 1..];
+                    rest = rest[word.len()..].trim_start_matches(is_closing_bracket);
                 }
-                None => out.push('['),
+                None => out.push(open),
             }
-        } else if is_tag(inside(rest, |c| matches!(c, '>' | '\u{203a}' | '\u{fe65}' | '\u{ff1e}'))) {
-            flags.insert(Flag::Markup);
-            out.push_str("&lt;");
         } else {
-            out.push(open);
+            let is_closed = last_close.is_some_and(|last| last >= text.len() - rest.len());
+            if is_tag(is_closed.then(|| beginning(rest))) {
+                flags.insert(Flag::Markup);
+                out.push_str("&lt;");
+            } else {
+                out.push(open);
+            }
         }
     }
     out.push_str(rest);
     out
 }
 
-/// The text before the first closing character, where that is near.
-fn inside(text: &str, is_close: impl Fn(char) -> bool) -> Option<&str> {
-    let (end, _) = text.char_indices().take(LONGEST).find(|(_, c)| is_close(*c))?;
+/// True for `>` and characters that are drawn like it.
+fn is_close(c: char) -> bool {
+    matches!(c, '>' | '\u{203a}' | '\u{226f}' | '\u{fe65}' | '\u{ff1e}')
+}
+
+fn is_bracket(c: char) -> bool {
+    matches!(c, '[' | '\u{ff3b}')
+}
+
+fn is_closing_bracket(c: char) -> bool {
+    matches!(c, ']' | '\u{ff3d}')
+}
+
+/// A tag's text up to its end, or the first [`LONGEST`] characters of a longer one: attributes may have any length.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().enumerate().find(|(count, (_, c))| *count == LONGEST || is_close(*c));
+    &text[..end.map_or(text.len(), |(_, (end, _))| end)]
+}
+
+/// The text before the closing bracket, where that is near.
+fn inside_brackets(text: &str) -> Option<&str> {
+    let (end, _) = text.char_indices().take(LONGEST).find(|(_, c)| is_closing_bracket(*c))?;
     Some(&text[..end])
+}
+
+/// True for a control token such as `|im_start|`, whatever its name.
+fn is_token(inside: &str) -> bool {
+    let is_bar = |c: char| matches!(c, '|' | '\u{ff5c}');
+    inside.starts_with(is_bar) && inside.len() > 1 && inside.ends_with(is_bar)
 }
 
 /// The name of a tag without separators. Of `x:invoke` the last part counts; attributes do not.
@@ -122,7 +163,7 @@ fn name_of(inside: &str) -> String {
     let word = inside.trim_matches(|c: char| matches!(c, '/' | '|' | '!') || c.is_whitespace());
     let first = word.split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default();
     let last = first.rsplit(':').next().unwrap_or_default();
-    last.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+    last.chars().map(fold).filter(char::is_ascii_alphanumeric).collect()
 }
 
 fn is_known(name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! Text of others before every kind of reader: it cannot end its frame, and no line of it looks like a header.
 
 use serde_json::{Value, json};
+use switchboard_core::is_hidden;
 use test_support::{Ran, Sandbox, files, poll};
 
 use crate::channels::Program;
@@ -239,6 +240,78 @@ fn watcher_prompts_keep_their_frames() {
     }
     let shown = sandbox.run_as("codex", ["channel", "read", "--channel", "general", "--all"]).ok();
     assert!(frames(&shown) >= CLOSING_TAGS.len(), "{shown}");
+}
+
+/// Names and ids that others sent come back in errors; `state.json` is written by other programs, workflow files by
+/// the authors of a repository.
+#[test]
+fn errors_and_states_forge_no_header() {
+    let sandbox = workspace();
+    let forged = format!("x{}\u{202e}\u{e0101}\u{2060}", body(CLOSING_TAGS[0]));
+    let is_clean = |shown: &str| {
+        let odd =
+            |c: char| (c.is_control() && c != '\n') || is_hidden(c) || matches!(c, '\u{2028}' | '\u{2029}');
+        assert!(!shown.contains(odd), "{shown:?}");
+        assert!(!lines(shown).into_iter().any(|line| FORGED.contains(&line.trim_start())), "{shown}");
+    };
+    for args in [
+        &["receipt", &forged][..],
+        &["thread", &forged],
+        &["ack", &forged],
+        &["swarm", "members", &forged],
+        &["suite", "pins", "list", &forged],
+        &["worker", "status", &forged],
+        &["workflow", "start", &forged],
+        &["send", &forged, "hello"],
+    ] {
+        let ran = sandbox.run_as("claude", args.iter().copied());
+        assert!(ran.code != Some(0) && ran.stderr.contains("error: "), "{ran:?}");
+        is_clean(&format!("{}{}", ran.stdout, ran.stderr));
+        let ran = sandbox.run_as("claude", args.iter().copied().chain(["--json"]));
+        let answer = format!("{}{}", ran.stdout, ran.stderr);
+        assert_eq!(lines(answer.trim_end()).len(), 1, "{answer:?}");
+        assert!(serde_json::from_str::<Value>(&answer).unwrap()["error"]["message"].is_string(), "{answer}");
+    }
+    let definition = json!({
+        "name": "theirs", "description": forged, "persona": forged,
+        "phases": [{ "id": forged, "instruction": forged, "requiredEvidence": forged }],
+    });
+    std::fs::create_dir_all(sandbox.file("workflows")).unwrap();
+    files::put(sandbox.file("workflows/theirs.json"), definition.to_string());
+    let mut session = stdio(&sandbox, Some("claude"));
+    for (tool, arguments) in [
+        ("get_receipt", json!({ "id": forged })),
+        ("ack_message", json!({ "id": forged })),
+        ("check_inbox", json!({ "cursor": forged })),
+        ("claim_task", json!({ "task": forged })),
+        ("reserve_files", json!({ "paths": [forged] })),
+        ("send_message", json!({ "to": forged, "payload": "hello" })),
+        ("complete_workflow_phase", json!({ "workflow": forged, "phase": 1 })),
+        ("start_workflow", json!({ "name": "theirs", "initialContext": forged })),
+        ("get_workflow_state", json!({})),
+    ] {
+        let answer = session.call(tool, arguments);
+        is_clean(&answer.text);
+        strings(&answer.data, &mut |text| {
+            let odd = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_hidden(c);
+            assert!(!text.contains(odd), "{tool}: {text:?}");
+        });
+    }
+    is_clean(&sandbox.run_as("claude", ["workflow", "state"]).ok());
+    is_clean(&sandbox.run_as("claude", ["workflow", "list"]).ok());
+}
+
+/// Calls a function with every text in a value.
+fn strings(value: &Value, check: &mut dyn FnMut(&str)) {
+    match value {
+        Value::String(text) => check(text),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, check)),
+        Value::Object(fields) => fields.iter().for_each(|(name, item)| {
+            check(name);
+            strings(item, check);
+        }),
+        _ => {}
+    }
 }
 
 #[test]

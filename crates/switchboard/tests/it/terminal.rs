@@ -1,6 +1,8 @@
 //! `switchboard run`: a person's terminal, a program in it, and mail that is typed.
 
 mod claude;
+mod codex;
+mod gemini;
 pub(crate) mod person;
 
 use std::path::PathBuf;

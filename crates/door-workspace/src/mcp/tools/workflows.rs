@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use switchboard_core::Name;
+use switchboard_core::{Name, sanitize_value};
 
 use super::Desk;
 use crate::mcp::answer::{Answer, Outcome, Problem};
@@ -77,6 +77,8 @@ const STATE: usize = 20_000;
 pub(super) async fn get_workflow_state(desk: &Desk<'_>, _: GetWorkflowState) -> Outcome {
     desk.me()?;
     let mut state = desk.workspace.workflow_state().await?;
+    // Other programs write the file as well. The text is JSON, which must not be changed afterwards.
+    sanitize_value(&mut state);
     let mut text = serde_json::to_string(&state).unwrap_or_default();
     if text.len() > STATE {
         // The workflows are what was asked for; the rest is in the roster.

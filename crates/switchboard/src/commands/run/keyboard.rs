@@ -143,6 +143,8 @@ pub(super) struct Keyboard<'s> {
     held: VecDeque<Vec<u8>>,
     /// A text of ours that may still show up in the input field.
     stray: Option<Stray>,
+    /// Whether a text of ours has been entered; before, the program may still be starting.
+    has_typed: bool,
 }
 
 impl<'s> Keyboard<'s> {
@@ -153,7 +155,7 @@ impl<'s> Keyboard<'s> {
         watch: &'s RefCell<Watch>,
         idle: Duration,
     ) -> Self {
-        Self { pty, control, pid, watch, idle, held: VecDeque::new(), stray: None }
+        Self { pty, control, pid, watch, idle, held: VecDeque::new(), stray: None, has_typed: false }
     }
 
     /// The program's screen now.
@@ -258,7 +260,7 @@ impl<'s> Keyboard<'s> {
             ));
         }
         let (mut done, is_entered) = (0, Cell::new(false));
-        let mut typist = Typist::new(text.to_owned(), self.stray.take(), true);
+        let mut typist = Typist::new(text.to_owned(), self.stray.take(), true).first(!self.has_typed);
         let typed = {
             let (pty, watch, control, pid) = (&mut self.pty, self.watch, self.control, self.pid);
             let (done, typist, is_entered) = (&mut done, &mut typist, &is_entered);
@@ -298,6 +300,7 @@ impl<'s> Keyboard<'s> {
             }
         };
         self.stray = typist.stray();
+        self.has_typed |= matches!(typed, Ok(None));
         match typed {
             Ok(None) => Typed::Done,
             Ok(Some(Obstacle::NotSent)) => Typed::Failed(Obstacle::NotSent.to_string()),

@@ -41,6 +41,17 @@ fn real_claude_in_print_mode_ends() {
     let ran = Ran::of(claude.args(print_args("SAY hello there")));
     assert_eq!(ran.ok(), "hello there");
     assert_eq!(state(&sandbox, &id), "seen");
+    // However it was started, and whatever it prints: no hook of ours keeps it.
+    for (entrypoint, attended) in [("sdk-cli", "0"), ("sdk-ts", "1"), ("sdk-py", "false")] {
+        let id = sandbox.send("codex", "claude", "another letter");
+        let mut claude = command(&program);
+        claude.current_dir(sandbox.path()).envs(claude::environment(&model, sandbox.home()));
+        claude.env("CLAUDE_CODE_ENTRYPOINT", entrypoint).env("CLAUDE_CODE_SESSION_ATTENDED", attended);
+        claude.args(["--output-format", "stream-json", "--verbose"]);
+        let printed = Ran::of(claude.args(print_args("SAY hello again"))).ok();
+        assert!(printed.contains(r#""result":"hello again""#), "{entrypoint}: {printed}");
+        assert_eq!(state(&sandbox, &id), "seen", "{entrypoint}");
+    }
 }
 
 #[test]

@@ -4,15 +4,15 @@ use std::time::Instant;
 
 use serde_json::Value;
 use test_support::model::Model;
-use test_support::{Ran, poll, process, tools};
+use test_support::{Ran, codex, poll, process, tools};
 
 use super::{SOON, state};
 use crate::workspace;
 
 /// The program; nothing where it is not installed, which has been said then.
-fn codex(test: &str) -> Option<String> {
-    match tools::installed("npm/@openai/codex") {
-        Ok(folder) => Some(folder.join("node_modules/.bin/codex").display().to_string()),
+fn program(test: &str) -> Option<String> {
+    match codex::program() {
+        Ok(program) => Some(program),
         Err(reason) => {
             tools::skip(test, &reason);
             None
@@ -22,7 +22,7 @@ fn codex(test: &str) -> Option<String> {
 
 #[test]
 fn an_idle_codex_sees_a_message_within_two_seconds() {
-    let Some(program) = codex("an_idle_codex_sees_a_message_within_two_seconds") else { return };
+    let Some(program) = program("an_idle_codex_sees_a_message_within_two_seconds") else { return };
     let (sandbox, model) = (workspace(), Model::start());
     let home = sandbox.home().join("codex");
     std::fs::create_dir_all(&home).unwrap();
@@ -55,13 +55,13 @@ fn an_idle_codex_sees_a_message_within_two_seconds() {
 
 #[test]
 fn a_real_codex_is_shown_mail_by_the_hooks_that_install_writes() {
-    let Some(program) = codex("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else { return };
+    let Some(program) = program("a_real_codex_is_shown_mail_by_the_hooks_that_install_writes") else {
+        return;
+    };
     let (sandbox, model) = (workspace(), Model::start());
     sandbox.ok(["install", "codex"]);
     let home = sandbox.home().join("codex");
-    std::fs::create_dir_all(&home).unwrap();
-    let trusted = format!("[projects.{:?}]\ntrust_level = \"trusted\"\n", sandbox.path());
-    test_support::files::put(home.join("config.toml"), &trusted);
+    codex::prepare_home(&home, sandbox.path());
     let first = sandbox.send("claude", "codex", "the first letter");
     let mut command = process::command(&program);
     command.current_dir(sandbox.path()).env("HOME", sandbox.home()).env("CODEX_HOME", &home);

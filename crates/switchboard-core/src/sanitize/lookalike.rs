@@ -1,0 +1,55 @@
+//! Letters that are drawn like ASCII letters, for the names of tags.
+
+/// Mathematical alphabets: each has the 26 capitals, then the 26 small letters.
+const MATHEMATICAL: std::ops::RangeInclusive<u32> = 0x1d400..=0x1d6a3;
+
+/// Rows of letters from A on: the first letter of each row, and whether its letters are upright copies of a to z.
+const ROWS: [u32; 9] = [0xff21, 0xff41, 0x24b6, 0x24d0, 0x249c, 0x1f110, 0x1f130, 0x1f150, 0x1f170];
+
+/// Cyrillic, Greek and other letters that look like an ASCII one, capitals and small letters.
+const ALIKE: [(char, &str); 24] = [
+    ('a', "аΑАαɑ"),
+    ('b', "ЬВΒв"),
+    ('c', "сСϲⅽⅭ"),
+    ('d', "ԁⅾⅮ"),
+    ('e', "еЕΕℯе"),
+    ('f', "ƒſ"),
+    ('g', "ɡԍ"),
+    ('h', "һНΗհ"),
+    ('i', "іІΙιıӏⅰⅠℹ"),
+    ('j', "јЈϳ"),
+    ('k', "кКΚκK"),
+    ('l', "ⅼⅬℓ"),
+    ('m', "мМΜⅿⅯ"),
+    ('n', "пΝոν"),
+    ('o', "оОΟοօ"),
+    ('p', "рРΡρ"),
+    ('r', "гꭇ"),
+    ('s', "ѕЅꜱ"),
+    ('t', "тТΤτ"),
+    ('u', "υцս"),
+    ('v', "ѵѴⅴⅤ"),
+    ('w', "ԝԜѡ"),
+    ('x', "хХΧχⅹⅩ"),
+    ('y', "уУΥγү"),
+];
+
+/// The small ASCII letter or digit that a character is or looks like; others as they are.
+pub(super) fn fold(c: char) -> char {
+    if c.is_ascii() {
+        return c.to_ascii_lowercase();
+    }
+    let code = u32::from(c);
+    if MATHEMATICAL.contains(&code) {
+        return letter((code - MATHEMATICAL.start()) % 26);
+    }
+    if let Some(first) = ROWS.iter().find(|first| (**first..**first + 26).contains(&code)) {
+        return letter(code - first);
+    }
+    ALIKE.iter().find(|(_, alike)| alike.contains(c)).map_or(c, |(letter, _)| *letter)
+}
+
+/// The small letter of this number, from 0.
+fn letter(number: u32) -> char {
+    u8::try_from(number).map_or('a', |number| char::from(b'a' + number % 26))
+}
