@@ -82,7 +82,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     }
     let Some((_, first)) = met.first() else { return Ok(()) };
     let lines: Vec<String> = met.iter().map(|(path, one)| told(path, one)).collect();
-    Err(Failure::new("reserved", Exit::Failed, lines.join("\n")).hint(format!(
+    Err(Failure::new("reserved", Exit::Failed, lines.join("; ")).hint(format!(
         "ask {} (`switchboard send \"{}\" …`), wait, or commit all the same with `git commit --no-verify`",
         first.holder, first.holder
     )))

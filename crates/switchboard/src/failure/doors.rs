@@ -198,7 +198,8 @@ impl From<SwarmError> for Failure {
             SwarmError::WhichSwarm { swarms } => match swarms.as_slice() {
                 [] => Self::new("unknown_swarm", Exit::NotFound, message)
                     .hint("`switchboard swarm list --all` lists also those that are over"),
-                _ => Self::new("which_swarm", Exit::Usage, message).hint("name one of them"),
+                _ => Self::new("which_swarm", Exit::Usage, message)
+                    .hint("name one of them: `members`, `sync` and `leave` take it as their argument, the others with --swarm"),
             },
             SwarmError::NotPending { .. } => {
                 Self::new("not_found", Exit::NotFound, message).hint("`switchboard swarm list` says who waits")
