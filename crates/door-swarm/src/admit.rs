@@ -293,7 +293,7 @@ impl Swarm {
 
     /// Checks that id and key are free; says which members give way to a candidate that proves the key.
     ///
-    /// Without a proof nobody gives way: the candidate may name a key that only provisional members name.
+    /// Without a proof no member gives way: the candidate may name a key that only provisional members name.
     fn find_place(
         &self,
         agent: &PeerId,

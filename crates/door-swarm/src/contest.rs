@@ -46,13 +46,13 @@ pub struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// What is contested, and by whom.
+    /// The contest in one sentence: the members, the swarm.
     pub fn message(&self) -> String {
         let members: Vec<String> = self.members.iter().map(|id| format!("'{id}'")).collect();
         format!("{} of '{}' name one key, and none has proved it", members.join(" and "), self.swarm.realm)
     }
 
-    /// What the owner of an agent in the swarm can do about it.
+    /// The next step for the owner of an agent in the swarm.
     pub fn hint(&self, me: &PeerId) -> String {
         let Swarm { master, realm, .. } = self.swarm;
         let remove = format!("`switchboard swarm kick ID --swarm {realm}`");

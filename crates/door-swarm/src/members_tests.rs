@@ -150,7 +150,7 @@ fn stored_rosters_lose_ambiguous_ids() {
     assert_eq!(swarm.members.keys().map(PeerId::as_str).collect::<Vec<_>>(), ["alice", "bob", "carol"]);
 }
 
-/// Nobody in a roster of a master that checks no proof has proved a key, but our agent and the master have theirs.
+/// In a roster of a master that checks no proof, only our agent and the master have proved their keys.
 #[test]
 fn provisional_members_may_share_a_key() {
     let member = |name: &str, seed: u8, provisional: bool| Told { provisional, ..told(name, seed) };

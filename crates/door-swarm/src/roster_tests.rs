@@ -293,7 +293,7 @@ fn members_take_back_their_own_invites() {
     assert_eq!(said_at(&mut swarm(), "bob", "carol", 5, revoked(1)), Ok(Applied::Nothing), "not the master");
 }
 
-/// What a proven member says of its key counts; what others name without a proof keeps nobody out.
+/// A proven key is its member's; an unproven claim to it keeps no agent out.
 #[test]
 fn announced_members_share_provisional_keys() {
     let named = |name: &str, epoch: Option<u64>| {
@@ -309,7 +309,7 @@ fn announced_members_share_provisional_keys() {
         assert_eq!(known.rivals(&id("dave")), [&id("mallory")]);
         // Announced as proven, it has to wait until the others are gone.
         assert_eq!(said(&mut known, "alice", false, joined("erin", 10, 6)), Err(NoAuthority::Taken));
-        // A proof here holds whatever is told later.
+        // A later roster does not take a proof back.
         known.settle_key(&id("bob"), &id("dave"), crate::contest::KeyProof::Signature);
         let again = named("mallory", epochs[0].map(|_| 7));
         // Of a master that does not count, it is as old as the one before.

@@ -58,7 +58,7 @@ impl Swarm {
         let master = PeerId::parse(&roster.master).map_err(|_| wrong("master"))?;
         let mut told = self.read_roster(said, roster, span)?;
         for member in &mut told {
-            // What a member has proved here counts, whether or not the master knows.
+            // A proof that this hub has seen counts, also where the master has not.
             member.provisional &= !self.has_signed(&member.id, &member.public_key);
         }
         let ids: BTreeSet<PeerId> = told.iter().map(|member| member.id.clone()).collect();

@@ -72,7 +72,7 @@ impl Problem {
 
 /// The result as MCP has it, with the caller's unread mail riding along.
 ///
-/// Every text of it is cleaned here, whatever a tool has put into it. Of an error only the first line can be ours: a
+/// Cleans every text in it, of every tool. Of an error only the first line can be ours: a
 /// text of others may stand in the sentence.
 pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
     let (mut text, mut data, failed) = match outcome {

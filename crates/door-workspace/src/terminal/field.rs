@@ -160,7 +160,7 @@ impl Field {
 
     /// True if the cursor's row is the field's and holds text before the cursor, or a part of `text` after it.
     ///
-    /// Gemini draws its field anew while it starts: it keeps the text and sets the cursor before it.
+    /// Gemini redraws its field while it starts: it keeps the text and sets the cursor before it.
     pub(crate) fn holds_text(&self, screen: &Screen, text: &str) -> bool {
         let prompt = self.prompt.trim_end();
         let before = screen.before_cursor();

@@ -142,7 +142,7 @@ fn target(name: &str, record: &Map<String, Value>) -> Option<Target> {
 async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: CancellationToken) -> AgentId {
     let worked = async {
         let mut post = TerminalPost::unclaimed(&workspace, &agent, mark);
-        let mut retry = None;
+        let (mut retry, mut has_typed) = (None, false);
         while !stop.is_cancelled() {
             if workspace.terminal_targets().await?.iter().all(|target| target.agent != agent) {
                 return Ok(());
@@ -150,7 +150,7 @@ async fn work(workspace: Workspace, agent: AgentId, mark: Mark, stop: Cancellati
             if post.claim_for_work().await? {
                 let mut waits = false;
                 while let Some(execute) = post.look().await? {
-                    if type_one(&workspace, &mut post, &execute).await? == Served::Waits {
+                    if type_one(&workspace, &mut post, &execute, &mut has_typed).await? == Served::Waits {
                         waits = true;
                         break;
                     }
@@ -181,11 +181,12 @@ enum Served {
     Waits,
 }
 
-/// Types one message, where the terminal takes text.
+/// Types one message, where the terminal takes text. Until `has_typed` is set, the program may still be starting.
 async fn type_one(
     workspace: &Workspace,
     post: &mut TerminalPost,
     execute: &Execute,
+    has_typed: &mut bool,
 ) -> Result<Served, WorkspaceError> {
     let targets = workspace.terminal_targets().await?;
     let Some(target) = targets.into_iter().find(|target| target.agent == *post.agent()) else {
@@ -206,11 +207,12 @@ async fn type_one(
     }
     let typed = match (&target.way, target.is_gone()) {
         (_, true) => Err("the process that was registered for this terminal has ended".to_owned()),
-        (Way::Pane(pane), false) => type_into_pane(pane, holder, execute, &line).await,
+        (Way::Pane(pane), false) => type_into_pane(pane, holder, execute, &line, !*has_typed).await,
         (Way::Bridge, false) => {
             bridge::type_line(workspace, &target.agent, execute, &line).await.map(|()| None)
         }
     };
+    *has_typed |= matches!(typed, Ok(None));
     let result = match typed {
         Ok(None) => ExecuteResult::Executed,
         Ok(Some(obstacle)) => {
@@ -229,9 +231,10 @@ async fn type_into_pane(
     holder: PaneHolder,
     execute: &Execute,
     line: &str,
+    is_first: bool,
 ) -> Result<Option<Obstacle>, String> {
     // The person's keys do not wait for us in a pane.
-    let mut typist = Typist::new(line.to_owned(), None, false);
+    let mut typist = Typist::new(line.to_owned(), None, false).first(is_first);
     let began = Instant::now();
     loop {
         let screen = pane.screen(holder).await?;

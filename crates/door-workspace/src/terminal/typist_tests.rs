@@ -141,7 +141,7 @@ fn text_that_comes_back_is_not_sent() {
     assert_eq!(look.next(), Step::Paste);
     look.draw("make test");
     assert_eq!(look.next(), Step::Enter);
-    // A program that starts draws itself anew, keeps the text and sets the cursor before it.
+    // A program that starts redraws itself, keeps the text and sets the cursor before it.
     look.draw("\x1b[?2004l\x1b[2J");
     assert_eq!(look.typist.look(&look.emulator.screen(false), look.now), Step::Wait);
     look.draw(&frame("make test"));

@@ -152,7 +152,7 @@ fn inside_brackets(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
-/// True for a control token such as `|im_start|`, whatever its name.
+/// True for a control token such as `|im_start|`, of any name.
 fn is_token(inside: &str) -> bool {
     let is_bar = |c: char| matches!(c, '|' | '\u{ff5c}');
     inside.starts_with(is_bar) && inside.len() > 1 && inside.ends_with(is_bar)

@@ -19,7 +19,7 @@ const FORESEEABLE: i64 = 1000;
 /// lie in the same pages in all databases of one schema, which is what `salvage` finds them by.
 const TABLES: &str = include_str!("schema.sql");
 
-/// What the last connection does with the write-ahead log when it closes.
+/// Treatment of the write-ahead log by the last connection that closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtClose {
     /// Leaves it as it is: a bound log is kept for the life of the database.

@@ -144,7 +144,7 @@ pub(crate) fn open_or_recover(folder: &Dir, lock: &File, key: Option<&HubKey>) -
     }
     let mut opened = settle(folder, lock, key, &path, first)?;
     if renewed.lost_log {
-        // What the log held is read back from the files of the doors.
+        // The doors read the content of the lost log back from their files.
         maintenance::forget_rebuilt(&opened.connection)?;
     }
     opened.planted = renewed.moved_aside;
@@ -302,7 +302,7 @@ fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError>
     Ok(Some(turn))
 }
 
-/// Makes a database that has just got its place, and that nobody has open, ready to be opened.
+/// Prepares a database that has just got its place, and that no process has open, for opening.
 fn begin(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     if folder.stat(DATABASE)?.is_some_and(|found| found.len == 0) {
         side_files::set_aside(folder, side_files::JOURNAL)?;

@@ -1,6 +1,6 @@
 //! The files that SQLite keeps beside the database: write-ahead log, its index, rollback journal.
 //!
-//! SQLite replays whatever log or journal it finds beside a database, pages of any content, so a planted one is as good
+//! SQLite replays any log or journal that lies beside a database, pages of any content, so a planted one is as good
 //! as a planted database. The log and its index are made here, empty, and bound before SQLite opens them, and are
 //! kept for the life of the database. The database never has a rollback journal. Any other file under these names is moved
 //! aside under a name that says so, and SQLite never sees it.
@@ -33,8 +33,8 @@ pub(super) const SIDE_FILES: [&str; 2] = [LOG, INDEX];
 /// The rollback journal, which a database in WAL mode has not got.
 pub(super) const JOURNAL: &str = "hub.db-journal";
 
-/// Refuses side files that are not ours. To be called before SQLite opens the database and again after that: whatever was
-/// replaced meanwhile is noticed before anything is read.
+/// Refuses side files that are not ours. To be called before SQLite opens the database and again after that, so that a
+/// replacement meanwhile is noticed before the first page is read.
 pub(crate) fn verify(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     let foreign = |name: &str| Err(HubError::ForeignSideFile { path: folder.path().join(name) });
     if folder.stat(JOURNAL)?.is_some() {
@@ -68,7 +68,7 @@ pub(crate) fn find_planted(folder: &Dir, key: Option<&HubKey>) -> Result<Option<
     Ok(None)
 }
 
-/// What a renewal of the side files came to.
+/// Result of a renewal of the side files.
 #[derive(Debug, Default)]
 pub(crate) struct Renewed {
     /// Where planted files were moved to.
@@ -103,7 +103,7 @@ fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, Hu
     Ok(renewed)
 }
 
-/// Moves foreign side files aside and binds new ones. The database is bound and nobody has it open.
+/// Moves foreign side files aside and binds new ones. The database is bound and no process has it open.
 pub(super) fn renew(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, HubError> {
     let mut renewed = Renewed::default();
     renewed.moved_aside.extend(set_aside(folder, JOURNAL)?);
@@ -133,7 +133,7 @@ fn give_to_owner(folder: &Dir, name: &str) -> Result<(), HubError> {
     Ok(())
 }
 
-/// Moves whatever has this name aside; returns where to. An empty file is removed.
+/// Moves the file, link or folder of this name aside; returns where to. An empty file is removed.
 pub(super) fn set_aside(folder: &Dir, name: &str) -> Result<Option<PathBuf>, HubError> {
     let Some(found) = folder.stat(name)? else { return Ok(None) };
     if found.is_regular && found.len == 0 {
@@ -171,7 +171,7 @@ impl LogWatch {
     }
 
     /// Checkpoints the database if the log was replaced or removed: what is in a file without a name would be lost with the
-    /// last process that has it open. Nobody may be told "on disk" otherwise.
+    /// last process that has it open. No sender may be told "on disk" otherwise.
     pub(super) fn checkpoint_if_displaced(&self, db: &Connection) -> rusqlite::Result<()> {
         if self.opened.is_none() || identify(&self.path) == self.opened {
             return Ok(());

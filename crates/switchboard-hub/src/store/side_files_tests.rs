@@ -45,7 +45,7 @@ async fn planted_log(folder: &Path) -> Vec<u8> {
     fs::read(theirs.path().join("hub.db-wal")).expect("read")
 }
 
-/// What a checkout does: the file of that name is another one now.
+/// Replaces a file as a checkout does: under the same name there is another one.
 fn plant(path: &Path, content: &[u8]) {
     let _ = fs::remove_file(path);
     fs::write(path, content).expect("planted");

@@ -172,7 +172,7 @@ fn pane_of_cloned_state_gets_no_key() {
         state["terminals"]["codex"] = terminal;
         files::put_by_rename(sandbox.file("state.json"), state.to_string());
     };
-    // What a repository can write down: a pane, and whatever number it likes, but not that of the pane's process.
+    // A repository can write down a pane and any process number, but not that of the pane's process.
     let us = std::process::id();
     name(json!({ "purpose": "coding", "pane": pane, "status": "active" }));
     let _serve = serve(&sandbox, &tmux);

@@ -12,7 +12,7 @@ fn look(sandbox: &Sandbox) -> Ran {
     let ran = sandbox.run(["doctor"]);
     let after = files::tree(sandbox.path());
     let mut changed = files::difference(&before, &after);
-    // Whoever opens a database makes the index of its log anew, and the log where another program has removed it.
+    // Opening a database renews the index of its log, and the log where another program has removed it.
     let own = ["hub.db-shm", "hub.db-wal", "hub.db.binding"].map(|name| format!(".switchboard/{name}: "));
     changed.retain(|change| !own.iter().any(|own| change.starts_with(own)));
     assert_eq!(changed, Vec::<String>::new(), "{ran:?}");

@@ -41,7 +41,7 @@ fn real_claude_in_print_mode_ends() {
     let ran = Ran::of(claude.args(print_args("SAY hello there")));
     assert_eq!(ran.ok(), "hello there");
     assert_eq!(state(&sandbox, &id), "seen");
-    // However it was started, and whatever it prints: no hook of ours keeps it.
+    // No hook of ours keeps it, with any entry point and output format.
     for (entrypoint, attended) in [("sdk-cli", "0"), ("sdk-ts", "1"), ("sdk-py", "false")] {
         let id = sandbox.send("codex", "claude", "another letter");
         let mut claude = command(&program);

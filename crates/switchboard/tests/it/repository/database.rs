@@ -23,7 +23,7 @@ fn aside(sandbox: &Sandbox) -> Vec<String> {
     names.filter(|name| name.starts_with("hub.db.foreign.") && !name.contains('-')).collect()
 }
 
-/// What a checkout does: the file of that name is another one now.
+/// Replaces a file as a checkout does: under the same name there is another one.
 fn plant(sandbox: &Sandbox, name: &str, content: &[u8]) {
     let _ = std::fs::remove_file(sandbox.file(name));
     files::put(sandbox.file(name), content);

@@ -14,7 +14,7 @@ const VERBS: [&[&str]; 6] = [
     &["suite", "add", "n", "--", "true"],
 ];
 
-/// What lies in the folder beside the workspace itself.
+/// The entries of the folder beside the workspace itself.
 fn beside(sandbox: &Sandbox) -> Vec<String> {
     let names = std::fs::read_dir(sandbox.path()).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -45,7 +45,7 @@ fn decisions_of_repository_do_not_count() {
     std::fs::create_dir_all(&folder).unwrap();
     files::put(folder.join(".mcp.json"), r#"{ "name": "notes", "command": { "cmd": "true" } }"#);
     sandbox.ok(["suite", "trust", "notes", "--yes"]);
-    // The repository brings a home in which somebody has trusted it.
+    // The repository brings a home in which it is trusted.
     files::copy_tree(&sandbox.home().join(".config"), &sandbox.path().join("rel/.config"));
     let ran = Ran::of(sandbox.command(["suite", "list"]).env("HOME", "rel"));
     assert!(ran.code == Some(1) && ran.stdout.is_empty(), "{ran:?}");
@@ -61,7 +61,7 @@ fn missing_home_is_named() {
                 Some(home) => command.env("HOME", home),
                 None => command.env_remove("HOME"),
             };
-            // The key of the database has another place then; the real home of whoever tests is none for it.
+            // The key of the database has another place then; the real home of the user is none for it.
             Ran::of(command.env("XDG_CONFIG_HOME", sandbox.home()))
         };
         run(&["init", "codex"]).ok();

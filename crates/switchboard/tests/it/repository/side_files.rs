@@ -6,7 +6,7 @@ use test_support::{Running, Sandbox, files, poll};
 
 use crate::workspace;
 
-/// A workspace whose person said something harmless, and one of somebody else who speaks as the person.
+/// A workspace with a harmless message of its person, and one of an attacker who speaks as the person.
 fn ours_and_theirs() -> (Sandbox, Sandbox) {
     let (ours, theirs) = (workspace(), workspace());
     ours.ok(["send", "claude", "harmless"]);
@@ -14,7 +14,7 @@ fn ours_and_theirs() -> (Sandbox, Sandbox) {
     (ours, theirs)
 }
 
-/// What a checkout does: the file of that name is another one now.
+/// Replaces a file as a checkout does: under the same name there is another one.
 fn plant(sandbox: &Sandbox, name: &str, content: &[u8]) {
     let _ = std::fs::remove_file(sandbox.file(name));
     files::put(sandbox.file(name), content);

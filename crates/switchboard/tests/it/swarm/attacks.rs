@@ -9,7 +9,7 @@ use test_support::tools;
 use super::owner::Owner;
 use super::plain::Plain;
 
-/// What stands before the 32 bytes of an Ed25519 key in its DER form.
+/// Prefix of an Ed25519 key in its DER form, before the 32 bytes.
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// An authority, and programs in the manner of the Python implementation; nothing where that is missing.
@@ -118,7 +118,7 @@ fn odd_join_requests_change_nothing() {
     assert_eq!(alice.json(&["swarm", "members"]), before);
 }
 
-/// A roster is told to members, whoever asks in whose name.
+/// Only members are told the roster, in every name.
 #[test]
 fn roster_is_told_to_members_alone() {
     let Some((ca, [mut mallory, mut kim, mut wanda])) =

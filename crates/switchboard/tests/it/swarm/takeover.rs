@@ -310,7 +310,7 @@ fn unsigned_owner_gets_its_key_back() {
     assert_eq!(member(&alice, "pat")["contested_with"], json!(["mallory"]));
     assert!(alice.json(&["inbox", "alice"]).iter().any(|m| m["body"].to_string().contains("name one key")));
 
-    // What went to all members the squatter can send again in its own name. It is no word of the squatter's.
+    // The squatter can resend a broadcast in its own name. That makes it no word of the squatter's.
     let url = format!("https://127.0.0.1:{}/swarm/message", alice.port);
     let before = alice.json(&["swarm", "members"]);
     assert_eq!(pat.send(&swarm, "broadcast", "hello to all"), json!([200, 200, 200]));
@@ -350,7 +350,7 @@ fn unsigned_owner_gets_its_key_back() {
         (member(&carol, "pat")["provisional"] == false).then_some(())
     });
 
-    // Waiting for approval, nobody keeps the owner out either.
+    // A request that waits for approval keeps the owner out neither.
     alice.ok(&["swarm", "create", "Closed", "--approval"]);
     let link = alice.ok(&["swarm", "invite", "closed"]);
     assert_eq!(squatted(&mut mallory, &link), 202);
