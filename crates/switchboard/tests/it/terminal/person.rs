@@ -4,12 +4,16 @@ use std::io::{Read, Write};
 use std::process::{Child, ExitStatus};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use pty_process::Size;
 use pty_process::blocking::{Command, Pty, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios;
 use test_support::{Sandbox, poll};
+
+/// Longest wait for the end after a hangup; `run` kills its program three seconds after it.
+const LEAVING: Duration = Duration::from_secs(8);
 
 /// Somebody who types and looks.
 pub(crate) struct Person {
@@ -102,6 +106,12 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
+        // Hung up, `run` ends its program too. Killed, it leaves a program behind that ignores the hangup of its terminal, as
+        // Gemini does.
+        if let Ok(None) = self.child.try_wait() {
+            self.signal(Signal::HUP);
+            poll::within(LEAVING, || self.child.try_wait().ok().flatten());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
