@@ -12,8 +12,8 @@ use super::screen::{InputMode, Screen};
 /// How long a screen must not change before something is pasted: a dialog is drawn in less.
 const STABLE: Duration = Duration::from_millis(300);
 
-/// The same, and [`GONE`], for the first text into an agent's command line. Gemini shows its field, takes text, and draws
-/// itself anew half a second later: an Enter before that is lost.
+/// The same, and [`GONE`], for the first text into an agent's command line. Gemini shows its field, takes text, and redraws
+/// itself half a second later: an Enter before that is lost.
 const STARTING: Duration = Duration::from_secs(2);
 
 /// How long the echo must stand before Enter. A program that tells pastes by their speed takes an Enter that comes

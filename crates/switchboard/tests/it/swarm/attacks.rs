@@ -1,4 +1,4 @@
-//! Requests in the name of others, in many spellings. None of them changes a roster or is told one.
+//! Requests in the name of others, in many spellings. None of them changes or receives a roster.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -151,7 +151,7 @@ fn roster_is_told_to_members_alone() {
     assert_eq!(again["status"], 403, "{again}");
     assert!(again["answer"].get("members").is_none(), "{again}");
     assert_eq!(wanda.forge(&url, asked(&closed), json!({})), (403, "NOT_AUTHORIZED".to_owned()));
-    // A member asks and is told, which takes longer than any of the others would have.
+    // A member's own request is answered after all the others, so an answer to one of those would be here by now.
     bob.ok(&["swarm", "sync"]);
     alice.ok(&["send", "bob@research", "after the roster", "--from", "alice"]);
     bob.gets("bob", "after the roster");
