@@ -152,5 +152,5 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ChannelError> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.map_err(|_| ChannelError::Closed)?
+    switchboard_hub::blocking::run(work).await.map_err(|_| ChannelError::Closed)?
 }

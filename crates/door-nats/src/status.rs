@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use switchboard_core::{AgentId, Heartbeat, Name};
-use switchboard_hub::Hub;
 use switchboard_hub::files::{Dir, Durability};
+use switchboard_hub::{Hub, blocking};
 use tokio::sync::Notify;
 
 use crate::error::NatsError;
@@ -82,7 +82,7 @@ impl Status {
     /// What the link last wrote; `None` where there never was one.
     pub async fn read(hub: &Hub) -> Result<Option<Self>, NatsError> {
         let folder = hub.folder().clone();
-        let read = tokio::task::spawn_blocking(move || folder.read(FILE, LIMIT)).await;
+        let read = blocking::run(move || folder.read(FILE, LIMIT)).await;
         let Ok(found) = read else { return Ok(None) };
         // One that cannot be read is as good as none: the link writes it again.
         Ok(found?.and_then(|found| serde_json::from_slice(&found.bytes).ok()))

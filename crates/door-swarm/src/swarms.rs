@@ -424,7 +424,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SwarmError> + Send + 'static,
 ) -> Result<T, SwarmError> {
     let closed = |_| SwarmError::Hub(switchboard_hub::HubError::Closed);
-    tokio::task::spawn_blocking(work).await.map_err(closed)?
+    switchboard_hub::blocking::run(work).await.map_err(closed)?
 }
 
 /// Whether a folder is for its owner alone.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
-use switchboard_hub::{Handoff, Outbound};
+use switchboard_hub::{Handoff, Outbound, blocking};
 use tokio::time::{Instant, sleep};
 
 use crate::error::WorkspaceError;
@@ -66,7 +66,7 @@ async fn deliver(workspace: &Workspace, handoffs: Vec<Handoff>) {
     }
     let (tree, own_files) = (workspace.tree().clone(), workspace.own_files().clone());
     let now = workspace.hub().now();
-    let written = tokio::task::spawn_blocking(move || {
+    let written = blocking::run(move || {
         let mut folders = Folders::new(&tree);
         let mut write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
             let outcome = match reply_to {

@@ -363,7 +363,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 {
-    tokio::task::spawn_blocking(work).await.map_err(|_| WorkspaceError::Closed)?
+    switchboard_hub::blocking::run(work).await.map_err(|_| WorkspaceError::Closed)?
 }
 
 #[cfg(test)]

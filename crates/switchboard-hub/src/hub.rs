@@ -15,7 +15,6 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -29,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::showing::Hold;
 use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
+use crate::blocking;
 use crate::config::HubConfig;
 use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
@@ -44,7 +44,7 @@ use crate::store::open::wait_for_others;
 use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
-use crate::store::writer::{CachedDirectory, Setup, Work, Writer};
+use crate::store::writer::{CachedDirectory, Running, Setup, Work, Writer};
 use crate::submit::{self, Accepted, Draft, Passed, Prepared};
 use crate::unseen::begin as begin_judging;
 
@@ -52,6 +52,10 @@ pub use self::work::Selection;
 
 /// How often a hub with an open door looks for retries, expired mail and leases of the dead.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long a short command waits for its own work before it starts to listen to other processes, which takes a thread and
+/// a watch on a file. Its own work takes a few milliseconds.
+const UNTIL_LISTENING: Duration = Duration::from_millis(20);
 
 /// The running hub. Clones are handles on the same one.
 #[derive(Clone)]
@@ -63,7 +67,7 @@ struct Inner {
     config: HubConfig,
     folder: Dir,
     writer: Writer,
-    writer_thread: Mutex<Option<JoinHandle<()>>>,
+    running_writer: Mutex<Option<Running>>,
     readers: Readers,
     directory: Mutex<CachedDirectory>,
     doors: Doors,
@@ -88,6 +92,8 @@ struct Inner {
 pub struct Changes {
     heard: watch::Receiver<u64>,
     pause: Duration,
+    /// The hub, while it does not listen to other processes yet.
+    deaf: Option<Hub>,
 }
 
 impl Changes {
@@ -95,16 +101,19 @@ impl Changes {
     /// seconds where it hardly can: look and ask again.
     pub async fn next(&mut self) {
         // The far end lives as long as the hub; without it the pause still holds.
-        let _ = tokio::time::timeout(self.pause, self.heard.changed()).await;
+        let changed = tokio::time::timeout(self.pause, self.heard.changed()).await;
+        if changed.is_err()
+            && let Some(hub) = self.deaf.take()
+        {
+            self.pause = hub.listen_for_changes();
+        }
     }
 }
 
 impl Hub {
     /// Opens the hub in its folder, which must exist. Other processes may have it open as well.
     pub async fn open(config: HubConfig) -> Result<Self, HubError> {
-        tokio::task::spawn_blocking(move || Self::open_blocking(config))
-            .await
-            .map_err(|_| HubError::Closed)?
+        blocking::run(move || Self::open_blocking(config)).await.map_err(|_| HubError::Closed)?
     }
 
     fn open_blocking(config: HubConfig) -> Result<Self, HubError> {
@@ -128,17 +137,21 @@ impl Hub {
             events: events.clone(),
             bell: bell.clone(),
         };
-        let (writer, thread) =
-            Writer::start(connection, setup).map_err(io("start the writer of", DATABASE))?;
+        let connection = Arc::new(Mutex::new(connection));
+        let (writer, running) =
+            Writer::start(connection.clone(), setup).map_err(io("start the writer of", DATABASE))?;
         doors.attach(writer.clone());
         let is_local = !platform::is_network_filesystem(folder.path());
         let directory = CachedDirectory::with(config.links.clone());
-        let readers = Readers::of(database).bound(folder.clone(), config.key.clone());
+        let mut readers = Readers::of(database).bound(folder.clone(), config.key.clone());
+        if blocking::is_inline() {
+            readers = readers.share_with_writer(connection);
+        }
         let inner = Inner {
             config,
             folder,
             writer,
-            writer_thread: Mutex::new(Some(thread)),
+            running_writer: Mutex::new(Some(running)),
             readers,
             directory: Mutex::new(directory),
             doors,
@@ -163,7 +176,7 @@ impl Hub {
     /// Looks at the database in a folder without opening the hub; changes nothing.
     pub async fn check(folder: Dir, key: Option<HubKey>) -> Result<DatabaseState, HubError> {
         let check = move || recover::check(&folder, key.as_ref());
-        tokio::task::spawn_blocking(check).await.map_err(|_| HubError::Closed)?
+        blocking::run(check).await.map_err(|_| HubError::Closed)?
     }
 
     /// Has the next one that opens the hub look as closely as [`Hub::check`] does, and move a damaged database aside.
@@ -178,9 +191,9 @@ impl Hub {
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
         self.inner.writer.stop().await;
-        let thread = self.inner.writer_thread.lock().take();
-        if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        let running = self.inner.running_writer.lock().take();
+        if let Some(running) = running {
+            running.join().await;
         }
         self.inner.readers.close();
     }
@@ -365,10 +378,18 @@ impl Hub {
 
     /// Tells when the journal may have changed, whichever process changed it.
     pub fn changes(&self) -> Changes {
+        let heard = self.inner.bell.listen();
+        if blocking::is_inline() {
+            return Changes { heard, pause: UNTIL_LISTENING, deaf: Some(self.clone()) };
+        }
+        Changes { heard, pause: self.listen_for_changes(), deaf: None }
+    }
+
+    /// Begins to hear other processes; returns how long to wait for them until the next look.
+    fn listen_for_changes(&self) -> Duration {
         let is_sure =
             self.listen_to_the_bell() && platform::filesystem(self.inner.folder.path()) == Filesystem::Local;
-        let pause = if is_sure { LOOK_SELDOM } else { LOOK_EVERY };
-        Changes { heard: self.inner.bell.listen(), pause }
+        if is_sure { LOOK_SELDOM } else { LOOK_EVERY }
     }
 
     /// Begins to hear other processes, where this one does not already; says whether it does.
@@ -377,6 +398,10 @@ impl Hub {
     }
 
     async fn tick(&self) {
+        if blocking::is_inline() {
+            // Most short commands have ended by then.
+            tokio::time::sleep(TICK).await;
+        }
         let mut beat = tokio::time::interval(TICK);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // What this process writes itself is looked through by the transaction that writes it.
@@ -452,8 +477,7 @@ impl Hub {
         F: FnOnce(&Connection) -> Result<T, HubError> + Send + 'static,
     {
         let hub = self.clone();
-        let result = tokio::task::spawn_blocking(move || hub.read_blocking(work)).await;
-        result.map_err(|_| HubError::Closed)?
+        blocking::run(move || hub.read_blocking(work)).await.map_err(|_| HubError::Closed)?
     }
 
     /// Runs `work` at once on this thread, where nothing can keep it waiting; otherwise the answer is `None`,

@@ -7,6 +7,7 @@
 //!
 //! It knows no protocol: what a mailbox, a channel or a peer looks like is a door's business.
 
+pub mod blocking;
 pub mod clock;
 pub mod files;
 pub mod git;

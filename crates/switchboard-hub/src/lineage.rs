@@ -6,11 +6,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use switchboard_core::HUMAN;
 
 use crate::owner::Owner;
-use crate::platform::{self, ProcessInfo};
+use crate::platform::{self, Environment, ProcessInfo};
 
 /// The variable that names the agent.
 pub const AGENT_NAME: &str = "SWITCHBOARD_AGENT_NAME";
@@ -88,6 +89,8 @@ pub enum Evidence {
 pub struct Lineage {
     /// The process and its ancestors, nearest first.
     chain: Vec<ProcessInfo>,
+    /// Their environments, read when they are first asked for.
+    environments: Vec<OnceLock<Environment>>,
     /// Whether it is the one that runs this code, which knows its own environment best.
     is_this: bool,
 }
@@ -164,12 +167,16 @@ impl fmt::Display for Evidence {
 impl Lineage {
     /// The lineage of the process that runs this code.
     pub fn of_this_process() -> Self {
-        Self { chain: platform::process_and_ancestors(std::process::id()), is_this: true }
+        Self::of(platform::process_and_ancestors(std::process::id()), true)
     }
 
     /// The lineage of another process.
     pub fn of_process(pid: u32) -> Self {
-        Self { chain: platform::process_and_ancestors(pid), is_this: false }
+        Self::of(platform::process_and_ancestors(pid), false)
+    }
+
+    fn of(chain: Vec<ProcessInfo>, is_this: bool) -> Self {
+        Self { environments: vec![OnceLock::new(); chain.len()], chain, is_this }
     }
 
     /// What shows that the process belongs to an agent, if anything does.
@@ -263,7 +270,10 @@ impl Lineage {
             _ if self.is_this && place == 0 => {
                 std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
             }
-            Some(process) => platform::process_variable(process.pid, name),
+            Some(process) => {
+                let environment = self.environments.get(place)?;
+                environment.get_or_init(|| platform::process_environment(process.pid)).variable(name)
+            }
             None => None,
         };
         value.filter(|value| !value.is_empty())

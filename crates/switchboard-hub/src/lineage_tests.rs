@@ -31,7 +31,7 @@ fn verb_follows_options_and_values() {
 fn ancestor_of_ours_is_evidence() {
     let run = process(7, 1, PROGRAM, &["run", "--name", "codex"]);
     let chain = vec![process(u32::MAX, 8, PROGRAM, &[]), process(u32::MAX - 1, 7, "sh", &[]), run.clone()];
-    let lineage = Lineage { chain, is_this: false };
+    let lineage = Lineage::of(chain, false);
     assert_eq!(lineage.evidence(), Some(Evidence::Descendant(run.clone())));
     assert_eq!(Evidence::Descendant(run).to_string(), "`switchboard run` (process 7) started it");
 }
@@ -39,6 +39,6 @@ fn ancestor_of_ours_is_evidence() {
 #[test]
 fn strangers_are_no_evidence() {
     let chain = vec![process(u32::MAX, 8, PROGRAM, &[]), process(u32::MAX - 1, 1, "claude", &[])];
-    let lineage = Lineage { chain, is_this: false };
+    let lineage = Lineage::of(chain, false);
     assert_eq!((lineage.evidence(), lineage.launch(), lineage.foreign_launch()), (None, None, None));
 }

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
@@ -19,7 +20,8 @@ use rustix::termios::{self, LocalModes};
 
 pub use self::connections::tcp_client_of;
 pub use self::processes::{
-    ProcessInfo, process_and_ancestors, process_variable, processes_of_program, shares_stdin,
+    Environment, ProcessInfo, process_and_ancestors, process_environment, process_variable,
+    processes_of_program, shares_stdin,
 };
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
@@ -96,8 +98,9 @@ pub fn boot_id() -> Option<String> {
 }
 
 /// The id that this machine was given when it was installed; `None` where the system has none.
-pub fn machine_id() -> Option<String> {
-    os::machine_id()
+pub fn machine_id() -> Option<&'static str> {
+    static ID: LazyLock<Option<String>> = LazyLock::new(os::machine_id);
+    ID.as_deref()
 }
 
 /// Whether a file in this directory keeps its inode number when the file system is mounted again.

@@ -140,3 +140,21 @@ pub(crate) enum Command {
     /// Print a completion script for your shell
     Completions(Later<completions::Completions>),
 }
+
+impl Command {
+    /// Whether the verb does one thing in a few milliseconds and serves no other client meanwhile.
+    pub(crate) fn is_brief(&self) -> bool {
+        match self {
+            Self::Send(Later(send)) => !send.waits(),
+            Self::Inbox(_)
+            | Self::Ack(_)
+            | Self::Receipt(_)
+            | Self::Agents(_)
+            | Self::Team(_)
+            | Self::Thread(_)
+            | Self::Who(_)
+            | Self::Route(_) => true,
+            _ => false,
+        }
+    }
+}

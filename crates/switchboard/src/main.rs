@@ -23,6 +23,7 @@ mod threads;
 use std::process::ExitCode;
 
 use clap::Parser;
+use switchboard_hub::blocking;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
     };
     let telemetry = telemetry::begin(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
+    if cli.command.is_brief() {
+        blocking::run_inline();
+    }
     let threads = match cli.command {
         Command::Serve(_) | Command::Router(_) => WAITING_THREADS_OF_MANY,
         _ => WAITING_THREADS,

@@ -40,5 +40,5 @@ impl Hub {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HubError> + Send + 'static,
 ) -> Result<T, HubError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| HubError::Closed)?
+    crate::blocking::run(work).await.map_err(|_| HubError::Closed)?
 }

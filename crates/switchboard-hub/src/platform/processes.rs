@@ -3,6 +3,7 @@
 //! Linux answers from `/proc`. Other systems answer from `ps`, which tells neither environments nor open files.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 /// A running process, as the system lists it.
@@ -46,7 +47,31 @@ pub fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
 
 /// A variable in the environment that a process was started with; `None` also where the system does not tell.
 pub fn process_variable(pid: u32, name: &str) -> Option<String> {
-    os::process_variable(pid, name)
+    process_environment(pid).variable(name)
+}
+
+/// The environment that a process was started with; empty where the system does not tell.
+pub fn process_environment(pid: u32) -> Environment {
+    Environment(os::process_environment(pid).unwrap_or_default())
+}
+
+/// The environment of another process. Its values may be secret, so it is not printed.
+#[derive(Clone, Default)]
+pub struct Environment(Vec<u8>);
+
+impl Environment {
+    /// The value of a variable, where it is set and UTF-8.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let mut variables = self.0.split(|&byte| byte == 0);
+        let value = variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+        String::from_utf8(value.to_vec()).ok()
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment").finish_non_exhaustive()
+    }
 }
 
 /// Whether two processes read the same open file as their standard input. `false` where the system does not tell.
@@ -62,6 +87,7 @@ fn file_name(path: &Path) -> String {
 mod os {
     use std::ffi::OsString;
     use std::fs;
+    use std::io::Read;
     use std::os::unix::ffi::OsStringExt;
     use std::path::{Path, PathBuf};
 
@@ -72,8 +98,9 @@ mod os {
     }
 
     fn read(pid: u32) -> Option<ProcessInfo> {
-        let parent = parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let stat = read_file(pid, "stat").ok()?;
+        let parent = parse_parent(&String::from_utf8_lossy(&stat))?;
+        let line = read_file(pid, "cmdline").unwrap_or_default();
         let mut words = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
         let called = words.next().unwrap_or_default();
         // What it is called can be anything; the link is set by the kernel. That of another user cannot be read.
@@ -103,11 +130,15 @@ mod os {
         pids.filter(is_named).filter_map(read).collect()
     }
 
-    pub(super) fn process_variable(pid: u32, name: &str) -> Option<String> {
-        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
-        let mut variables = environment.split(|&byte| byte == 0);
-        let value = variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        String::from_utf8(value.to_vec()).ok()
+    pub(super) fn process_environment(pid: u32) -> Option<Vec<u8>> {
+        read_file(pid, "environ").ok()
+    }
+
+    /// Reads a file of a process. Its size is not known before, and `fs::read` would begin with 32 bytes.
+    fn read_file(pid: u32, name: &str) -> std::io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(4096);
+        fs::File::open(format!("/proc/{pid}/{name}"))?.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     pub(super) fn shares_stdin(one: u32, other: u32) -> bool {
@@ -131,7 +162,7 @@ mod os {
         all
     }
 
-    pub(super) fn process_variable(_pid: u32, _name: &str) -> Option<String> {
+    pub(super) fn process_environment(_pid: u32) -> Option<Vec<u8>> {
         None
     }
 

@@ -32,9 +32,19 @@ pub(crate) struct Batch {
     pub(crate) jobs: Vec<Box<dyn Job>>,
     pub(crate) after: After,
     /// Whether a submitter is told "on disk".
-    pub(crate) must_last: bool,
+    must_last: bool,
     /// How often something had been taken back, as of the transaction: it may rest on what was taken back since.
     pub(crate) age: u64,
+}
+
+impl Batch {
+    /// A batch that changed nothing is on disk already. The answer to a submission may rest on a transaction before it that is
+    /// not, as with a duplicate.
+    pub(crate) fn new(jobs: Vec<Box<dyn Job>>, after: After, age: u64) -> Self {
+        let must_last =
+            jobs.iter().any(|job| if after.changed { job.must_last() } else { job.is_submission() });
+        Self { jobs, after, must_last, age }
+    }
 }
 
 /// Finishes batches, on the writer's own thread or beside it.

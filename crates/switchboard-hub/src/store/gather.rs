@@ -55,6 +55,19 @@ impl Gather {
         jobs
     }
 
+    /// The same for a writer on the event loop, which has nothing to wait for but the next job.
+    pub(crate) async fn next_inline(&mut self) -> Vec<Box<dyn Job>> {
+        let mut jobs = Vec::new();
+        if !self.is_stopping {
+            match self.queue.recv().await {
+                Some(command) => self.add(command, &mut jobs),
+                None => self.is_stopping = true,
+            }
+        }
+        self.take_at_hand(&mut jobs);
+        jobs
+    }
+
     /// Whether many more jobs wait.
     pub(crate) fn has_many(&self) -> bool {
         self.queue.len() >= MANY

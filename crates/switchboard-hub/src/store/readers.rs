@@ -1,6 +1,7 @@
 //! The connections to read by.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -25,6 +26,8 @@ pub(crate) struct Readers {
     database: PathBuf,
     /// What has to verify before one more is opened: the file may have been replaced meanwhile.
     binding: Option<(Dir, HubKey)>,
+    /// The writer's connection, where writer and readers take turns on one thread. A second one would only cost time to open.
+    of_writer: Option<Arc<Mutex<Connection>>>,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -37,12 +40,17 @@ struct State {
 
 impl Readers {
     pub(crate) fn of(database: PathBuf) -> Self {
-        Self { database, binding: None, state: Mutex::default(), returned: Condvar::new() }
+        Self { database, binding: None, of_writer: None, state: Mutex::default(), returned: Condvar::new() }
     }
 
     /// The same for a database that is bound with this key.
     pub(crate) fn bound(self, folder: Dir, key: Option<HubKey>) -> Self {
         Self { binding: key.map(|key| (folder, key)), ..self }
+    }
+
+    /// Reads by the writer's connection instead of opening more.
+    pub(crate) fn share_with_writer(self, connection: Arc<Mutex<Connection>>) -> Self {
+        Self { of_writer: Some(connection), ..self }
     }
 
     fn open(&self) -> Result<Connection, HubError> {
@@ -58,6 +66,9 @@ impl Readers {
 
     /// Runs `work` with a connection, if one is there.
     pub(crate) fn lend_at_once<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Option<T> {
+        if let Some(connection) = &self.of_writer {
+            return Some(work(&mut *connection.try_lock()?));
+        }
         let mut state = self.state.lock();
         let connection = state.idle.pop()?;
         state.lent += 1;
@@ -67,6 +78,9 @@ impl Readers {
 
     /// Runs `work` with a connection, which is opened where none is there. May wait.
     pub(crate) fn lend<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> Result<T, HubError> {
+        if let Some(connection) = &self.of_writer {
+            return Ok(work(&mut connection.lock()));
+        }
         let mut state = self.state.lock();
         if state.idle.is_empty() && state.lent > 0 {
             self.returned.wait_for(&mut state, PATIENCE);

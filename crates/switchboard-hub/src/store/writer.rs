@@ -1,15 +1,19 @@
 //! The one writer: many submitters share one transaction, and many transactions one wait for the disk.
+//!
+//! It runs on a thread of its own, or on the event loop of a short command.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use switchboard_core::{Directory, Door, Links, Message};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::bell::Bell;
+use crate::blocking;
 use crate::clock::from_micros;
 use crate::config::HubConfig;
 use crate::directory;
@@ -35,6 +39,26 @@ const QUEUE: usize = 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     jobs: mpsc::Sender<Command>,
+}
+
+/// A started writer.
+#[derive(Debug)]
+pub(crate) enum Running {
+    /// On a thread of its own.
+    Thread(thread::JoinHandle<()>),
+    /// On the event loop: see [`blocking::run_inline`].
+    Task(tokio::task::JoinHandle<()>),
+}
+
+impl Running {
+    /// Returns once the writer has ended.
+    pub(crate) async fn join(self) {
+        // A panic of the writer was reported when it happened.
+        match self {
+            Self::Thread(thread) => drop(tokio::task::spawn_blocking(move || thread.join()).await),
+            Self::Task(task) => drop(task.await),
+        }
+    }
 }
 
 /// What the writer is told.
@@ -270,18 +294,20 @@ impl Setup {
 }
 
 impl Writer {
-    /// Starts the writer thread on an open database; it ends at [`Writer::stop`].
+    /// Starts the writer on an open database; it ends at [`Writer::stop`].
     pub(crate) fn start(
-        connection: Connection,
+        connection: Arc<Mutex<Connection>>,
         setup: Setup,
-    ) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
+    ) -> std::io::Result<(Self, Running)> {
         let (jobs, queue) = mpsc::channel(QUEUE);
-        let setup = Arc::new(setup);
-        let finisher = Finisher::of(setup.clone());
-        let thread = thread::Builder::new()
-            .name("switchboard-writer".into())
-            .spawn(move || run(connection, queue, &setup, finisher))?;
-        Ok((Self { jobs }, thread))
+        let writer = WriterLoop::new(connection, Arc::new(setup));
+        let running = if blocking::is_inline() {
+            Running::Task(tokio::spawn(writer.run_inline(queue)))
+        } else {
+            let thread = thread::Builder::new().name("switchboard-writer".into());
+            Running::Thread(thread.spawn(move || writer.run(queue))?)
+        };
+        Ok((Self { jobs }, running))
     }
 
     /// Runs `work` in the next transaction and returns once that is on disk.
@@ -395,76 +421,122 @@ fn savepoint<T>(
     result
 }
 
-fn run(mut connection: Connection, queue: mpsc::Receiver<Command>, setup: &Setup, mut finisher: Finisher) {
-    let mut directory = CachedDirectory::with(setup.config.links.clone());
-    let mut memory = None;
-    let mut gather = Gather::new(queue);
-    let log = LogWatch::begin(setup.folder.path().join(setup.log_name()));
-    loop {
-        let mut jobs = gather.next();
-        if jobs.is_empty() {
-            break;
+/// The writer between two transactions.
+struct WriterLoop {
+    /// Shared with readers on the same thread, if any; otherwise the writer's alone.
+    connection: Arc<Mutex<Connection>>,
+    directory: CachedDirectory,
+    memory: Option<Memory>,
+    log: LogWatch,
+    setup: Arc<Setup>,
+    finisher: Finisher,
+}
+
+impl WriterLoop {
+    fn new(connection: Arc<Mutex<Connection>>, setup: Arc<Setup>) -> Self {
+        Self {
+            connection,
+            directory: CachedDirectory::with(setup.config.links.clone()),
+            memory: None,
+            log: LogWatch::begin(setup.folder.path().join(setup.log_name())),
+            finisher: Finisher::of(setup.clone()),
+            setup,
         }
-        if let Err(error) = finisher.mend() {
+    }
+
+    /// Runs on the calling thread until the writer is stopped.
+    fn run(mut self, queue: mpsc::Receiver<Command>) {
+        let mut gather = Gather::new(queue);
+        loop {
+            let jobs = gather.next();
+            if jobs.is_empty() {
+                break;
+            }
+            self.commit(jobs, || gather.has_many());
+        }
+        self.end();
+    }
+
+    /// The same on the event loop.
+    async fn run_inline(mut self, queue: mpsc::Receiver<Command>) {
+        let mut gather = Gather::new(queue);
+        loop {
+            let jobs = gather.next_inline().await;
+            if jobs.is_empty() {
+                break;
+            }
+            self.commit(jobs, || false);
+        }
+        self.end();
+    }
+
+    /// Commits jobs in one transaction and has them finished. `is_busy` says whether many more jobs wait by then.
+    fn commit(&mut self, mut jobs: Vec<Box<dyn Job>>, is_busy: impl FnOnce() -> bool) {
+        if let Err(error) = self.finisher.mend() {
             tracing::warn!(error = %error, "the journal cannot be written yet");
             for job in jobs {
                 job.finish(Some(error.clone().into()));
             }
-            continue;
+            return;
         }
         let mut age = 0;
-        let begun = || age = finisher.age();
-        match transaction(&connection, &mut directory, &mut memory, &mut jobs, setup, begun) {
+        let begun = || age = self.finisher.age();
+        let connection = self.connection.lock();
+        let done =
+            transaction(&connection, &mut self.directory, &mut self.memory, &mut jobs, &self.setup, begun);
+        match done {
             Ok(after) => {
-                if let Err(error) = log.checkpoint_if_displaced(&connection) {
+                let in_place = self.log.checkpoint_if_displaced(&connection);
+                // What follows may read.
+                drop(connection);
+                if let Err(error) = in_place {
                     let source = Arc::new(error);
                     for job in jobs {
                         job.finish(Some(HubError::Unsure { source: source.clone() }));
                     }
-                    continue;
+                    return;
                 }
-                let must_last = jobs.iter().any(|job| job.must_last());
-                finisher.finish(Batch { jobs, after, must_last, age }, gather.has_many());
+                self.finisher.finish(Batch::new(jobs, after, age), is_busy());
             }
             Err(error) => {
+                drop(connection);
                 tracing::warn!(error = %error, "the journal could not be written");
                 if is_suspicious(&error) {
-                    recover::suspect(&setup.folder);
+                    recover::suspect(&self.setup.folder);
                 }
                 for job in jobs {
                     job.finish(Some(error.clone().into()));
                 }
-                open_again(&mut connection, &mut directory, setup, &finisher);
+                self.open_again();
             }
         }
-        if finisher.has_failed() {
-            memory = None;
-            open_again(&mut connection, &mut directory, setup, &finisher);
+        if self.finisher.has_failed() {
+            self.memory = None;
+            self.open_again();
         }
     }
-    finisher.end();
-    if let Err(error) = log.checkpoint_if_displaced(&connection) {
-        tracing::warn!(%error, "what is in the log that was removed may be lost");
-    }
-}
 
-/// After a failed write or fsync the old connection's idea of the file is not to be trusted.
-fn open_again(
-    connection: &mut Connection,
-    directory: &mut CachedDirectory,
-    setup: &Setup,
-    finisher: &Finisher,
-) {
-    *directory = CachedDirectory::with(setup.config.links.clone());
-    // Lets go of the lock; SQLite may have done so itself.
-    if !connection.is_autocommit() {
-        let _ = connection.execute_batch("ROLLBACK");
+    /// After a failed write or fsync the old connection's idea of the file is not to be trusted.
+    fn open_again(&mut self) {
+        self.directory = CachedDirectory::with(self.setup.config.links.clone());
+        // Lets go of the lock; SQLite may have done so itself.
+        let mut connection = self.connection.lock();
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        match self.setup.open_database() {
+            Ok(fresh) => *connection = fresh,
+            Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
+        }
+        self.finisher.forget_log();
     }
-    match setup.open_database() {
-        Ok(fresh) => *connection = fresh,
-        Err(error) => tracing::warn!(error = %error, "the journal could not be opened again"),
+
+    fn end(self) {
+        self.finisher.end();
+        if let Err(error) = self.log.checkpoint_if_displaced(&self.connection.lock()) {
+            tracing::warn!(%error, "what is in the log that was removed may be lost");
+        }
     }
-    finisher.forget_log();
 }
 
 /// Runs the jobs in one transaction; what they leave to be done is returned once it is committed. `begun` runs as soon

@@ -77,6 +77,13 @@ pub(crate) struct Send {
     timeout: Option<f64>,
 }
 
+impl Send {
+    /// Whether it waits for the answer.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait
+    }
+}
+
 pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     let from = context.identity()?;
     // Before the workspace is opened: what is no address at all needs none.

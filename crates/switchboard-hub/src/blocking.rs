@@ -1,0 +1,38 @@
+//! Blocking work: on a thread that may wait, or on the one thread of a command that ends soon.
+//!
+//! A server keeps file and database work away from its event loop, because a slow disk must not hold up other clients. A
+//! command such as `switchboard send` has no other clients: starting threads and switching between them would cost it more
+//! than the work.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether blocking work runs on the calling thread.
+static IS_INLINE: AtomicBool = AtomicBool::new(false);
+
+/// The work panicked, or the runtime shut down before it was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work was cancelled")]
+pub struct Cancelled;
+
+/// Runs all blocking work of this process on the calling thread from now on, including the writer of a hub that is opened
+/// later. For a process that handles one request and exits.
+pub fn run_inline() {
+    IS_INLINE.store(true, Ordering::Relaxed);
+}
+
+/// Whether blocking work runs on the calling thread.
+pub(crate) fn is_inline() -> bool {
+    IS_INLINE.load(Ordering::Relaxed)
+}
+
+/// Runs `work`, which may wait for a file, a lock or the disk, without blocking the event loop of a server.
+pub async fn run<T, F>(work: F) -> Result<T, Cancelled>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    if is_inline() {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|_| Cancelled)
+}
