@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 use switchboard_hub::{Handoff, Outbound, blocking};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::error::WorkspaceError;
@@ -13,7 +15,7 @@ use crate::ids;
 use crate::own_files::OwnFiles;
 use crate::receipts;
 use crate::translate::{drop_label, replaces_earlier, to_mailbox};
-use crate::tree::{Folders, Section};
+use crate::tree::{Folders, Section, Tree};
 use crate::wire::MessageFile;
 use crate::workspace::Workspace;
 
@@ -23,6 +25,10 @@ const BATCH: usize = 64;
 /// How long deliveries are gathered while several come one upon the other. What a batch costs beside its files, the way
 /// over three threads and a transaction, is then paid once for many, and those who submit have the machine meanwhile.
 const GATHER: Duration = Duration::from_millis(2);
+
+/// Most batches whose files are written and whose outcomes are not reported. Two keep both cores busy; more would only hold
+/// more messages in memory.
+const UNREPORTED_BATCHES: usize = 2;
 
 /// Files are read up to this size to be compared; larger ones only with what is as large.
 pub(crate) const LARGEST: u64 = 64 << 20;
@@ -35,65 +41,96 @@ pub(crate) struct Expected {
 }
 
 /// Delivers what the hub hands over, until it shuts down.
+///
+/// Message files are written batch by batch, so that a mailbox fills in the order of the journal. The receipts and the report of
+/// a batch follow beside the next batch.
 pub(crate) async fn run(workspace: &Workspace, mut outbound: Outbound) {
+    let mut reports = JoinSet::new();
     let mut ended: Option<Instant> = None;
     loop {
         let handoffs = outbound.next(BATCH).await;
         if handoffs.is_empty() {
-            return;
+            break;
         }
         // Behind a full batch more are waiting already.
         let are_some = (2..BATCH).contains(&handoffs.len());
         let is_busy = are_some && ended.is_some_and(|ended| ended.elapsed() < 2 * GATHER);
-        deliver(workspace, handoffs).await;
+        if let Some(placed) = place_all(workspace, handoffs).await {
+            reports.spawn(report_all(workspace.clone(), placed));
+        }
+        while reports.len() > UNREPORTED_BATCHES {
+            reports.join_next().await;
+        }
         ended = Some(Instant::now());
         if is_busy {
             sleep(GATHER).await;
         }
+        while reports.try_join_next().is_some() {}
     }
+    while reports.join_next().await.is_some() {}
 }
 
-/// Writes the files, then reports all outcomes at once.
+/// Writes the message files; `None` where that panicked, which drops the handoffs.
 ///
-/// A file is not synced by itself: the journal holds the message, and after a power failure the file
-/// is written again. The receipt comes before the report, so that a process killed between the two
-/// repeats a delivery that finds its own file, rather than leaving a delivery without a receipt.
-async fn deliver(workspace: &Workspace, handoffs: Vec<Handoff>) {
-    let mut letters = Vec::with_capacity(handoffs.len());
+/// A file is not synced by itself: the journal holds the message, and after a power failure the file is written again.
+async fn place_all(workspace: &Workspace, handoffs: Vec<Handoff>) -> Option<Vec<(Handoff, Outcome)>> {
+    let mut named = Vec::with_capacity(handoffs.len());
     for handoff in handoffs {
         let reply_to = workspace.reply_name(&handoff.message).await;
-        letters.push((handoff, reply_to));
+        named.push((handoff, reply_to));
     }
     let (tree, own_files) = (workspace.tree().clone(), workspace.own_files().clone());
-    let now = workspace.hub().now();
-    let written = blocking::run(move || {
+    let placed = blocking::run(move || {
         let mut folders = Folders::new(&tree);
-        let mut write = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
+        let mut place = |(handoff, reply_to): (Handoff, Result<Option<String>, WorkspaceError>)| {
             let outcome = match reply_to {
                 Ok(reply_to) => put(&mut folders, &own_files, &handoff, reply_to),
                 Err(error) => Outcome::Unreachable { reason: error.to_string() },
             };
-            if outcome == Outcome::Delivered
-                && let Some(receipt) =
-                    receipts::of_one(&handoff.message, &handoff.delivery, DeliveryState::Delivered)
-                && let Err(error) = receipts::write(&mut folders, &handoff.message, &receipt, now)
-            {
-                // The message is where it belongs; a missing receipt must not have it sent again.
-                tracing::warn!(error = %error, "a receipt could not be written");
-            }
             (handoff, outcome)
         };
-        letters.into_iter().map(&mut write).collect::<Vec<_>>()
+        named.into_iter().map(&mut place).collect::<Vec<_>>()
+    });
+    placed.await.ok()
+}
+
+/// Writes the receipts of a batch, then reports all its outcomes at once.
+///
+/// In this order, so that a process killed between the two repeats a delivery that finds its own file, rather than leaving a
+/// delivery without a receipt.
+async fn report_all(workspace: Workspace, placed: Vec<(Handoff, Outcome)>) {
+    let (tree, now) = (workspace.tree().clone(), workspace.hub().now());
+    let written = blocking::run(move || {
+        write_receipts(&tree, &placed, now);
+        placed
     });
     // A panic in there drops the handoffs, which reports them as unreachable.
-    let Ok(written) = written.await else { return };
-    let messages: Vec<_> = written.iter().map(|(handoff, _)| handoff.message.clone()).collect();
-    let answers = Handoff::report_all(written).await;
+    let Ok(placed) = written.await else { return };
+    let messages: Vec<_> = placed.iter().map(|(handoff, _)| handoff.message.clone()).collect();
+    let answers = Handoff::report_all(placed).await;
     for (message, answer) in messages.into_iter().zip(answers) {
         match answer {
-            Ok(Some(state)) => after(workspace, &message, state).await,
+            Ok(Some(state)) => after(&workspace, &message, state).await,
             Ok(None) => {}
             Err(error) => tracing::warn!(error = %error, "a delivery could not be noted"),
+        }
+    }
+}
+
+/// Writes the receipts of messages that were delivered to their only recipient.
+fn write_receipts(tree: &Tree, placed: &[(Handoff, Outcome)], now: Timestamp) {
+    let mut folders = Folders::new(tree);
+    for (handoff, outcome) in placed {
+        if *outcome != Outcome::Delivered {
+            continue;
+        }
+        let Some(receipt) = receipts::of_one(&handoff.message, &handoff.delivery, DeliveryState::Delivered)
+        else {
+            continue;
+        };
+        if let Err(error) = receipts::write(&mut folders, &handoff.message, &receipt, now) {
+            // The message is where it belongs; a missing receipt must not have it sent again.
+            tracing::warn!(error = %error, "a receipt could not be written");
         }
     }
 }

@@ -77,7 +77,8 @@ async fn a_delivery_that_is_repeated_finds_its_own_file() {
         put(&mut Folders::new(t.workspace.tree()), t.workspace.own_files(), &handoff, None),
         Outcome::Delivered
     );
-    deliver(&t.workspace, vec![handoff]).await;
+    let placed = place_all(&t.workspace, vec![handoff]).await.unwrap();
+    report_all(t.workspace.clone(), placed).await;
     assert_eq!(t.states(accepted.id).await, ["delivered"]);
     assert_eq!(t.bytes(&inbox_file("codex", accepted.id)), written);
     assert_eq!(t.names("inbox/codex").len(), 1);
@@ -97,7 +98,8 @@ async fn a_file_in_the_making_is_known_while_it_is_in_flight() {
     assert_eq!(t.another().await.sweep().await.unwrap(), crate::Swept::default());
     assert_eq!(t.states(accepted.id).await, ["in_flight"]);
     assert_eq!((t.problems().await, t.names("inbox/codex").len()), (vec![], 1));
-    deliver(&t.workspace, vec![handoff]).await;
+    let placed = place_all(&t.workspace, vec![handoff]).await.unwrap();
+    report_all(t.workspace.clone(), placed).await;
     assert_eq!(t.states(accepted.id).await, ["delivered"]);
 }
 

@@ -106,7 +106,10 @@ impl Context {
             let reserved = HubError::ReservedName { name: agent.name, keeper: "the hub" };
             return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
         }
-        if let (true, Some(evidence)) = (agent.is_human(), agent_evidence()) {
+        // Only then is it looked for among all processes of the machine.
+        if agent.is_human()
+            && let Some(evidence) = agent_evidence()
+        {
             return Err(person::refusal("speak as 'human'", evidence));
         }
         Ok(agent)
