@@ -21,6 +21,9 @@ const TRUE: &str = "/bin/true";
 const FEW: usize = 10;
 const MANY: usize = 10_000;
 
+/// Who sends, one message a turn.
+const SENDER: &str = "sender";
+
 /// Turns before it counts.
 const WARM_UP: usize = 5;
 
@@ -64,27 +67,33 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let turns = if quick { 40 } else { 300 };
     bring_up_to_date().await?;
     let program = shipped()?;
-    let (few, many) = (place.fresh()?, place.fresh()?);
+    let (few, many, sent) = (place.fresh()?, place.fresh()?, place.fresh()?);
     fill(&few, FEW).await?;
     fill(&many, MANY).await?;
+    fill(&sent, FEW).await?;
     say!("{FEW} and {MANY} messages wait");
     Place::settle();
     let inbox = ["--from", READER, "inbox"];
+    let send = ["--from", SENDER, "send", READER, "is the build green?"];
     let mut jobs = [
         Job::new(Path::new(TRUE), &[], &few),
         Job::new(&program, &["--help"], &few),
         Job::new(&program, &inbox, &few),
         Job::new(&program, &inbox, &many),
+        Job::new(&program, &["--from", READER, "who"], &few),
+        Job::new(&program, &send, &sent),
     ];
     take_turns(&mut jobs, turns).await?;
     // Afterwards, not in turn with the others: they would find the folders changed as well.
     let mut changed = [Job::disturbed(&program, &inbox, &few), Job::disturbed(&program, &inbox, &many)];
     take_turns(&mut changed, turns).await?;
-    let [nothing, help, few, many] = jobs.map(|job| job.p50());
+    let [nothing, help, few, many, who, send] = jobs.map(|job| job.p50());
     let [few_changed, many_changed] = changed.map(|job| job.p50());
     let figure = |metric: String, value| Figure::new(BENCH, metric, value, "ms", turns);
     figure("help_p50".into(), help).beside(TRUE, nothing).print()?;
-    figure(format!("inbox_{FEW}_p50"), few).beside(TRUE, nothing).print()?;
+    figure("send_p50".into(), send).beside(TRUE, nothing).print_against(Target::AtMost(5.0))?;
+    figure("who_p50".into(), who).beside(TRUE, nothing).print_against(Target::AtMost(3.5))?;
+    figure(format!("inbox_{FEW}_p50"), few).beside(TRUE, nothing).print_against(Target::AtMost(3.5))?;
     figure(format!("inbox_{MANY}_p50"), many)
         .beside("inbox_10_p50", few)
         .print_against(Target::AtMost(3.0))?;

@@ -5,6 +5,7 @@
 //! binary. Short rounds of ours and of each baseline alternate, and a figure is the median over the
 //! rounds, so that a busy machine disturbs all of them alike.
 
+mod baseline_bare;
 mod baseline_files;
 mod baseline_fsync;
 mod baseline_sqlite;
@@ -61,7 +62,7 @@ struct Args {
 enum Name {
     /// Durable sends, deliveries, and how soon a waiting reader wakes
     Mailbox,
-    /// Whole processes: `--help` and `inbox`
+    /// Whole processes: `--help`, `send`, `who` and `inbox`
     Cli,
     /// `switchboard mcp` and `serve` as a model's program uses them
     Mcp,
