@@ -14,6 +14,8 @@ mod channels;
 mod cli;
 mod figure;
 mod grid;
+mod growth;
+mod hubs;
 mod load;
 mod mailbox;
 mod mcp;
@@ -44,7 +46,7 @@ struct Args {
     /// What to measure
     name: Name,
 
-    /// Fewer and shorter rounds: done within 30 seconds
+    /// Fewer and shorter rounds: done within 30 seconds, `growth` within some minutes
     #[arg(long)]
     quick: bool,
 
@@ -72,10 +74,14 @@ enum Name {
     Channels,
     /// The part of `channels` about NATS, by itself
     Nats,
+    /// What hubs linked over NATS cost by their number, up to fifty, extrapolated to a thousand
+    Hubs,
     /// Signed messages of other owners over HTTPS, and a broadcast to slow peers
     Swarm,
     /// From a send at one door to the arrival at each other
     Grid,
+    /// Each job in a hub of 1,000,000 messages beside the same in one of 10,000; takes 10 GB and 2.1 million files
+    Growth,
     /// A reader of the baseline of `channels`
     #[value(hide = true)]
     ChannelReader,
@@ -125,8 +131,10 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Name::Suites => suites::run(&place, args.quick).await,
         Name::Channels => channels::run(&place, args.quick).await,
         Name::Nats => nats::run(&place, args.quick).await,
+        Name::Hubs => hubs::run(&place, args.quick).await,
         Name::Swarm => swarm::run(&place, args.quick).await,
         Name::Grid => grid::run(&place, args.quick).await,
+        Name::Growth => growth::run(&place, args.quick).await,
         Name::Waiter | Name::EchoChild | Name::ChannelReader | Name::ChannelProgram => Ok(()),
         Name::Workers => workers::run(&place, args.quick).await,
     }

@@ -1,7 +1,8 @@
 //! `bench channels`, the part about NATS: a hub that was away catches up.
 //!
-//! What it journaled while it was away is published by its link; beside it a bare publisher sends as many messages of
-//! the same text to the same server, with ids and a window of acknowledgements, by turns.
+//! Outwards: its link publishes what it journaled while it was away. Beside it a bare publisher sends as many messages of the
+//! same text to the same server, with ids and a window of acknowledgements, by turns. Inwards: what another hub wrote to its
+//! agents meanwhile comes until all of it lies in their mailboxes. Beside it 64 senders of its own write to the same mailbox.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ use test_support::tools::installed;
 use tokio_util::sync::CancellationToken;
 
 use crate::figure::{Figure, Target};
+use crate::load::{Load, READER};
+use crate::ours::{At, Serving, serving_round};
 use crate::place::Place;
 use crate::progress::say;
 use crate::stats::{median, rate};
@@ -45,11 +48,26 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
     let (_server, url) = start(&program, &place.fresh()?).await?;
     let context = jetstream::new(async_nats::connect(&url).await?);
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    let (mut mailboxes, mut delivered) = (Vec::new(), Vec::new());
+    let load = Load { senders: 64, warm_up: Duration::from_millis(200), length: Duration::from_secs(1) };
     for round in 0..rounds {
         bare.push(rate(count, publish_bare(&context, round, count).await?));
         ours.push(rate(count, catch_up(place, &context, &url, round, count).await?));
+        let inwards = count / 5;
+        mailboxes.push(rate(inwards, into_mailboxes(place, &context, &url, round, inwards).await?));
+        Place::settle();
+        let local = serving_round(&place.fresh()?, load).await?;
+        delivered.push(rate(local.round.all, local.until_delivered));
         say!("round {}: {:.0}/s, bare {:.0}/s", round + 1, ours[round], bare[round]);
+        say!(
+            "until all is in the mailboxes: {:.0}/s, local senders {:.0}/s",
+            mailboxes[round],
+            delivered[round]
+        );
     }
+    Figure::new(BENCH, "nats_until_in_mailboxes", median(&mailboxes), "1/s", rounds)
+        .beside("delivered_64", median(&delivered))
+        .print_against(Target::AtLeast(0.9))?;
     Figure::new(BENCH, "nats_catch_up", median(&ours), "1/s", rounds)
         .beside("bare_publisher", median(&bare))
         .print_against(Target::AtLeast(0.5))
@@ -144,6 +162,61 @@ async fn catch_up(
     hub.shut_down().await;
     let stored = stream.get_info().await?.state.messages;
     ensure!(stored == expected, "{stored} messages are in the stream, and {expected} were journaled");
+    context.delete_stream(name).await?;
+    Ok(time)
+}
+
+/// How long it takes from the start of a hub's link until everything that another hub wrote lies in its mailbox.
+async fn into_mailboxes(
+    place: &Place,
+    context: &jetstream::Context,
+    url: &str,
+    round: usize,
+    count: usize,
+) -> anyhow::Result<Duration> {
+    let prefix = format!("inwards{round}");
+    let config = |hub: &str| -> anyhow::Result<Config> {
+        let (prefix, hub) = (prefix.clone(), Some(Name::parse(hub)?));
+        Ok(Config { prefix, hub, ..Config::new(vec![url.to_owned()]) })
+    };
+    let office = Serving::make(&place.fresh()?, At::Everything).await?;
+    let lab = Hub::open(HubConfig::new(place.fresh()?)).await?;
+    let (lab_stop, lab_link) = linked(&config("lab")?, &lab);
+    let (stop, link) = linked(&config("office")?, office.workspace.hub());
+    let reader: AgentId = format!("{READER}@office").parse()?;
+    until(|| async { Ok(lab.directory().await?.agent(&reader).is_some()) }).await?;
+    stop.cancel();
+    link.await??;
+
+    let body = "x".repeat(BODY);
+    for first in (0..count).step_by(BATCH) {
+        let draft = |_| {
+            let to = switchboard_core::Address::Agent(reader.clone());
+            let draft =
+                lab.draft(Door::Workspace, AgentId::human(), to, Kind::status_update(), body.as_str());
+            Draft { verified: true, ..draft }
+        };
+        for answer in lab.submit_all((first..count.min(first + BATCH)).map(draft).collect()).await {
+            answer?;
+        }
+    }
+    let name = format!("{prefix}_messages");
+    let stream = context.get_stream(&name).await?;
+    let expected = u64::try_from(count)?;
+    until(|| async { Ok(stream.get_info().await?.state.messages >= expected) }).await?;
+    Place::settle();
+    let began = Instant::now();
+    let (stop, link) = linked(&config("office")?, office.workspace.hub());
+    office.delivered(count).await?;
+    let time = began.elapsed();
+    let files = office.files()?;
+    ensure!(files == count, "{files} files for {count} messages");
+    for (stop, link) in [(stop, link), (lab_stop, lab_link)] {
+        stop.cancel();
+        link.await??;
+    }
+    office.close().await?;
+    lab.shut_down().await;
     context.delete_stream(name).await?;
     Ok(time)
 }

@@ -57,7 +57,7 @@ async fn put_when_possible(channels: &Channels, post: &Stored) -> Result<(), Cha
     loop {
         match put(channels, post).await {
             Err(ChannelError::Awaited { .. }) => {}
-            Err(ChannelError::File(error)) => {
+            Err(error) if error.is_unmounted() || matches!(error, ChannelError::File(_)) => {
                 if !is_told {
                     let (id, error) = (post.message.id, describe(&error));
                     tracing::warn!(message = %id, error, "a post of another hub could not be put into its channel");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Kind, MessageId, Name};
+use switchboard_core::{AgentId, Door, Kind, MessageId, Name};
 use switchboard_hub::{Accepted, Hub};
 
 use crate::config::Config;
@@ -18,6 +18,9 @@ use crate::reading::message_ids;
 use crate::translate::{native_id, placed, sign, tell_hub, to_own_draft};
 use crate::tree::{Tree, blocking};
 use crate::wire::{ChannelMessage, Content, iso};
+
+/// Under this topic the hub remembers the identity of each channels root, by its path.
+const ROOT: &str = "root";
 
 /// The channels of one shared folder, with the hub behind them. Clones are handles on the same.
 #[derive(Clone)]
@@ -117,15 +120,29 @@ impl Post {
 
 impl Channels {
     /// Opens the channels below `config.root`, which must exist.
+    ///
+    /// A root that can be a mount is given an identity at its first use, in `signals/folder`. From then on a folder without
+    /// that identity is an error: it is the bare mount point, or another disk.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
-        let (root, shared, linked) = (config.root.clone(), config.shared, config.linked);
-        let (tree, folder) = blocking(move || {
-            let tree = Tree::open(&root, shared)?;
+        let key = config.root.display().to_string();
+        let known = if config.shared { hub.noted(Door::Channels, ROOT, &key).await? } else { None };
+        let (root, shared, linked, expected) =
+            (config.root.clone(), config.shared, config.linked, known.clone());
+        let (tree, identity) = blocking(move || {
+            let tree = Tree::open(&root, shared, expected.as_deref())?;
             // Where nothing can be written, nothing is posted either.
-            let folder = linked.then(|| tree.identity().ok()).flatten();
-            Ok((tree, folder))
+            let identity = if shared || linked { tree.identity().ok() } else { None };
+            Ok((tree, identity))
         })
         .await?;
+        if config.shared && known.is_none() && identity.is_some() {
+            tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
+            if let Err(error) = hub.note(Door::Channels, ROOT, key, identity.clone()).await {
+                // On a full disk channels are still read.
+                tracing::warn!(error = %error, "the identity of the channels root could not be noted");
+            }
+        }
+        let folder = identity.filter(|_| linked);
         let inner = Inner {
             hub,
             tree,
@@ -137,6 +154,14 @@ impl Channels {
             told: Mutex::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Takes the folder that is at `config.root` now for the channels, whatever was there before.
+    pub async fn accept_root(config: &Config, hub: &Hub) -> Result<(), ChannelError> {
+        let root = config.root.clone();
+        let identity = blocking(move || Tree::open(&root, true, None)?.identity()).await?;
+        let key = config.root.display().to_string();
+        Ok(hub.note(Door::Channels, ROOT, key, Some(identity)).await?)
     }
 
     /// The hub behind them.
@@ -195,7 +220,9 @@ impl Channels {
     /// two, `Channels::repair` writes the file.
     pub async fn post(&self, post: Post) -> Result<Posted, ChannelError> {
         let mut post = self.checked(post).await?;
-        let channel = post.channel.clone();
+        let (tree, channel) = (self.tree().clone(), post.channel.clone());
+        // Before the journal has it: where the folder is not mounted, nothing is accepted.
+        blocking(move || tree.root().map(drop)).await?;
         let parent = match &post.in_reply_to {
             Some(id) => Some(self.find(&channel, id).await?),
             None => None,

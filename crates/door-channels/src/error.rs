@@ -19,6 +19,19 @@ pub enum ChannelError {
         /// What the system said.
         source: FileError,
     },
+    /// The folder is another than the one that this hub has used at that path: mostly the bare mount point of a disk that is
+    /// not mounted.
+    #[error(
+        "the channels folder {} is not the one that was used here before: {}",
+        .path.display(),
+        if *has_identity { "signals/folder has another identity" } else { "it has no signals/folder; is it mounted?" }
+    )]
+    AnotherFolder {
+        /// Where it is.
+        path: PathBuf,
+        /// Whether it is the folder of some other channels.
+        has_identity: bool,
+    },
     /// There is no channel of that name.
     #[error("there is no channel '{channel}'")]
     UnknownChannel {
@@ -81,6 +94,18 @@ pub enum ChannelError {
     /// The runtime is shutting down.
     #[error("the program is shutting down")]
     Closed,
+}
+
+impl ChannelError {
+    /// Whether the folder of the channels is not there now, and may be back later.
+    pub fn is_unmounted(&self) -> bool {
+        matches!(self, Self::Root { .. } | Self::AnotherFolder { .. })
+    }
+
+    /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.
+    pub fn is_disk(&self) -> bool {
+        matches!(self, Self::File(error) if error.is_disk())
+    }
 }
 
 /// An error with its cause, in one line.

@@ -76,7 +76,7 @@ impl Channels {
     pub async fn altered(&self) -> Result<Vec<Altered>, ChannelError> {
         let tree = self.tree().clone();
         let mut channels: BTreeSet<Name> =
-            blocking(move || Ok(tree.channel_names()?)).await?.into_iter().collect();
+            blocking(move || tree.channel_names()).await?.into_iter().collect();
         let there = channels.clone();
         // Of one whose folder is gone only the journal knows.
         let known = self.hub().scopes(Door::Channels).await?;
@@ -96,7 +96,7 @@ impl Channels {
     /// Channels that have several folders, whose names differ in letter case alone, each with the names.
     pub async fn twins(&self) -> Result<Vec<Vec<Name>>, ChannelError> {
         let tree = self.tree().clone();
-        let names = blocking(move || Ok(tree.channel_names()?)).await?;
+        let names = blocking(move || tree.channel_names()).await?;
         let mut by_name: BTreeMap<Name, Vec<Name>> = BTreeMap::new();
         for name in names {
             by_name.entry(name.clone()).or_default().push(name);
@@ -139,10 +139,10 @@ impl Channels {
     /// accepted.
     pub(crate) async fn check_touched(
         &self,
-        channels: &Dir,
+        channels: &Path,
         paths: Vec<PathBuf>,
     ) -> Result<(), ChannelError> {
-        let touched: HashSet<_> = paths.iter().filter_map(|path| place_of(channels.path(), path)).collect();
+        let touched: HashSet<_> = paths.iter().filter_map(|path| place_of(channels, path)).collect();
         if touched.is_empty() {
             return Ok(());
         }

@@ -70,7 +70,7 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
     let deleted = test.post("codex", "all", "two").await.id;
     test.channels.sweep().await.unwrap();
     let told = || test.channels.told().lock().iter().map(|(_, id)| id.clone()).collect::<HashSet<_>>();
-    let channels = test.channels.tree().channels().unwrap();
+    let channels = test.channels.tree().channels().unwrap().path().to_owned();
     let path = test.path(&format!("channels/general/{edited}.json"));
     test.channels.check_touched(&channels, vec![path.clone()]).await.unwrap();
     assert_eq!(told(), HashSet::new(), "touched is not changed");

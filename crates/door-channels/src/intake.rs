@@ -1,10 +1,11 @@
 //! The way in: message files that others put into channels.
 //!
-//! Events are hints, the listing is the truth. Which files have been taken in is known by their names in the
+//! An event names the file that is read; the listing finds what no event has told of. Which files have been taken in is known by their names in the
 //! journal, never by the last name seen: a slow writer, a skewed clock or a network mount can bring a file
 //! with an earlier name at any time.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route};
@@ -14,7 +15,7 @@ use switchboard_hub::{Draft, HubError, Registration};
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::names::{agent_of, file_name, is_deprecated, is_named_after, second_of};
+use crate::names::{agent_of, file_name, id_of_file, is_deprecated, is_named_after, second_of};
 use crate::reading::message_ids;
 use crate::translate::{
     derived_id, hub_id, hub_of, is_post, kept_here, native_id, of_linked_hub, placed, says_what, sender,
@@ -36,8 +37,10 @@ pub(crate) struct Known {
     ids: HashSet<String>,
     /// Files that could not be taken in, as they were then.
     problems: HashMap<String, FileStamp>,
-    /// The message files of the last listing, sorted.
-    present: Vec<String>,
+    /// The message files of the last listing, and those that events have named since.
+    present: HashSet<String>,
+    /// Files that may still be being written.
+    settling: HashSet<String>,
     /// Those of them that are still to be taken in, in order. A burst of any size is held as names alone.
     pending: VecDeque<String>,
     /// The folder as of the last listing, and as of the last that left nothing open.
@@ -87,7 +90,7 @@ impl Channels {
     /// Looks at all channels that changed since they were last looked at.
     pub async fn sweep(&self) -> Result<Swept, ChannelError> {
         let tree = self.tree().clone();
-        let channels = blocking(move || Ok(tree.channel_names()?)).await?;
+        let channels = blocking(move || tree.channel_names()).await?;
         let mut swept = Swept::default();
         for channel in channels {
             match self.sweep_channel(&channel).await {
@@ -105,8 +108,51 @@ impl Channels {
         Ok(swept)
     }
 
+    /// Looks at the message files that events have named, below the folder of all channels, and at those that were still being
+    /// written at the last look. A channel that was never listed is listed.
+    pub(crate) async fn sweep_named(
+        &self,
+        channels: &Path,
+        paths: &[PathBuf],
+    ) -> Result<Swept, ChannelError> {
+        // By the spelling of the folder, of which a channel can have several.
+        let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (channel, known) in self.known().lock().iter() {
+            if !known.settling.is_empty() {
+                named.insert(channel.clone(), Vec::new());
+            }
+        }
+        for (channel, id) in paths.iter().filter_map(|path| place_in_channel(channels, path)) {
+            named.entry(channel).or_default().push(id);
+        }
+        let mut swept = Swept::default();
+        for (channel, ids) in named {
+            let Ok(channel) = Name::parse(&channel) else { continue };
+            match self.sweep_files(&channel, Some(ids)).await {
+                Ok(one) => {
+                    swept.taken += one.taken;
+                    swept.settling += one.settling;
+                }
+                Err(ChannelError::File(error)) => {
+                    tracing::warn!(%channel, error = %describe(&error), "the channel could not be read");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(swept)
+    }
+
     /// Looks at one channel, if it changed since it was last looked at.
     pub async fn sweep_channel(&self, channel: &Name) -> Result<Swept, ChannelError> {
+        self.sweep_files(channel, None).await
+    }
+
+    /// Looks at these files of a channel, or lists it where none are named.
+    async fn sweep_files(
+        &self,
+        channel: &Name,
+        mut named: Option<Vec<String>>,
+    ) -> Result<Swept, ChannelError> {
         if !self.known().lock().contains_key(channel.as_str()) {
             let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
             self.known().lock().entry(channel.to_string()).or_insert(Known { ids, ..Known::default() });
@@ -114,15 +160,18 @@ impl Channels {
         // One at a time: what one look has taken up, another must not count as done.
         let _turn = self.sweeping().lock().await;
         let mut swept = Swept::default();
+        let is_listed = named.is_none();
         loop {
             let (this, place, now) = (self.clone(), channel.clone(), self.hub().now());
-            let Some(look) = blocking(move || this.look(&place, now)).await? else { return Ok(swept) };
+            let files = named.take();
+            let look = blocking(move || this.look(&place, files, now)).await?;
+            let Some(look) = look else { return Ok(swept) };
             let took = self.take_in(channel, look.files).await?;
             swept.taken += took.taken;
             swept.settling += took.settling;
             self.tell_of_gone(channel, look.gone).await?;
             if !look.more {
-                if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
+                if let Some(known) = self.known().lock().get_mut(channel.as_str()).filter(|_| is_listed) {
                     // Only a look that left nothing open counts as complete.
                     let listed = known.listed.filter(|listed| swept.settling == 0 && listed.is_settled());
                     known.looked = listed;
@@ -132,13 +181,22 @@ impl Channels {
         }
     }
 
-    /// The next files that are new in a channel; nothing where it has not changed.
-    fn look(&self, channel: &Name, now: Timestamp) -> Result<Option<Look>, ChannelError> {
+    /// The next files that are new in a channel, or of those that are named; nothing where it has not changed.
+    fn look(
+        &self,
+        channel: &Name,
+        named: Option<Vec<String>>,
+        now: Timestamp,
+    ) -> Result<Option<Look>, ChannelError> {
         let Some(dir) = self.tree().channel(channel)? else { return Ok(None) };
         let mut look = Look::default();
-        let has_pending =
-            self.known().lock().get(channel.as_str()).is_some_and(|known| !known.pending.is_empty());
-        if !has_pending {
+        let (has_pending, was_listed) = match self.known().lock().get(channel.as_str()) {
+            Some(known) => (!known.pending.is_empty(), known.listed.is_some()),
+            None => (false, false),
+        };
+        if let Some(named) = named.filter(|_| was_listed) {
+            self.queue_named(channel, &dir, named)?;
+        } else if !has_pending {
             match self.list_new(channel, &dir, now)? {
                 Some(gone) => look.gone = gone,
                 None => return Ok(None),
@@ -166,6 +224,45 @@ impl Channels {
             look.files.push(NewFile { id, stamp, content, is_young });
         }
         Ok(Some(look))
+    }
+
+    /// Puts the files that are named into the queue, as far as they are new or were changed since they had a problem.
+    fn queue_named(&self, channel: &Name, dir: &Dir, named: Vec<String>) -> Result<(), ChannelError> {
+        let (mut new, problems) = {
+            let mut known = self.known().lock();
+            let Some(known) = known.get_mut(channel.as_str()) else { return Ok(()) };
+            let queued: HashSet<&String> = known.pending.iter().collect();
+            let settling = std::mem::take(&mut known.settling);
+            let named: BTreeSet<String> = named.into_iter().chain(settling).collect();
+            let is_new = |id: &String| !known.ids.contains(id) && !queued.contains(id);
+            let new: Vec<String> = named.into_iter().filter(is_new).collect();
+            let problems: Vec<Option<FileStamp>> =
+                new.iter().map(|id| known.problems.get(id).copied()).collect();
+            known.present.extend(new.iter().cloned());
+            (new, problems)
+        };
+        let mut problems = problems.into_iter();
+        let mut failed = None;
+        new.retain(|id| match problems.next().flatten() {
+            None => true,
+            Some(problem) => match dir.stat(&file_name(id)) {
+                Ok(stamp) => stamp != Some(problem),
+                Err(error) => {
+                    failed = Some(error);
+                    true
+                }
+            },
+        });
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        if new.len() > BATCH {
+            sort_by_time(dir, &mut new, self.config().file_limit);
+        }
+        if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
+            known.pending.extend(new);
+        }
+        Ok(())
     }
 
     /// Lists a channel and puts what is new into its queue; returns what is gone, or nothing where the channel has
@@ -204,10 +301,10 @@ impl Channels {
         let mut known = self.known().lock();
         let Some(known) = known.get_mut(channel.as_str()) else { return Ok(None) };
         known.pending = new.into();
+        known.settling.clear();
         known.listed = Some(looked);
-        let before = std::mem::replace(&mut known.present, present);
-        let is_gone = |id: &String| known.present.binary_search(id).is_err();
-        Ok(Some(before.into_iter().filter(is_gone).collect()))
+        let before = std::mem::replace(&mut known.present, present.into_iter().collect());
+        Ok(Some(before.into_iter().filter(|id| !known.present.contains(id)).collect()))
     }
 
     /// Takes in what is new, in the order of the channel.
@@ -217,7 +314,12 @@ impl Channels {
         for mut file in files {
             match std::mem::replace(&mut file.content, Err(String::new())) {
                 Ok(message) => good.push((file, message)),
-                Err(_) if file.is_young => swept.settling += 1,
+                Err(_) if file.is_young => {
+                    swept.settling += 1;
+                    if let Some(known) = self.known().lock().get_mut(channel.as_str()) {
+                        known.settling.insert(file.id);
+                    }
+                }
                 Err(reason) => self.report(channel, &file, &reason).await?,
             }
         }
@@ -274,6 +376,9 @@ impl Channels {
                 Err(
                     error @ (HubError::Store { .. }
                     | HubError::NoSpace { .. }
+                    | HubError::ReadOnly { .. }
+                    | HubError::StoreDeleted { .. }
+                    | HubError::DamagedInUse { .. }
                     | HubError::Unsure { .. }
                     | HubError::Closed),
                 ) => return Err(error.into()),
@@ -428,6 +533,13 @@ impl Channels {
         })
         .await
     }
+}
+
+/// The folder of a channel and the id of the message file in it that a path names; nothing for what lies deeper, as in the
+/// archive.
+fn place_in_channel(channels: &Path, path: &Path) -> Option<(String, String)> {
+    let (channel, file) = path.strip_prefix(channels).ok()?.to_str()?.split_once('/')?;
+    Some((channel.to_owned(), id_of_file(file)?.to_owned()))
 }
 
 /// Whether an address is that of an agent of another hub.

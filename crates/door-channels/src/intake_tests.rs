@@ -184,7 +184,7 @@ async fn c14_a_burst_is_taken_in_batch_by_batch_and_every_senders_order_is_kept(
     test.channels.known().lock().insert("general".to_owned(), Known::default());
     let mut looks = 0;
     loop {
-        let look = test.channels.look(&name("general"), now).unwrap().unwrap();
+        let look = test.channels.look(&name("general"), None, now).unwrap().unwrap();
         assert!(look.files.len() <= BATCH, "{} files are in memory at once", look.files.len());
         looks += 1;
         let more = look.more;
@@ -380,4 +380,69 @@ async fn what_a_linked_hub_wrote_for_somebody_unknown_is_no_problem_and_whoever_
     test.drop_file(&own);
     office.sweep().await.unwrap();
     assert!(office.hub().directory().await.unwrap().agent(&agent("qc-1")).is_some());
+}
+
+#[tokio::test]
+async fn file_that_an_event_names_is_read_without_listing() {
+    let test = TestChannels::new(&[]).await;
+    let drop_at = |number: u32| {
+        let id = format!("msg-20260111-16331{number}-codex-0001");
+        test.drop_file(&file(&id, "codex", "all", &format!("{number}")));
+        test.path(&format!("channels/general/{id}.json")).canonicalize().unwrap()
+    };
+    drop_at(1);
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    let channels = test.path("channels").canonicalize().unwrap();
+    let (named, _unnamed) = (drop_at(2), drop_at(3));
+    let archived = channels.join("general/archive/2026-01/msg-20260111-163314-codex-0001.json");
+    let paths = [named.clone(), archived, channels.join("general/notes.txt"), named];
+    assert_eq!(test.channels.sweep_named(&channels, &paths).await.unwrap().taken, 1);
+    assert_eq!(test.channels.sweep_named(&channels, &[]).await.unwrap().taken, 0);
+    let bodies = async || {
+        let page = test.channels.hub().journal(0, 10).await.unwrap();
+        page.items.into_iter().map(|stored| stored.message.body).collect::<Vec<_>>()
+    };
+    assert_eq!(bodies().await, ["1", "2"], "the folder was not listed");
+    assert_eq!(test.channels.sweep().await.unwrap().taken, 1);
+    assert_eq!(bodies().await, ["1", "2", "3"]);
+}
+
+#[tokio::test]
+async fn named_file_that_is_half_written_is_read_again() {
+    let test = TestChannels::new(&[]).await;
+    test.post("codex", "all", "there").await;
+    test.channels.sweep().await.unwrap();
+    let channels = test.path("channels").canonicalize().unwrap();
+    let path = channels.join("general/msg-20260111-163315-codex-0001.json");
+    write_carelessly(&path, "{\"id\": \"msg-");
+    let swept = test.channels.sweep_named(&channels, &[path.clone()]).await.unwrap();
+    assert_eq!((swept.taken, swept.settling), (0, 1));
+    write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
+    assert_eq!(test.channels.sweep_named(&channels, &[]).await.unwrap().taken, 1);
+    assert_eq!(test.channels.sweep_named(&channels, &[path]).await.unwrap(), Swept::default());
+}
+
+#[tokio::test]
+async fn c14_named_burst_keeps_each_senders_order() {
+    let test = TestChannels::new(&[]).await;
+    test.post("first", "all", "there").await;
+    test.channels.sweep().await.unwrap();
+    let channels = test.path("channels").canonicalize().unwrap();
+    let second = test.channels.hub().now().as_second();
+    let mut paths = Vec::new();
+    for number in 0..1000_u32 {
+        // Names that somebody drew by lot: only the time in the file says what comes first.
+        let sender = ["ann", "bob"][(number % 2) as usize];
+        let id = format!("msg-20260111-163315-{sender}-{:04x}", (number * 7919) % 65_536);
+        let mut message = file(&id, sender, "all", &format!("{number}"));
+        let at = jiff::Timestamp::from_millisecond(second * 1000 + i64::from(number)).unwrap();
+        message["timestamp"] = crate::wire::iso(at).into();
+        test.drop_file(&message);
+        paths.push(channels.join(format!("general/{id}.json")));
+    }
+    let swept = test.channels.sweep_named(&channels, &paths).await.unwrap();
+    assert_eq!(swept.taken, 1000);
+    let page = test.channels.hub().journal(1, 2000).await.unwrap();
+    let bodies: Vec<_> = page.items.iter().map(|stored| stored.message.body.clone()).collect();
+    assert_eq!(bodies, (0..1000).map(|number| number.to_string()).collect::<Vec<_>>());
 }

@@ -1,7 +1,6 @@
 //! What writers leave that are killed in the middle: files that never got their name.
 
 use jiff::Timestamp;
-use switchboard_hub::files::FileError;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;
@@ -11,11 +10,11 @@ impl Channels {
     /// Removes the unfinished files of writers that are gone; returns how many.
     pub(crate) async fn clear_leftovers(&self) -> Result<usize, ChannelError> {
         let (tree, now) = (self.tree().clone(), self.hub().now());
-        blocking(move || Ok(clear(&tree, now)?)).await
+        blocking(move || clear(&tree, now)).await
     }
 }
 
-fn clear(tree: &Tree, now: Timestamp) -> Result<usize, FileError> {
+fn clear(tree: &Tree, now: Timestamp) -> Result<usize, ChannelError> {
     let mut folders = tree.claims_of_all()?;
     folders.push(tree.presence()?);
     for channel in tree.channel_names()? {

@@ -1,6 +1,7 @@
 //! How changes below a folder are noticed: by file events where they can be trusted, by looking where not.
 //!
-//! Events are hints in either case, and the listing is the truth. Where another machine, or nobody knows who, can
+//! An event names the file that is to be read. What was dropped or came unseen is found by listing, which is the truth: now
+//! and then, and whenever an event says that others were dropped. Where another machine, or nobody knows who, can
 //! change the folder, a change may come without an event, so the folder is looked at every two seconds as
 //! well. A probe can only show that events do *not* come: on NFS one's own changes are reported and those of
 //! others are not.
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::event::ModifyKind;
+use notify::event::{CreateKind, ModifyKind, RemoveKind};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
 use switchboard_hub::files::{Created, Dir, Durability, is_in_the_making};
@@ -37,6 +38,23 @@ const PROBE_WAIT: Duration = Duration::from_secs(1);
 /// Most changed files that are remembered until somebody asks for them. Of more nothing is kept: `doctor` compares
 /// all files with the journal.
 const TOUCHED: usize = 1024;
+
+/// Most changed files that are named. Where more came at once, the folder is listed.
+const NAMED: usize = 1024;
+
+/// For how long after a change of a folder the folder is listed: its watch may not have been set yet.
+const UNSETTLED: Duration = Duration::from_secs(1);
+
+/// What changed since the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// These message files, and nothing else of which there was an event.
+    Named(Vec<PathBuf>),
+    /// Anything: events were dropped, or a folder came or went.
+    Unknown,
+    /// Anything, or nothing: it is time for a look.
+    Clock,
+}
 
 /// How changes of a folder are noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +86,15 @@ struct Heard {
     ring: Notify,
     probe: Notify,
     touched: Mutex<HashSet<PathBuf>>,
+    changed: Mutex<Changed>,
+}
+
+/// What events have named since the last look.
+#[derive(Default)]
+struct Changed {
+    files: HashSet<PathBuf>,
+    /// Whether something changed that is not among them.
+    is_incomplete: bool,
 }
 
 /// Notices changes below one folder.
@@ -77,6 +104,9 @@ pub(crate) struct Lookout {
     /// When to look again, whatever the events say.
     due: Option<Instant>,
     looked: Option<Instant>,
+    /// Until when each change counts as unknown.
+    unsettled: Option<Instant>,
+    means: Means,
     _watcher: Option<notify::RecommendedWatcher>,
 }
 
@@ -99,25 +129,47 @@ impl Lookout {
         if let Means::Polling(doubt) = means {
             tracing::info!(folder = %dir.path().display(), reason = %doubt, "looking every few seconds");
         }
-        Self { heard, pace: Pace::of(means, config), due: None, looked: None, _watcher: watcher }
+        let pace = Pace::of(means, config);
+        Self { heard, pace, due: None, looked: None, unsettled: None, means, _watcher: watcher }
     }
 
-    /// Returns when something may have changed, and after `most` at the latest; says whether it is time to look.
-    /// `found` says whether the last look found something: where it did, more is likely to come.
-    pub(crate) async fn next(&mut self, found: bool, most: Duration) -> bool {
+    /// Returns what may have changed when it is time to look, and nothing after `most` where it is not. `found` says whether
+    /// the last look found something: where it did, more is likely to come.
+    pub(crate) async fn next(&mut self, found: bool, most: Duration) -> Option<Changes> {
         let now = Instant::now();
         let due = *self.due.get_or_insert_with(|| now + jittered(self.pace.after(found)));
         let until = now.checked_add(most).map_or(due, |most| most.min(due));
         let rung = tokio::time::timeout_at(until, self.heard.ring.notified()).await.is_ok();
         if !rung && Instant::now() < due {
-            return false;
+            return None;
         }
         let is_quiet = self.looked.is_none_or(|looked| looked.elapsed() > QUIET);
         if rung && !is_quiet {
             tokio::time::sleep(GATHER).await;
         }
-        (self.due, self.looked) = (None, Some(Instant::now()));
-        true
+        self.looked = Some(Instant::now());
+        let changed = std::mem::take(&mut *self.heard.changed.lock());
+        if changed.is_incomplete {
+            self.unsettled = Some(Instant::now() + UNSETTLED);
+        }
+        let is_unknown = self.unsettled.is_some_and(|until| Instant::now() < until);
+        Some(match (rung, is_unknown || Instant::now() >= due) {
+            // What events name is read at once, and the look by the clock stays due.
+            (true, false) => Changes::Named(changed.files.into_iter().collect()),
+            (true, true) => {
+                self.due = None;
+                Changes::Unknown
+            }
+            (false, _) => {
+                self.due = None;
+                Changes::Clock
+            }
+        })
+    }
+
+    /// Whether the folder is looked at seldom, because every change is to make an event.
+    pub(crate) fn relies_on_events(&self) -> bool {
+        self.means == Means::Events
     }
 
     /// The message files that were changed in place, replaced or removed since the last call.
@@ -142,15 +194,22 @@ fn watch(
     depth: RecursiveMode,
     heard: Arc<Heard>,
 ) -> notify::Result<notify::RecommendedWatcher> {
+    // Only where the folders in it are watched as well does it matter that one of them came or went.
+    let top = (depth == RecursiveMode::Recursive).then(|| folder.to_owned());
     let hear = move |event: notify::Result<Event>| match event {
         Ok(event) if is_probe(&event) => heard.probe.notify_one(),
         // An overflow and a fault are hints like any other.
         Ok(event) if !is_hint(&event) => {}
         Ok(event) => {
             note_touched(&event, &mut heard.touched.lock());
+            if note_changed(&event, top.as_deref(), &mut heard.changed.lock()) {
+                heard.ring.notify_one();
+            }
+        }
+        Err(_) => {
+            heard.changed.lock().is_incomplete = true;
             heard.ring.notify_one();
         }
-        Err(_) => heard.ring.notify_one(),
     };
     let settings = notify::Config::default().with_follow_symlinks(false);
     let mut watcher = notify::RecommendedWatcher::new(hear, settings)?;
@@ -185,6 +244,35 @@ fn is_hint(event: &Event) -> bool {
         |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_in_the_making);
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     event.need_rescan() || (!event.kind.is_access() && !only_temps)
+}
+
+/// Notes which message files an event names; false where it is about nothing that is looked at. `top` is the folder of all
+/// channels, where that is what is watched.
+fn note_changed(event: &Event, top: Option<&Path>, changed: &mut Changed) -> bool {
+    if event.need_rescan() || event.paths.is_empty() {
+        changed.is_incomplete = true;
+        return true;
+    }
+    let mut is_news = false;
+    for path in &event.paths {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_message = name.is_some_and(|name| id_of_file(name).is_some());
+        let is_channel = top.is_some_and(|top| path == top || path.parent() == Some(top));
+        if is_message && changed.files.len() < NAMED {
+            changed.files.insert(path.clone());
+        } else if is_message || is_channel || is_folder(event.kind) {
+            // Too many to name, or a channel that came or went.
+            changed.is_incomplete = true;
+        } else {
+            continue;
+        }
+        is_news = true;
+    }
+    is_news
+}
+
+fn is_folder(kind: EventKind) -> bool {
+    matches!(kind, EventKind::Create(CreateKind::Folder) | EventKind::Remove(RemoveKind::Folder))
 }
 
 /// A message gets its name when it is whole, so that a change of its content comes after that. Links that

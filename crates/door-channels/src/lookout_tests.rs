@@ -114,12 +114,55 @@ async fn a_change_rings_and_without_events_the_clock_does() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
-    write_carelessly(&folder.path().join("msg-1.json"), "{}");
-    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    let message = dir.path().join("msg-20260111-163315-claude-4c78.json");
+    write_carelessly(&message, "{}");
+    let changes = soon(lookout.next(false, Duration::from_hours(1))).await;
+    assert_eq!(changes, Some(Changes::Named(vec![message])));
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &quick).await;
-    assert!(soon(lookout.next(false, Duration::from_hours(1))).await);
+    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
     let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
     let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &seldom).await;
-    assert!(!soon(lookout.next(false, Duration::from_millis(1))).await, "it is not time yet");
+    let early = soon(lookout.next(false, Duration::from_millis(1))).await;
+    assert_eq!(early, None, "it is not time yet");
+}
+
+#[tokio::test]
+async fn new_channel_is_listed() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    let mut lookout = Lookout::open(&dir, RecursiveMode::Recursive, &config(Detection::Automatic)).await;
+    std::fs::create_dir(folder.path().join("general")).unwrap();
+    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+}
+
+#[test]
+fn c3_what_an_event_does_not_name_is_unknown() {
+    let top = Path::new("/c");
+    let file = EventKind::Create(CreateKind::File);
+    let note = |kind: EventKind, path: &str, changed: &mut Changed| {
+        note_changed(&Event::new(kind).add_path(path.into()), Some(top), changed)
+    };
+    for (kind, path, is_news, is_incomplete) in [
+        (file, "/c/general/msg-20260111-163315-a-0001.json", true, false),
+        (EventKind::Remove(RemoveKind::File), "/c/general/msg-20260111-163315-a-0001.json", true, false),
+        (file, "/c/general/notes.txt", false, false),
+        (file, "/c/general", true, true),
+        (EventKind::Create(CreateKind::Folder), "/c/general/archive", true, true),
+        (EventKind::Modify(ModifyKind::Name(RenameMode::From)), "/c/general", true, true),
+        (EventKind::Remove(RemoveKind::Folder), "/c", true, true),
+    ] {
+        let mut changed = Changed::default();
+        let found = (note(kind, path, &mut changed), changed.is_incomplete);
+        assert_eq!(found, (is_news, is_incomplete), "{kind:?} {path}");
+    }
+    let mut changed = Changed::default();
+    let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+    assert!(note_changed(&overflow, Some(top), &mut changed) && changed.is_incomplete);
+    let mut many = Changed::default();
+    for number in 0..=NAMED {
+        assert!(!many.is_incomplete);
+        note(file, &format!("/c/general/msg-20260111-163315-a-{number:04x}.json"), &mut many);
+    }
+    assert!(many.is_incomplete && many.files.len() == NAMED, "of more, nothing is kept");
 }

@@ -4,21 +4,34 @@
 //! time at which the file was changed, and, on the host of its writer, whether the writer still runs.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use notify::RecursiveMode;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Awareness, Heartbeat, Name, OFFLINE, PresenceTimeouts};
 use switchboard_hub::files::{Dir, Durability};
 use switchboard_hub::owner::Owner;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
+use crate::lookout::Lookout;
 use crate::names::current_id;
 use crate::tree::{Tree, blocking};
 use crate::wire::{PresenceFile, iso, time};
+
+/// Heartbeats within this time are read together.
+const GATHER: Duration = Duration::from_millis(200);
+
+/// Reading heartbeat files takes at most a tenth of one core.
+const REST: u32 = 9;
+
+/// How long one wait for a change lasts.
+const SELDOM: Duration = Duration::from_mins(1);
 
 /// Larger than any heartbeat.
 const LIMIT: u64 = 64 << 10;
@@ -52,7 +65,11 @@ impl Channels {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
         blocking(move || {
-            let dir = tree.presence()?;
+            let dir = match tree.presence() {
+                // There is no such folder, and none can be made.
+                Err(error) if error.is_disk() => return Ok(Vec::new()),
+                dir => dir?,
+            };
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, Sighting> = BTreeMap::new();
@@ -78,6 +95,22 @@ impl Channels {
             self.hub().hear(Heartbeat { agent, at: sighting.since, status, message: sighting.error });
         }
         Ok(())
+    }
+}
+
+/// Tells the hub of signs of life as soon as a heartbeat file changes: linked hubs show them to others.
+pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelError> {
+    let tree = channels.tree().clone();
+    let folder = blocking(move || tree.presence()).await?;
+    let mut lookout = Lookout::open(&folder, RecursiveMode::NonRecursive, channels.config()).await;
+    loop {
+        let began = Instant::now();
+        if let Err(error) = channels.hear_presence().await {
+            tracing::warn!(error = %error, "the heartbeat files could not be read");
+        }
+        // All files are read for each change, so a folder with many of them is read less often.
+        tokio::time::sleep(GATHER.max(began.elapsed() * REST)).await;
+        while lookout.next(false, SELDOM).await.is_none() {}
     }
 }
 
@@ -248,7 +281,10 @@ impl Pulse {
             Ok(tree.presence()?.replace_with(&name, &bytes, MODE, Durability::Later)?)
         });
         let written = written.await;
-        if let Err(error) = written {
+        // That is told once for the folder, and not with every beat.
+        if let Err(error) = written
+            && !error.is_unmounted()
+        {
             tracing::warn!(agent = %self.agent, error = %describe(&error), "the heartbeat could not be written");
         }
     }

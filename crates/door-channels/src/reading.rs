@@ -12,7 +12,7 @@ use switchboard_hub::files::Dir;
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::lookout::Lookout;
+use crate::lookout::{Changes, Lookout};
 use crate::names::{file_name, id_of_file, second_of};
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
@@ -45,6 +45,8 @@ pub struct Follower {
     channel: Name,
     seen: Arc<Mutex<Seen>>,
     lookout: Lookout,
+    /// What is to be looked at.
+    changes: Option<Changes>,
     /// Whether the last look found something.
     found: bool,
 }
@@ -131,7 +133,7 @@ impl Channels {
     /// Follows a channel from after the messages in `seen`. The channel is made where it is missing.
     pub async fn follow(&self, channel: &Name, seen: &Reading) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
-        let dir = blocking(move || Ok(tree.make_channel(&place)?)).await?;
+        let dir = blocking(move || tree.make_channel(&place)).await?;
         let left_out = seen.left_out.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
         let ids = seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect();
         Ok(Follower {
@@ -139,6 +141,7 @@ impl Channels {
             channel: channel.clone(),
             seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
             lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, self.config()).await,
+            changes: Some(Changes::Unknown),
             found: false,
         })
     }
@@ -148,22 +151,37 @@ impl Follower {
     /// What is new, in order; returns when there is something.
     pub async fn next(&mut self) -> Result<Reading, ChannelError> {
         loop {
-            let (channels, channel, seen) = (self.channels.clone(), self.channel.clone(), self.seen.clone());
-            let reading = blocking(move || look(&channels, &channel, &seen)).await?;
-            self.found = !reading.messages.is_empty();
-            if self.found {
-                let shown = reading.messages.iter().map(|message| message.id.clone());
-                self.seen.lock().ids.extend(shown);
-                return Ok(reading);
+            if let Some(changes) = self.changes.clone() {
+                let (channels, channel, seen) =
+                    (self.channels.clone(), self.channel.clone(), self.seen.clone());
+                let reading = blocking(move || look(&channels, &channel, &seen, &changes)).await?;
+                self.changes = None;
+                self.found = !reading.messages.is_empty();
+                if self.found {
+                    let shown = reading.messages.iter().map(|message| message.id.clone());
+                    self.seen.lock().ids.extend(shown);
+                    return Ok(reading);
+                }
             }
-            self.lookout.next(self.found, Duration::MAX).await;
+            self.changes = self.lookout.next(self.found, Duration::MAX).await;
         }
     }
 }
 
 /// What a follower has not been shown.
-fn look(channels: &Channels, channel: &Name, seen: &Mutex<Seen>) -> Result<Reading, ChannelError> {
+fn look(
+    channels: &Channels,
+    channel: &Name,
+    seen: &Mutex<Seen>,
+    changes: &Changes,
+) -> Result<Reading, ChannelError> {
     let dir = channels.tree().known_channel(channel)?;
+    if let Changes::Named(paths) = changes {
+        let names = paths.iter().filter_map(|path| id_of_file(path.file_name()?.to_str()?));
+        let mut ids: Vec<String> = names.map(str::to_owned).collect();
+        ids.retain(|id| !seen.lock().ids.contains(id));
+        return Ok(read_all(&dir, &ids, channels.config().file_limit));
+    }
     let looked = Looked::at(&dir, channels.hub().now(), channels.config())?;
     let mut seen = seen.lock();
     if looked.is_as_before(seen.looked.as_ref()) {

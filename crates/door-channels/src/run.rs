@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use notify::RecursiveMode;
-use switchboard_hub::{Hub, Outbound};
+use switchboard_core::Outcome;
+use switchboard_hub::files::Dir;
+use switchboard_hub::{Handoff, Hub, Outbound};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -11,11 +13,11 @@ use crate::brought;
 use crate::channels::Channels;
 use crate::config::Config;
 use crate::delivery::run_deliveries;
-use crate::error::ChannelError;
+use crate::error::{ChannelError, describe};
 use crate::intake::Swept;
-use crate::lookout::Lookout;
+use crate::lookout::{Changes, Lookout};
 use crate::tree::blocking;
-use crate::watch;
+use crate::{presence, watch};
 
 /// For how many times its own length a look is followed by none: looking takes a tenth of one core at most.
 const REST: u32 = 9;
@@ -34,15 +36,58 @@ const REPAIR_SELDOM: Duration = Duration::from_mins(10);
 /// How often the heartbeat files are read.
 const PRESENCE: Duration = Duration::from_secs(10);
 
-/// Keeps the channels going: takes in, delivers and runs the configured watchers until `shutdown`.
+/// How often to look whether the folder is mounted again: the protocol's two seconds.
+const MOUNTED: Duration = Duration::from_secs(2);
+
+/// Most deliveries taken in one go.
+const BATCH: usize = 64;
+
+/// Keeps the channels going: takes in, delivers and runs the configured watchers until `shutdown`. Where their folder is not
+/// mounted, it is waited for.
 pub async fn run(
     config: Config,
     hub: Hub,
-    outbound: Outbound,
+    mut outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), ChannelError> {
-    let channels = Channels::open(config, hub).await?;
+    let mut is_told = false;
+    let channels = loop {
+        let error = match Channels::open(config.clone(), hub.clone()).await {
+            Ok(channels) => break channels,
+            Err(error) if error.is_unmounted() => error,
+            Err(error) => return Err(error),
+        };
+        if !is_told {
+            tracing::error!(error = %describe(&error), "the channels wait for their folder");
+            is_told = true;
+        }
+        tokio::select! {
+            () = shutdown.cancelled() => return Ok(()),
+            () = return_deliveries(&mut outbound, &error) => return Ok(()),
+            () = tokio::time::sleep(MOUNTED) => {}
+        }
+    };
+    if is_told {
+        tracing::info!("the folder of the channels is there");
+    }
     run_channels(channels, outbound, shutdown).await
+}
+
+/// Has everything that the hub hands over tried again later, until it shuts down.
+async fn return_deliveries(outbound: &mut Outbound, error: &ChannelError) {
+    loop {
+        let handoffs = outbound.next(BATCH).await;
+        if handoffs.is_empty() {
+            return;
+        }
+        let reason = describe(error);
+        let unreachable = |handoff| (handoff, Outcome::Unreachable { reason: reason.clone() });
+        for answer in Handoff::report_all(handoffs.into_iter().map(unreachable).collect()).await {
+            if let Err(error) = answer {
+                tracing::warn!(error = %error, "a delivery could not be noted");
+            }
+        }
+    }
 }
 
 /// The same for channels that are open.
@@ -61,6 +106,9 @@ pub async fn run_channels(
             result = Box::pin(brought::run(&channels)), if channels.config().linked => {
                 result.map(|never| match never {})
             }
+            result = presence::follow(&channels), if channels.config().linked => {
+                result.map(|never| match never {})
+            }
         }
     };
     let work = async {
@@ -74,27 +122,69 @@ pub async fn run_channels(
     result
 }
 
+/// Takes in what others post, for as long as the hub is open. A folder that is unmounted meanwhile is waited for.
 async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
+    loop {
+        match take_in_while_mounted(channels).await {
+            Err(ChannelError::Closed) => return Err(ChannelError::Closed),
+            Err(error) => tracing::error!(error = %describe(&error), "the channels wait for their folder"),
+            Ok(()) => {}
+        }
+        while folder_of(channels).await.is_err() {
+            tokio::time::sleep(MOUNTED).await;
+        }
+        tracing::info!("the folder of the channels is watched anew");
+    }
+}
+
+/// The folder of all channels, and what tells it from another at that place. It is not held open: that would keep it from
+/// being unmounted.
+async fn folder_of(channels: &Channels) -> Result<(Dir, (i128, u64)), ChannelError> {
     let tree = channels.tree().clone();
-    let folder = blocking(move || Ok(tree.channels()?)).await?;
+    blocking(move || {
+        let folder = tree.channels()?;
+        let place = folder.device_and_inode()?;
+        Ok((folder, place))
+    })
+    .await
+}
+
+/// The same for as long as the folder is the one that is watched, and its events come.
+async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> {
     // Watch first, then look: what comes between the two is seen twice rather than never.
-    let mut lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
+    let (mut lookout, path, place) = {
+        let (folder, place) = folder_of(channels).await?;
+        let lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
+        (lookout, folder.path().to_owned(), place)
+    };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
-    let (mut is_due, mut swept) = (true, Swept::default());
+    let (mut due, mut swept) = (Some(Changes::Unknown), Swept::default());
+    let mut is_first = true;
     loop {
         let began = Instant::now();
-        if is_due {
-            if let Err(error) = channels.check_touched(&folder, lookout.touched()).await {
+        if let Some(changes) = due {
+            let is_by_clock = matches!(changes, Changes::Clock);
+            if let Err(error) = channels.check_touched(&path, lookout.touched()).await {
                 tracing::warn!(error = %error, "changed files could not be compared with the journal");
             }
-            swept = match channels.sweep().await {
-                Err(ChannelError::Closed) => return Err(ChannelError::Closed),
+            let looked = match &changes {
+                Changes::Named(paths) => channels.sweep_named(&path, paths).await,
+                Changes::Unknown | Changes::Clock => channels.sweep().await,
+            };
+            swept = match looked {
+                Err(error) if error.is_unmounted() || matches!(error, ChannelError::Closed) => {
+                    return Err(error);
+                }
                 swept => swept.unwrap_or_else(|error| {
-                    // A mount that is gone now may be back at the next look.
                     tracing::warn!(error = %error, "the channels could not be read");
                     Swept::default()
                 }),
             };
+            if is_by_clock && !is_first && swept.taken > 0 && lookout.relies_on_events() {
+                // No event told of these: the folder may have been unmounted and mounted since.
+                return Ok(());
+            }
+            is_first = false;
         }
         if repair_at <= Instant::now() && repair(channels).await {
             repair_at = Instant::now() + repair_again;
@@ -102,6 +192,9 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
         }
         if listen <= Instant::now() {
             listen = Instant::now() + PRESENCE;
+            if folder_of(channels).await?.1 != place {
+                return Ok(());
+            }
             if let Err(error) = channels.hear_presence().await {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
             }
@@ -109,7 +202,10 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
         let rested = (began.elapsed() * REST).min(LONGEST_REST);
         let is_settling = swept.settling > 0;
         let most = if is_settling { SETTLING } else { PRESENCE };
-        is_due = lookout.next(swept.taken > 0 || is_settling, most).await || is_settling;
+        due = lookout.next(swept.taken > 0 || is_settling, most).await;
+        if due.is_none() && is_settling {
+            due = Some(Changes::Named(Vec::new()));
+        }
         tokio::time::sleep_until(began + rested).await;
     }
 }

@@ -86,6 +86,20 @@ impl TestChannels {
         (lab, office)
     }
 
+    /// Leaves the bare mount point in place of the shared folder, as where its disk is unmounted.
+    pub(crate) fn unmount(&self) {
+        let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
+        std::fs::rename(&shared, disk).unwrap();
+        std::fs::create_dir(shared).unwrap();
+    }
+
+    /// Brings the shared folder back. Nothing may lie below the bare mount point.
+    pub(crate) fn mount(&self) {
+        let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
+        std::fs::remove_dir(&shared).expect("nothing was written below the mount point");
+        std::fs::rename(disk, shared).unwrap();
+    }
+
     pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.folder.path().join("shared").join(below)
     }

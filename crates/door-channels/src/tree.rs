@@ -1,6 +1,7 @@
 //! The folder that a team shares: where everything is.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use switchboard_core::{Name, nearest};
 use switchboard_hub::files::{Dir, Durability, FileError};
@@ -14,51 +15,82 @@ pub(crate) const CHANNELS: &str = "channels";
 /// Where old messages of a channel are, inside its folder.
 const ARCHIVE: &str = "archive";
 
+/// Where everything is that is no message.
+const SIGNALS: &str = "signals";
+
 /// The file that tells a shared folder from every other.
 const IDENTITY: &str = "folder";
 
 /// The shared folder. Every path below it is made of validated names.
 #[derive(Debug, Clone)]
 pub struct Tree {
-    root: Dir,
+    root: Root,
+}
+
+#[derive(Debug, Clone)]
+enum Root {
+    /// A workspace's own folder, held open.
+    Own(Dir),
+    /// A folder that can be a mount. Nothing of it is held open, which would keep it from being unmounted: each use opens the
+    /// path anew and looks whether it leads to the folder of this identity, and not to the bare mount point.
+    Shared { path: Arc<Path>, identity: Option<Arc<str>> },
 }
 
 impl Tree {
     /// Opens the folder, which must exist: a network mount that is missing must not become a folder beneath it.
     ///
-    /// Of one that several users share, all of them may use what is in it.
-    pub fn open(root: &Path, is_shared: bool) -> Result<Self, ChannelError> {
-        match if is_shared { Dir::open_shared(root) } else { Dir::open_root(root) } {
-            Ok(root) => Ok(Self { root }),
-            Err(source) => Err(ChannelError::Root { path: root.to_owned(), source }),
+    /// Of one that several users share, all of them may use what is in it. `known` is the identity of the folder that this hub
+    /// has used at that path: without it, the folder is another one.
+    pub fn open(root: &Path, is_shared: bool, known: Option<&str>) -> Result<Self, ChannelError> {
+        if !is_shared {
+            let dir = Dir::open_root(root).map_err(|source| missing(root, source))?;
+            return Ok(Self { root: Root::Own(dir) });
         }
+        let mut tree = Self { root: Root::Shared { path: root.into(), identity: known.map(Into::into) } };
+        let dir = tree.root()?;
+        if known.is_none() {
+            // Where nothing can be written, nothing is posted either.
+            let identity = make_identity(&dir).ok().map(Into::into);
+            tree.root = Root::Shared { path: root.into(), identity };
+        }
+        Ok(tree)
     }
 
-    /// The folder itself.
-    pub fn root(&self) -> &Dir {
-        &self.root
+    /// The folder itself; an error where its mount is missing.
+    pub fn root(&self) -> Result<Dir, ChannelError> {
+        let (path, identity) = match &self.root {
+            Root::Own(dir) => return Ok(dir.clone()),
+            Root::Shared { path, identity } => (path, identity),
+        };
+        let dir = Dir::open_shared(path).map_err(|source| missing(path, source))?;
+        let Some(expected) = identity.as_deref() else { return Ok(dir) };
+        let found = match dir.subdir(SIGNALS)? {
+            Some(signals) => read_identity(&signals)?,
+            None => None,
+        };
+        match found {
+            Some(found) if found == expected => Ok(dir),
+            found => {
+                Err(ChannelError::AnotherFolder { path: path.to_path_buf(), has_identity: found.is_some() })
+            }
+        }
     }
 
     /// The folder of all channels, made where it is missing.
-    pub(crate) fn channels(&self) -> Result<Dir, FileError> {
-        self.root.make_subdir(CHANNELS)
+    pub(crate) fn channels(&self) -> Result<Dir, ChannelError> {
+        Ok(self.root()?.make_subdir(CHANNELS)?)
     }
 
     /// A channel's folder, where it exists.
-    pub(crate) fn channel(&self, channel: &Name) -> Result<Option<Dir>, FileError> {
-        match self.root.subdir(CHANNELS)? {
-            Some(channels) => match channels.subdir(channel.as_str())? {
-                Some(there) => Ok(Some(there)),
-                None => Ok(folders_of(&channels, channel)?.into_iter().next()),
-            },
-            None => Ok(None),
-        }
+    pub(crate) fn channel(&self, channel: &Name) -> Result<Option<Dir>, ChannelError> {
+        let Some(channels) = self.root()?.subdir(CHANNELS)? else { return Ok(None) };
+        Ok(folder_of(&channels, channel)?)
     }
 
     /// All folders of a channel: where the file system tells letter cases apart, other programs can have made several.
-    pub(crate) fn folders(&self, channel: &Name) -> Result<Vec<Dir>, FileError> {
-        match self.root.subdir(CHANNELS)? {
-            Some(channels) => folders_of(&channels, channel),
+    pub(crate) fn folders(&self, channel: &Name) -> Result<Vec<Dir>, ChannelError> {
+        match self.root()?.subdir(CHANNELS)? {
+            Some(channels) => Ok(folders_of(&channels, channel)?),
             None => Ok(Vec::new()),
         }
     }
@@ -75,55 +107,81 @@ impl Tree {
 
     /// A channel's folder, made where it is missing: a channel begins with its first message. One whose name differs in letter
     /// case alone is the same channel.
-    pub(crate) fn make_channel(&self, channel: &Name) -> Result<Dir, FileError> {
-        match self.channel(channel)? {
+    pub(crate) fn make_channel(&self, channel: &Name) -> Result<Dir, ChannelError> {
+        let channels = self.channels()?;
+        match folder_of(&channels, channel)? {
             Some(there) => Ok(there),
-            None => self.channels()?.make_subdir(channel.as_str()),
+            None => Ok(channels.make_subdir(channel.as_str())?),
         }
     }
 
     /// The channels there are, sorted. What cannot be the name of one is left out.
-    pub(crate) fn channel_names(&self) -> Result<Vec<Name>, FileError> {
-        let Some(channels) = self.root.subdir(CHANNELS)? else { return Ok(Vec::new()) };
+    pub(crate) fn channel_names(&self) -> Result<Vec<Name>, ChannelError> {
+        let Some(channels) = self.root()?.subdir(CHANNELS)? else { return Ok(Vec::new()) };
         let names = channels.names()?.into_iter().filter(|name| !name.starts_with('.'));
         Ok(names.filter_map(|name| Name::parse(&name).ok()).collect())
     }
 
     /// The folder of heartbeat files, made where it is missing.
-    pub(crate) fn presence(&self) -> Result<Dir, FileError> {
-        self.signals()?.make_subdir("presence")
+    pub(crate) fn presence(&self) -> Result<Dir, ChannelError> {
+        Ok(self.signals()?.make_subdir("presence")?)
     }
 
     /// The folder that says which watcher is at which message, one folder per agent.
-    pub(crate) fn claims(&self, agent: &Name) -> Result<Dir, FileError> {
-        self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())
+    pub(crate) fn claims(&self, agent: &Name) -> Result<Dir, ChannelError> {
+        Ok(self.signals()?.make_subdir("claims")?.make_subdir(agent.as_str())?)
     }
 
     /// The folders of all agents that have watched.
-    pub(crate) fn claims_of_all(&self) -> Result<Vec<Dir>, FileError> {
+    pub(crate) fn claims_of_all(&self) -> Result<Vec<Dir>, ChannelError> {
         let claims = self.signals()?.make_subdir("claims")?;
         let names = claims.names()?;
         Ok(names.iter().filter_map(|name| claims.subdir(name).ok().flatten()).collect())
     }
 
     /// The folder of the watchers' logs.
-    pub(crate) fn logs(&self) -> Result<Dir, FileError> {
-        self.root.make_subdir("logs")
+    pub(crate) fn logs(&self) -> Result<Dir, ChannelError> {
+        Ok(self.root()?.make_subdir("logs")?)
     }
 
     /// What tells this folder from every other, for all who share it. The first who asks makes it.
-    pub(crate) fn identity(&self) -> Result<String, FileError> {
-        let signals = self.signals()?;
-        let new = format!("{:032x}", fastrand::u128(..));
-        if signals.stat(IDENTITY)?.is_none() {
-            signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
+    pub(crate) fn identity(&self) -> Result<String, ChannelError> {
+        match &self.root {
+            Root::Shared { identity: Some(identity), .. } => Ok(identity.to_string()),
+            Root::Own(_) | Root::Shared { identity: None, .. } => Ok(make_identity(&self.root()?)?),
         }
-        let found = signals.read(IDENTITY, 1 << 10)?;
-        Ok(found.map_or(new, |found| String::from_utf8_lossy(&found.bytes).into_owned()))
     }
 
-    fn signals(&self) -> Result<Dir, FileError> {
-        self.root.make_subdir("signals")
+    fn signals(&self) -> Result<Dir, ChannelError> {
+        Ok(self.root()?.make_subdir(SIGNALS)?)
+    }
+}
+
+fn missing(path: &Path, source: FileError) -> ChannelError {
+    ChannelError::Root { path: path.to_owned(), source }
+}
+
+fn read_identity(signals: &Dir) -> Result<Option<String>, FileError> {
+    let found = signals.read(IDENTITY, 1 << 10)?;
+    Ok(found.map(|found| String::from_utf8_lossy(&found.bytes).into_owned()))
+}
+
+fn make_identity(root: &Dir) -> Result<String, FileError> {
+    let signals = root.make_subdir(SIGNALS)?;
+    if let Some(found) = read_identity(&signals)? {
+        return Ok(found);
+    }
+    let new = format!("{:032x}", fastrand::u128(..));
+    signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
+    // Somebody else may have been quicker.
+    Ok(read_identity(&signals)?.unwrap_or(new))
+}
+
+/// A channel's folder among all, where it exists.
+fn folder_of(channels: &Dir, channel: &Name) -> Result<Option<Dir>, FileError> {
+    match channels.subdir(channel.as_str())? {
+        Some(there) => Ok(Some(there)),
+        None => Ok(folders_of(channels, channel)?.into_iter().next()),
     }
 }
 
@@ -154,3 +212,7 @@ where
 {
     switchboard_hub::blocking::run(work).await.map_err(|_| ChannelError::Closed)?
 }
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

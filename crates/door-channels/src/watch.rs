@@ -23,6 +23,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_core::Name;
 use switchboard_hub::HUB_NAME;
+use switchboard_hub::process::find_program;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -60,10 +61,11 @@ pub struct WatcherConfig {
     pub env: Vec<String>,
     /// How long the program may take. The scripts of old killed it after five minutes.
     pub timeout: Duration,
-    /// Whether text that begins with the agent's id counts as a mention.
+    /// Whether text that begins with the agent's id is for the agent: the protocol's third rule.
     pub starts_with: bool,
-    /// Whether a failure is only logged, as in the protocol, rather than answered with an `incident`.
-    pub silent: bool,
+    /// Whether a failure is also posted to the channel, as an `incident`. In the protocol it is not: the log and the
+    /// receipt of the message say so.
+    pub incidents: bool,
     /// How often a message is tried again after a failure.
     pub retries: u32,
     /// Messages older than this are not answered any more.
@@ -164,8 +166,8 @@ impl WatcherConfig {
             folder: None,
             env: Vec::new(),
             timeout: Duration::from_mins(5),
-            starts_with: false,
-            silent: false,
+            starts_with: true,
+            incidents: false,
             retries: 0,
             max_age: SignedDuration::from_hours(24),
             backlog: 50,
@@ -186,6 +188,13 @@ impl WatcherConfig {
             return refused("env", format!("has '{}', which is no variable's name", bad.escape_debug()));
         }
         Ok(self)
+    }
+
+    /// The program it is to run, where there is none of that name.
+    pub fn missing_program(&self) -> Option<&str> {
+        let program = self.command.first()?;
+        let folder = self.folder.as_deref().unwrap_or(Path::new(""));
+        find_program(program.as_ref(), folder).is_none().then_some(program)
     }
 
     /// The files it is told to read and that are not there.
@@ -215,6 +224,14 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
         }
         for missing in watcher.missing_files() {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
+        }
+        // Its agent would look awake and answer nothing.
+        if let Some(missing) = watcher.missing_program() {
+            tracing::error!(
+                agent = %watcher.agent, channel = %watcher.channel, program = missing,
+                "the watcher was not started: there is no such program"
+            );
+            continue;
         }
         by_agent.entry(watcher.agent.clone()).or_default().push(watcher.clone());
     }

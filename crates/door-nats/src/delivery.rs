@@ -3,13 +3,15 @@
 //! Each message is in the stream once. While a publish may be repeated within minutes, the server recognises its id;
 //! for anything older the link looks which of its messages after the cursor the stream already has. The cursor moves
 //! only over what the server has acknowledged.
+//!
+//! A post in a channel to an agent of another hub is published twice, for the channel and for that hub, which may read the
+//! message and not the channel. Its journal knows the second by its id.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
-use std::time::Duration;
 
-use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
-use futures_util::StreamExt;
+use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::jetstream::consumer::DeliverPolicy;
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, GroupId, Message, MessageId, Name, Route};
 use switchboard_hub::{HubError, Passage, Verdict, Word};
@@ -19,6 +21,7 @@ use crate::cursor::{CURSOR, Cursor};
 use crate::error::NatsError;
 use crate::link::Link;
 use crate::outlet::Outlet;
+use crate::replay;
 use crate::subject::Subjects;
 use crate::translate::{heard, hub_of, posted_in, to_letter};
 use crate::wire::{Letter, to_bytes_of};
@@ -28,9 +31,6 @@ const PAGE: usize = 512;
 
 /// After how many acknowledged messages the cursor is written down.
 const SAVE_EVERY: usize = 512;
-
-/// How many messages the look into the stream asks for in one go.
-const LOOK: usize = 256;
 
 /// Publishes what the journal has for other hubs, as it comes, until something fails.
 pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
@@ -50,8 +50,8 @@ struct Publisher<'l> {
     read: i64,
     /// The next part, being made ready while this one is published.
     ahead: Option<JoinHandle<Result<Part, HubError>>>,
-    /// Messages after the cursor that the stream already has.
-    there: HashSet<MessageId>,
+    /// Messages after the cursor that the stream already has, by the ids that they were published under.
+    there: HashSet<String>,
     outlet: Outlet<Cargo>,
     /// Deliveries that are on their way and not noted to be.
     passed: Vec<Delivery>,
@@ -70,6 +70,8 @@ struct Part {
 struct Ready {
     id: MessageId,
     subject: String,
+    /// Where it is published before that, for the one hub that has its recipient.
+    copy_to: Option<String>,
     payload: Vec<u8>,
     cargo: Cargo,
 }
@@ -110,19 +112,35 @@ impl<'l> Publisher<'l> {
     }
 
     async fn pass(&mut self, parcel: Ready) -> Result<(), NatsError> {
-        let Ready { id, subject, payload, cargo } = parcel;
+        let Ready { id, subject, copy_to, payload, cargo } = parcel;
+        let size = payload.len();
+        if let Some(subject) = copy_to {
+            // The message itself is still to come, so the cursor stays before it.
+            let cargo = Cargo { seq: cargo.seq - 1, deliveries: Vec::new() };
+            self.publish(subject, format!("{id}.copy"), payload.clone(), cargo).await?;
+        }
+        match self.publish(subject, id.to_string(), payload, cargo).await? {
+            Some(cargo) => self.refuse(id, size, &cargo.deliveries).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Publishes under an id, unless the stream has it. Returns the cargo of a message that is too large.
+    async fn publish(
+        &mut self,
+        subject: String,
+        id: String,
+        payload: Vec<u8>,
+        cargo: Cargo,
+    ) -> Result<Option<Cargo>, NatsError> {
         if self.there.remove(&id) {
             self.outlet.pass(cargo);
-            return Ok(());
+            return Ok(None);
         }
         while self.outlet.is_full() {
             self.land().await?;
         }
-        let size = payload.len();
-        match self.outlet.send(subject, id.to_string(), payload, cargo).await? {
-            Some(cargo) => self.refuse(id, size, &cargo.deliveries).await,
-            None => Ok(()),
-        }
+        self.outlet.send(subject, id, payload, cargo).await
     }
 
     /// A message that the server is too small for stops at itself.
@@ -180,11 +198,18 @@ async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
     let ready = |Passage { stored, deliveries }: Passage| {
         let message = &stored.message;
         let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
+        let copy_to = copy_to(message, &deliveries, &link.subjects, &link.me);
         let heard = heard(message, &deliveries);
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
         let letter = Letter { heard, ..to_letter(message, &deliveries, &link.me, &directory) };
         let payload = to_bytes_of(&letter, message.body.len());
-        Some(Ready { id: message.id, subject, payload, cargo: Cargo { seq: stored.seq, deliveries } })
+        Some(Ready {
+            id: message.id,
+            subject,
+            copy_to,
+            payload,
+            cargo: Cargo { seq: stored.seq, deliveries },
+        })
     };
     let parcels = page.messages.into_iter().filter_map(ready).collect();
     Ok(Part { parcels, until: page.until, more: page.more })
@@ -215,46 +240,29 @@ fn subject(
     }
 }
 
+/// Where a post to an agent of another hub is published beside its channel.
+fn copy_to(message: &Message, deliveries: &[Delivery], subjects: &Subjects, me: &Name) -> Option<String> {
+    let (Address::Agent(_), Some(_)) = (&message.to, posted_in(message)) else { return None };
+    deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub))
+}
+
 fn is_elsewhere(delivery: &Delivery) -> bool {
     matches!(delivery.route, Route::Hub { .. })
 }
 
-/// The messages of this hub that the stream has after a sequence. Few: the cursor is never far behind.
-async fn already_there(link: &Link, sequence: u64) -> Result<HashSet<MessageId>, NatsError> {
+/// The ids of this hub's messages that the stream has after a sequence. Few: the cursor is never far behind.
+async fn already_there(link: &Link, sequence: u64) -> Result<HashSet<String>, NatsError> {
     let mut there = HashSet::new();
     let info = link.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
     if info.state.last_sequence <= sequence {
         return Ok(there);
     }
     for filter_subject in link.subjects.messages_of(&link.me) {
-        let config = pull::Config {
-            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 },
-            ack_policy: AckPolicy::None,
-            headers_only: true,
-            memory_storage: true,
-            num_replicas: 1,
-            inactive_threshold: Duration::from_secs(30),
-            filter_subject,
-            ..pull::Config::default()
-        };
-        let action = "look into the stream";
-        let consumer = link.stream.create_consumer(config).await.map_err(NatsError::server(action))?;
-        let mut left = consumer.cached_info().num_pending;
-        while left > 0 {
-            let most = usize::try_from(left).unwrap_or(LOOK).min(LOOK);
-            let batch = consumer.batch().max_messages(most).expires(link.config.timeout).messages();
-            let mut batch = batch.await.map_err(NatsError::server(action))?;
-            let before = left;
-            while let Some(message) = batch.next().await {
-                let message = message.map_err(NatsError::server(action))?;
-                left = left.saturating_sub(1);
-                let id = message.headers.as_ref().and_then(|headers| headers.get("Nats-Msg-Id"));
-                there.extend(id.and_then(|id| id.as_str().parse::<MessageId>().ok()));
-            }
-            if left == before {
-                // What has expired in the meantime does not come; what is new is not ours.
-                break;
-            }
+        let deliver_policy = DeliverPolicy::ByStartSequence { start_sequence: sequence + 1 };
+        let part = replay::Part { filter_subject, deliver_policy, headers_only: true };
+        for (_, message) in replay::read(&link.stream, part, link.config.timeout).await? {
+            let id = message.headers.as_ref().and_then(|headers| headers.get(NATS_MESSAGE_ID));
+            there.extend(id.map(|id| id.as_str().to_owned()));
         }
     }
     Ok(there)

@@ -95,4 +95,14 @@ fn what_goes_out_and_where() {
         let found = subject(&posted(to), &deliveries, &subjects, &me, now);
         assert_eq!(found.as_deref(), expected, "posted in a channel to {to}");
     }
+    let office = vec![delivery(office(), Queued)];
+    for (message, deliveries, expected) in [
+        (posted("qc-1@office"), office.clone(), Some("sb.lab.hub.office.message")),
+        (posted("codex"), vec![delivery(mailbox(), Queued)], None),
+        (posted("#general"), office.clone(), None),
+        (message("qc-1@office", None), office, None),
+    ] {
+        let to = copy_to(&message, &deliveries, &subjects, &me);
+        assert_eq!(to.as_deref(), expected, "{} is copied to the hub of its recipient", message.to);
+    }
 }

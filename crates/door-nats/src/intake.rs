@@ -1,7 +1,8 @@
-//! The way in: what other hubs published.
+//! Intake: messages of other hubs, from the stream into the journal.
 //!
-//! A message of the stream is acknowledged after the journal has it and the sender's hub was told, so that nothing is
-//! lost when this process ends in between; what is brought again is recognised by its id. What cannot be used is
+//! The cursor is the hub's own, and the consumer begins behind it, in the stream's order and without acknowledgements: a
+//! server that redelivers would put old messages behind newer ones. The cursor moves when the journal has the messages and
+//! the senders' hubs were told; what is delivered again after a crash is recognised by its id. What cannot be used is
 //! skipped with a warning: a broken or hostile message never stops the ones behind it.
 
 use std::convert::Infallible;
@@ -12,19 +13,28 @@ use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError};
 use switchboard_hub::{Accepted, HubError, Passed, Verdict, Word};
+use tokio::sync::watch;
 
+use crate::cursor::Ingested;
 use crate::error::{NatsError, describe};
+use crate::interest::Interest;
 use crate::link::Link;
 use crate::outlet::Outlet;
 use crate::subject::token;
 use crate::translate::{concerning, to_passed};
 use crate::wire::{Became, Malformed, Parcel, ParcelKind, Reply, VERSION, WordOn, Words, readable, to_bytes};
 
-/// Most messages taken in at once: they are in memory until the journal has them.
-const BATCH: usize = 128;
+/// Most messages ingested at once: they are in memory until the journal has them.
+const BATCH: usize = 256;
 
 /// A server that says nothing for twice as long is gone.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How often to check whether everything is ingested that the old interest covers.
+const SWITCH: Duration = Duration::from_millis(100);
+
+/// After how many messages that are nothing to this hub the cursor is written all the same.
+const SKIPPED: u64 = 512;
 
 /// Agents of this hub, and why they do not get a message; nothing where they do.
 type Outcome = (Vec<Name>, Option<String>);
@@ -36,73 +46,193 @@ struct Batch {
     verdicts: Vec<Verdict>,
 }
 
-/// Takes in what a consumer brings, until something fails.
-pub(crate) async fn run(link: &Link, consumer: Consumer<pull::Config>) -> Result<Infallible, NatsError> {
-    let action = "bring messages";
-    let reading = consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT).expires(HEARTBEAT * 6);
-    let mut messages = reading.messages().await.map_err(NatsError::server(action))?.ready_chunks(BATCH);
-    let mut outlet = Outlet::open(link).await?;
-    while let Some(chunk) = messages.next().await {
-        let chunk: Vec<Message> =
-            chunk.into_iter().collect::<Result<_, _>>().map_err(NatsError::server(action))?;
-        take_in(link, &mut outlet, &chunk).await?;
-        for message in &chunk {
-            message.ack().await.map_err(NatsError::server("take an acknowledgement"))?;
-        }
+/// Ingests what the stream has for this hub, until something fails.
+pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
+    let mut wanted = link.wanted.subscribe();
+    wanted.mark_changed();
+    let ingested = Ingested::load(&link.hub, link.stream_id()).await?;
+    let (read, saved) = (ingested.sequence, ingested.sequence);
+    let outlet = Outlet::open(link).await?;
+    let mut intake = Intake { link, ingested, read, saved, outlet, wanted, switch: None };
+    loop {
+        let consumer = link.consumer(&intake.ingested).await?;
+        intake.follow(&consumer).await?;
     }
-    Err(NatsError::Lost)
 }
 
-async fn take_in(link: &Link, outlet: &mut Outlet<()>, chunk: &[Message]) -> Result<(), NatsError> {
-    // To groups this hub has written itself as well: of that there is nothing to look at.
-    let own = token(&link.me);
-    if chunk.iter().all(|message| link.subjects.writer(&message.subject) == Some(&own)) {
-        return Ok(());
-    }
-    let batch = sort(link, chunk).await?;
-    if !batch.verdicts.is_empty() {
-        link.hub.judged(batch.verdicts).await?;
-    }
-    let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
-    let for_the_channel: Vec<bool> =
-        batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
-    let answers = link.hub.submit_passed(batch.letters).await;
-    for (((id, hub, to), is_for_the_channel), answer) in told.into_iter().zip(for_the_channel).zip(answers) {
-        let outcomes = outcome(link, id, &to, answer)?;
-        if is_for_the_channel {
-            // It is for nobody here of whom there would be something to say.
-            continue;
+struct Intake<'l> {
+    link: &'l Link,
+    /// As written down, but for messages that are nothing to this hub.
+    ingested: Ingested,
+    /// The journal has everything up to here; receipts may be on their way.
+    read: u64,
+    /// The sequence that was written down last.
+    saved: u64,
+    /// Receipts on their way, and behind those of each batch how far the stream is ingested with it.
+    outlet: Outlet<Option<Progress>>,
+    wanted: watch::Receiver<Interest>,
+    switch: Option<Switch>,
+}
+
+/// How far the stream was ingested.
+#[derive(Clone, Copy)]
+struct Progress {
+    sequence: u64,
+    /// True if there was something for this hub.
+    is_news: bool,
+}
+
+/// A change of interest. It waits until everything is ingested that the old interest covers.
+struct Switch {
+    interest: Interest,
+    /// The end of the stream when the interest changed. New groups begin behind it.
+    until: u64,
+}
+
+impl Intake<'_> {
+    /// Ingests what a consumer delivers, until the interest has changed.
+    async fn follow(&mut self, consumer: &Consumer<pull::Config>) -> Result<(), NatsError> {
+        let action = "deliver messages";
+        let reading =
+            consumer.stream().max_messages_per_batch(BATCH).heartbeat(HEARTBEAT).expires(HEARTBEAT * 6);
+        let mut messages = reading.messages().await.map_err(NatsError::server(action))?.ready_chunks(BATCH);
+        let (mut delivered, mut pending) = (0, consumer.cached_info().num_pending);
+        loop {
+            tokio::select! {
+                chunk = messages.next() => {
+                    let chunk: Result<Vec<Message>, _> = chunk.ok_or(NatsError::Lost)?.into_iter().collect();
+                    let chunk = chunk.map_err(NatsError::server(action))?;
+                    for message in &chunk {
+                        let info = message.info().map_err(NatsError::server(action))?;
+                        delivered += 1;
+                        if info.consumer_sequence != delivered {
+                            // A message is missing. The next session begins at the cursor.
+                            return Err(NatsError::Lost);
+                        }
+                        (pending, self.read) = (info.pending, info.stream_sequence);
+                    }
+                    self.ingest(&chunk).await?;
+                }
+                landed = self.outlet.land(), if !self.outlet.is_empty() => self.landed(landed?).await?,
+                changed = self.wanted.changed(), if self.switch.is_none() => {
+                    changed.map_err(|_| NatsError::Lost)?;
+                    self.plan_switch().await?;
+                }
+                () = tokio::time::sleep(SWITCH), if self.switch.is_some() => {}
+            }
+            let Some(switch) = &self.switch else { continue };
+            if self.read >= switch.until || (pending == 0 && is_drained(consumer, delivered).await?) {
+                return self.finish_switch().await;
+            }
         }
+    }
+
+    async fn plan_switch(&mut self) -> Result<(), NatsError> {
+        let interest = self.wanted.borrow_and_update().clone();
+        if interest != self.ingested.interest {
+            let info = self.link.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
+            self.switch = Some(Switch { interest, until: info.state.last_sequence });
+        }
+        Ok(())
+    }
+
+    async fn finish_switch(&mut self) -> Result<(), NatsError> {
+        while !self.outlet.is_empty() {
+            let landed = self.outlet.land().await?;
+            self.landed(landed).await?;
+        }
+        if let Some(Switch { interest, until }) = self.switch.take() {
+            self.read = self.read.max(until);
+            let stream = self.ingested.stream;
+            self.ingested = Ingested { stream, sequence: self.read, interest };
+            self.save().await?;
+            self.link.received.send_replace(self.ingested.interest.clone());
+        }
+        Ok(())
+    }
+
+    async fn landed(&mut self, landed: Option<(Option<Progress>, Option<u64>)>) -> Result<(), NatsError> {
+        let Some((Some(Progress { sequence, is_news }), _)) = landed else { return Ok(()) };
+        self.ingested.sequence = sequence;
+        if is_news || sequence - self.saved >= SKIPPED { self.save().await } else { Ok(()) }
+    }
+
+    async fn save(&mut self) -> Result<(), NatsError> {
+        self.saved = self.ingested.sequence;
+        self.ingested.save(&self.link.hub).await
+    }
+
+    async fn ingest(&mut self, chunk: &[Message]) -> Result<(), NatsError> {
+        let batch = sort(self.link, &self.ingested.interest, chunk).await?;
+        let is_news = !batch.verdicts.is_empty() || !batch.letters.is_empty();
+        if !batch.verdicts.is_empty() {
+            self.link.hub.judged(batch.verdicts).await?;
+        }
+        let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
+        let for_the_channel: Vec<bool> =
+            batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
+        let answers = self.link.hub.submit_passed(batch.letters).await;
+        for (((id, hub, to), is_for_the_channel), answer) in
+            told.into_iter().zip(for_the_channel).zip(answers)
+        {
+            let outcomes = outcome(self.link, id, &to, answer)?;
+            // A post that only stands in the channel has no recipient here, so its hub is told nothing.
+            if !is_for_the_channel {
+                self.tell(id, &hub, outcomes).await?;
+            }
+        }
+        self.outlet.pass(Some(Progress { sequence: self.read, is_news }));
+        Ok(())
+    }
+
+    /// Tells the hub of a message what became of it.
+    async fn tell(&mut self, id: MessageId, hub: &Name, outcomes: Vec<Outcome>) -> Result<(), NatsError> {
+        let link = self.link;
         for (agents, refused) in outcomes {
             let parcel = ParcelKind::Receipt;
             let reply = Reply { v: VERSION, parcel, hub: link.me.clone(), id, agents, refused };
             let word = if reply.refused.is_some() { "refused" } else { "taken" };
             // The same word of the same hub on the same message, however often it is said.
             let key = format!("{id}.{}.{word}", token(&link.me));
-            while outlet.is_full() {
-                outlet.land().await?;
+            while self.outlet.is_full() {
+                let landed = self.outlet.land().await?;
+                self.landed(landed).await?;
             }
-            let subject = link.subjects.receipt(&link.me, &hub);
-            if outlet.send(subject, key, to_bytes(&reply), ()).await?.is_some() {
+            let subject = link.subjects.receipt(&link.me, hub);
+            if self.outlet.send(subject, key, to_bytes(&reply), None).await?.is_some() {
                 tracing::warn!(message = %id, "a receipt is larger than NATS takes at once (max_payload)");
             }
         }
+        Ok(())
     }
-    while outlet.land().await?.is_some() {}
-    Ok(())
+}
+
+/// True if a consumer has delivered all that it covers, and as many messages as were ingested.
+async fn is_drained(consumer: &Consumer<pull::Config>, delivered: u64) -> Result<bool, NatsError> {
+    let info = consumer.get_info().await.map_err(NatsError::server("describe a consumer"))?;
+    Ok(info.num_pending == 0 && info.delivered.consumer_sequence == delivered)
+}
+
+/// True for a message of another hub that is for this one or for a group that it receives. A server 2.9 delivers all.
+fn is_wanted(link: &Link, interest: &Interest, subject: &str) -> bool {
+    let (subjects, own) = (&link.subjects, token(&link.me));
+    let is_own = subjects.writer(subject) == Some(&own);
+    let is_elsewhere = subjects.hub_of(subject).is_some_and(|hub| hub != own);
+    let is_unread = subjects.group_of(subject).is_some_and(|group| !interest.covers_token(group));
+    !is_own && !is_elsewhere && !is_unread
 }
 
 /// What the messages of a batch are, as far as they can be used.
-async fn sort(link: &Link, chunk: &[Message]) -> Result<Batch, NatsError> {
+async fn sort(link: &Link, interest: &Interest, chunk: &[Message]) -> Result<Batch, NatsError> {
+    let mut batch = Batch::default();
+    let wanted: Vec<_> = chunk.iter().filter(|message| is_wanted(link, interest, &message.subject)).collect();
+    if wanted.is_empty() {
+        return Ok(batch);
+    }
     let directory = link.hub.directory().await?;
     let is_hub = |realm: &Name| directory.residents(realm).next().is_some();
-    let own = token(&link.me);
-    let mut batch = Batch::default();
-    for message in chunk {
+    for message in wanted {
         let writer = link.subjects.writer(&message.subject).unwrap_or_default();
-        if writer == own {
-            continue;
-        }
         let parcel = Parcel::parse(&message.payload).and_then(|parcel| {
             // The subject is what a server checks; what is inside must not claim more.
             if token(parcel.hub()) == writer {

@@ -8,24 +8,23 @@ use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::kv::Store;
-use async_nats::jetstream::stream::{self, DiscardPolicy, StorageType, Stream};
-use switchboard_core::{Door, Name};
-use switchboard_hub::{Hub, LINK};
+use async_nats::jetstream::stream::{self, DiscardPolicy, Republish, StorageType, Stream};
+use switchboard_core::Name;
+use switchboard_hub::Hub;
+use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::cursor::Ingested;
 use crate::error::NatsError;
+use crate::interest::Interest;
 use crate::status::Board;
 use crate::subject::{Subjects, token};
 
 /// For how long a server recognises a message that is published again. Beyond that the link looks into the stream.
 const DUPLICATES: Duration = Duration::from_mins(10);
 
-/// How long a hub has to take a message in before it is brought again. What comes again is recognised, so this is
-/// short: it is also how long the messages wait that a broken session had asked for.
-const ACK_WAIT: Duration = Duration::from_secs(10);
-
-/// The key under which it is kept from where on this hub is told what groups are written.
-const START: &str = "start";
+/// After how long without a request a server removes a consumer that its hub left behind.
+pub(crate) const ABANDONED: Duration = Duration::from_secs(30);
 
 /// One session with a server.
 #[derive(Clone)]
@@ -39,8 +38,16 @@ pub(crate) struct Link {
     pub(crate) client: Client,
     pub(crate) context: Context,
     pub(crate) stream: Stream,
-    pub(crate) roster: Store,
+    pub(crate) agents: Store,
     pub(crate) presence: Store,
+    /// After how long a silence a hub counts as away: what the bucket of presence was made with, so that all agree.
+    pub(crate) presence_ttl: Duration,
+    /// The interest that the intake is to switch to.
+    pub(crate) wanted: Arc<watch::Sender<Interest>>,
+    /// The interest that is in force: what is written to these groups from now on is received.
+    pub(crate) received: Arc<watch::Sender<Interest>>,
+    /// The revision that the entry of this hub has in the bucket of agents, written by this hub or another.
+    pub(crate) own_entry: Arc<watch::Sender<u64>>,
 }
 
 impl Link {
@@ -65,66 +72,73 @@ impl Link {
             ..stream::Config::default()
         };
         let stream = make(&context, messages, &subjects.everything()).await?;
-        let roster = bucket(&context, subjects.roster(), Duration::ZERO, config.replicas).await?;
-        let presence = bucket(&context, subjects.presence(), config.presence_ttl, config.replicas).await?;
-        Ok(Self { config, hub, me, subjects, board, client, context, stream, roster, presence })
+        let live = Republish {
+            source: format!("$KV.{}.>", subjects.agents()),
+            destination: subjects.live_agents(),
+            headers_only: false,
+        };
+        let agents = bucket(&context, subjects.agents(), Duration::ZERO, config.replicas, Some(live)).await?;
+        let ttl = config.presence_ttl;
+        let presence = bucket(&context, subjects.presence(), ttl, config.replicas, None).await?;
+        let presence_ttl = Some(presence.stream.cached_info().config.max_age).filter(|age| !age.is_zero());
+        let ingested = Ingested::load(&hub, created(&stream)).await?;
+        Ok(Self {
+            config,
+            hub,
+            me,
+            subjects,
+            board,
+            client,
+            context,
+            stream,
+            agents,
+            presence,
+            presence_ttl: presence_ttl.unwrap_or(ttl),
+            wanted: Arc::new(watch::Sender::new(ingested.interest.clone())),
+            received: Arc::new(watch::Sender::new(ingested.interest)),
+            own_entry: Arc::default(),
+        })
     }
 
     /// Finds or makes the bucket of claims. Not at once: a server may keep this hub from it, and all else goes on.
     pub(crate) async fn claims(&self) -> Result<Store, NatsError> {
-        bucket(&self.context, self.subjects.claims(), Duration::ZERO, self.config.replicas).await
+        bucket(&self.context, self.subjects.claims(), Duration::ZERO, self.config.replicas, None).await
     }
 
     /// Which stream this is: one that was removed and made anew has other sequences.
     pub(crate) fn stream_id(&self) -> i128 {
-        self.stream.cached_info().created.unix_timestamp_nanos()
+        created(&self.stream)
     }
 
-    /// The durable reader of what is written to this hub.
-    pub(crate) async fn direct(&self) -> Result<Consumer<pull::Config>, NatsError> {
-        self.reader("hub", self.subjects.to_hub(&self.me), DeliverPolicy::All).await
-    }
-
-    /// The durable reader of what is written to groups, from the moment this hub first joined.
-    pub(crate) async fn groups(&self) -> Result<Consumer<pull::Config>, NatsError> {
-        let stream = self.stream_id();
-        let notes = self.hub.notes(Door::Nats, LINK).await?;
-        let noted = notes.iter().find(|(key, _)| key == START).and_then(|(_, value)| value.split_once(' '));
-        let start = match noted {
-            // A stream that was made anew holds nothing that this hub has read.
-            Some((of, _)) if of.parse() != Ok(stream) => 1,
-            Some((_, start)) => start.parse().unwrap_or(1),
-            None => {
-                let info = self.stream.get_info().await.map_err(NatsError::server("describe the stream"))?;
-                let start = info.state.last_sequence + 1;
-                self.hub.note(Door::Nats, LINK, START.to_owned(), Some(format!("{stream} {start}"))).await?;
-                start
-            }
-        };
-        let policy = DeliverPolicy::ByStartSequence { start_sequence: start };
-        self.reader("groups", self.subjects.to_groups(), policy).await
-    }
-
-    async fn reader(
-        &self,
-        part: &str,
-        filter_subject: String,
-        deliver_policy: DeliverPolicy,
-    ) -> Result<Consumer<pull::Config>, NatsError> {
-        let name = format!("{}-{part}", token(&self.me));
+    /// The hub's consumer, from behind a cursor on. It is kept in memory on one server and forgotten when the hub goes:
+    /// the cursor is the hub's own, so a thousand consumers make no Raft group.
+    pub(crate) async fn consumer(&self, after: &Ingested) -> Result<Consumer<pull::Config>, NatsError> {
+        let name = token(&self.me);
+        // One per hub: that of an earlier session would live on until its server finds it abandoned.
+        if let Err(error) = self.stream.delete_consumer(&name).await {
+            tracing::debug!(%error, "no earlier consumer to remove");
+        }
+        let mut filters = after.interest.filters(&self.subjects, &self.me);
+        // A server 2.9 ignores a list and delivers everything; the intake sorts it out.
+        let filter_subject = if filters.len() == 1 { filters.remove(0) } else { String::new() };
         let config = pull::Config {
-            durable_name: Some(name.clone()),
-            description: Some(format!("What the hub {} has taken in", self.me)),
-            deliver_policy,
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: ACK_WAIT,
-            // One subject and not several: a server 2.9 ignores a list, and brings everything.
+            name: Some(name),
+            description: Some(format!("Messages for the hub {}", self.me)),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: after.sequence + 1 },
+            ack_policy: AckPolicy::None,
+            inactive_threshold: ABANDONED,
+            num_replicas: 1,
+            memory_storage: true,
             filter_subject,
+            filter_subjects: filters,
             ..pull::Config::default()
         };
-        let made = self.stream.get_or_create_consumer(&name, config).await;
-        made.map_err(NatsError::server("make a consumer"))
+        self.stream.create_consumer(config).await.map_err(NatsError::server("make a consumer"))
     }
+}
+
+fn created(stream: &Stream) -> i128 {
+    stream.cached_info().created.unix_timestamp_nanos()
 }
 
 /// Finds or makes a stream that takes a subject.
@@ -143,6 +157,7 @@ async fn bucket(
     name: String,
     max_age: Duration,
     num_replicas: usize,
+    republish: Option<Republish>,
 ) -> Result<Store, NatsError> {
     let subject = format!("$KV.{name}.>");
     let config = stream::Config {
@@ -156,6 +171,7 @@ async fn bucket(
         allow_rollup: true,
         deny_delete: true,
         allow_direct: true,
+        republish,
         ..stream::Config::default()
     };
     make(context, config, &subject).await?;

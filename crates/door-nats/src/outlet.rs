@@ -74,6 +74,11 @@ impl<T> Outlet<T> {
         })
     }
 
+    /// True if nothing is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.flying.is_empty()
+    }
+
     /// Whether something has to land before more is sent.
     pub(crate) fn is_full(&self) -> bool {
         self.flying.len() >= WINDOW || (self.bytes > WINDOW_BYTES && !self.flying.is_empty())

@@ -1,121 +1,39 @@
-//! Who lives where and who is awake: what this hub tells the others, and what it hears of them.
+//! Presence and roster of this hub, as it tells the other hubs.
 //!
-//! Each hub has one entry in each of two buckets. Who lives on it stays there while it is away, so that mail can be
-//! written to its agents; who is awake is forgotten by the server when the hub falls silent. A server tells nobody
-//! that an entry has run out, so every hub keeps the time of its own.
+//! Two buckets. In one, each hub has its roster, and each agent that gave a sign of life an entry of its own: only what
+//! changed is written, and the server publishes it again for all hubs. In the other, each hub has a heartbeat of a few bytes
+//! that the server forgets; others list it, and it is sent to no hub. An agent that goes on as it is costs nothing.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Entry, Operation, Store};
-use futures_util::StreamExt;
-use jiff::{SignedDuration, Timestamp};
-use switchboard_core::{AgentId, Directory, Name, OFFLINE};
+use async_nats::jetstream::kv::{Operation, Store};
+use futures_util::{StreamExt, stream};
+use switchboard_core::{AgentId, Directory, Name};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::error::NatsError;
 use crate::link::Link;
-use crate::roster::{residents, roster};
-use crate::status::{AgentStatus, HubStatus, beat};
+use crate::roster::roster;
 use crate::subject::token;
-use crate::wire::{
-    Awake, AwakeAgent, Malformed, Roster, VERSION, fitting, is_known, readable, shortened, to_bytes,
-};
+use crate::wire::{AwakeAgent, Beat, MOST_AGENTS, Sign, VERSION, shortened, to_bytes};
 
-/// How often to look whether there is something to tell, and who has fallen silent.
+/// How often to look for changes that nothing announces, such as an agent that falls silent.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many times a hub is heard within the time after which it counts as away.
-const BEATS: u32 = 4;
+/// Signs of life within this time are told together.
+const DEBOUNCE: Duration = Duration::from_millis(50);
 
-/// Tells the others who lives here and who is awake, until something fails.
-pub(crate) async fn tell(link: &Link, run: &Run) -> Result<Infallible, NatsError> {
-    let key = token(&link.me);
-    let max_payload = link.client.server_info().max_payload;
-    let mut revision = 0;
-    let mut seen: Option<Arc<Directory>> = None;
-    let (mut told_roster, mut told_awake): (Vec<u8>, Vec<AwakeAgent>) = (Vec::new(), Vec::new());
-    let mut beat_due = Instant::now();
-    let mut look = tokio::time::interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        look.tick().await;
-        let directory = link.hub.directory().await?;
-        if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &directory)) {
-            let bytes = to_bytes(&roster(&link.me, &directory, max_payload));
-            if bytes != told_roster {
-                revision = put(&link.roster, &key, bytes.clone(), "keep who lives here").await?;
-                told_roster = bytes;
-            }
-            seen = Some(directory.clone());
-        }
-        let awake = awake(link, &directory);
-        if beat_due <= Instant::now() || is_other(&awake, &told_awake) {
-            beat_due = Instant::now() + link.config.presence_ttl / BEATS;
-            let agents = fitting(&awake, max_payload);
-            let (hub, home) = (link.me.clone(), Some(run.home.clone()));
-            let entry = Awake { v: VERSION, hub, run: run.id.clone(), home, agents };
-            put(&link.presence, &key, to_bytes(&entry), "keep who is awake").await?;
-            told_awake = awake;
-            // Another hub of this name may have told of its own before it made room.
-            let entry =
-                link.roster.entry(key.as_str()).await.map_err(NatsError::server("tell who lives here"))?;
-            if entry.is_none_or(|entry| entry.revision != revision) {
-                revision = put(&link.roster, &key, told_roster.clone(), "keep who lives here").await?;
-            }
-        }
-    }
-}
+/// How long after a start agents are heard that were awake before it.
+const SETTLING: Duration = Duration::from_secs(15);
 
-async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> Result<u64, NatsError> {
-    store.put(key, bytes.into()).await.map_err(NatsError::server(action))
-}
+/// How many heartbeats a hub gives within the time after which it counts as away.
+pub(crate) const BEATS: u32 = 4;
 
-/// Refuses to go by a name under which another hub is awake. To be asked before anything is read or told under it: who
-/// reads in another's name takes its messages away.
-///
-/// What an earlier run of this hub left is none of another's; what another one left that was killed runs out.
-pub(crate) async fn check_name(link: &Link, run: &Run) -> Result<(), NatsError> {
-    let entry =
-        link.presence.entry(token(&link.me)).await.map_err(NatsError::server("tell of other hubs"))?;
-    let entry = entry.filter(|entry| entry.operation == Operation::Put);
-    let awake = entry.and_then(|entry| serde_json::from_slice::<Awake>(&entry.value).ok());
-    match awake.and_then(|awake| awake.home) {
-        Some(home) if home != run.home => Err(NatsError::NameTaken { hub: link.me.clone() }),
-        _ => Ok(()),
-    }
-}
-
-/// Tells the others that this hub is going.
-pub(crate) async fn say_goodbye(link: &Link) {
-    // Without it they find out by its silence.
-    let _ = tokio::time::timeout(LOOK, link.presence.delete(token(&link.me))).await;
-}
-
-/// The agents of this hub that gave a sign of life.
-fn awake(link: &Link, directory: &Directory) -> Vec<AwakeAgent> {
-    let now = link.hub.now();
-    let own = directory.agents().filter(|agent| agent.id.realm.is_none());
-    let sign = |id: &AgentId| {
-        let presence = link.hub.presence(id);
-        let silent = now.duration_since(presence.since?).as_millis();
-        Some(AwakeAgent {
-            name: id.name.clone(),
-            status: shortened(&presence.status?),
-            message: presence.message.as_deref().map(shortened),
-            silent_ms: u64::try_from(silent).unwrap_or(0),
-        })
-    };
-    own.filter_map(|agent| sign(&agent.id)).collect()
-}
-
-/// Whether somebody does something else than was told. That they still do is told with the next beat.
-fn is_other(one: &[AwakeAgent], other: &[AwakeAgent]) -> bool {
-    let what = |agent: &AwakeAgent| (agent.name.clone(), agent.status.clone(), agent.message.clone());
-    !one.iter().map(what).eq(other.iter().map(what))
-}
+/// How many entries are written at once.
+const AT_ONCE: usize = 64;
 
 /// What tells this run of this hub from all others.
 pub(crate) struct Run {
@@ -125,126 +43,192 @@ pub(crate) struct Run {
     pub(crate) home: String,
 }
 
-/// What was heard of another hub.
-struct Heard {
-    at: Instant,
-    is_away: bool,
-    agents: Vec<AgentStatus>,
+/// What other hubs know of this one already.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    /// The roster, as it stands in the bucket.
+    pub(crate) roster: Vec<u8>,
+    /// The revision of its entry.
+    pub(crate) revision: u64,
+    /// Presence, by the tokens of agents.
+    pub(crate) signs: HashMap<String, AwakeAgent>,
 }
 
-/// Hears of the other hubs, until something fails.
-pub(crate) async fn hear(link: &Link, run: &Run) -> Result<Infallible, NatsError> {
-    let action = "tell of other hubs";
-    let mut rosters = link.roster.watch_with_history(">").await.map_err(NatsError::server(action))?;
-    let mut presences = link.presence.watch_with_history(">").await.map_err(NatsError::server(action))?;
+/// Tells the others who lives here and who is awake, until something fails.
+pub(crate) async fn tell(link: &Link, run: &Run, told: Told) -> Result<Infallible, NatsError> {
+    let mut teller = Teller { link, told, seen: None, forgets_at: Instant::now() + SETTLING };
+    let mut received = link.received.subscribe();
+    let mut signs = link.hub.presence_changes();
+    let mut own_entry = link.own_entry.subscribe();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard: HashMap<Name, Heard> = HashMap::new();
+    let every = link.presence_ttl / BEATS;
+    let mut beats = tokio::time::interval_at(Instant::now() + every, every);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // Before anything else: who is told of agents has to know that their hub is there.
+    beat(link, run, true).await?;
+    announce(link, true).await?;
     loop {
         tokio::select! {
-            entry = rosters.next() => {
-                let entry = entry.ok_or(NatsError::Lost)?.map_err(NatsError::server(action))?;
-                if let Err(error) = hear_roster(link, &entry).await? {
-                    tracing::warn!(key = entry.key, reason = %error, "what a hub tells of its agents was skipped");
+            biased;
+            _ = beats.tick() => beat(link, run, false).await?,
+            _ = look.tick() => {}
+            changed = received.changed() => {
+                changed.map_err(|_| NatsError::Lost)?;
+                teller.seen = None;
+            }
+            changed = own_entry.changed() => {
+                changed.map_err(|_| NatsError::Lost)?;
+                // Another hub of this name told of its own before it made room.
+                if *own_entry.borrow_and_update() > teller.told.revision {
+                    (teller.seen, teller.told.roster) = (None, Vec::new());
                 }
             }
-            entry = presences.next() => {
-                let entry = entry.ok_or(NatsError::Lost)?.map_err(NatsError::server(action))?;
-                if let Err(error) = hear_presence(link, &run.id, &entry, &mut heard)? {
-                    tracing::warn!(key = entry.key, reason = %error, "what a hub tells of who is awake was skipped");
-                }
-            }
-            _ = look.tick() => {
-                for (hub, known) in &mut heard {
-                    if !known.is_away && known.at.elapsed() > link.config.presence_ttl {
-                        fall_silent(link, hub, known);
-                    }
-                }
+            changed = signs.changed() => {
+                changed.map_err(|_| NatsError::Lost)?;
+                tokio::time::sleep(DEBOUNCE).await;
+                signs.borrow_and_update();
             }
         }
+        let directory = link.hub.directory().await?;
+        teller.tell_roster(&directory).await?;
+        teller.tell_signs(&directory).await?;
     }
 }
 
-async fn hear_roster(link: &Link, entry: &Entry) -> Result<Result<(), Malformed>, NatsError> {
-    if entry.operation != Operation::Put || entry.key == token(&link.me) {
-        return Ok(Ok(()));
-    }
-    let read = serde_json::from_slice::<Roster>(&entry.value).map_err(Malformed::from);
-    let read =
-        read.and_then(|roster| is_known(roster.v).and(is_of(&roster.hub, &entry.key)).map(|()| roster));
-    match read {
-        Ok(roster) => {
-            link.hub.put_residents(roster.hub.clone(), residents(roster)).await?;
-            Ok(Ok(()))
+struct Teller<'l> {
+    link: &'l Link,
+    told: Told,
+    /// The directory that the roster was made of.
+    seen: Option<Arc<Directory>>,
+    /// Not before that is it told that an agent is not heard any more: after a start they are heard one by one.
+    forgets_at: Instant,
+}
+
+impl Teller<'_> {
+    async fn tell_roster(&mut self, directory: &Arc<Directory>) -> Result<(), NatsError> {
+        if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, directory)) {
+            return Ok(());
         }
-        Err(error) => Ok(Err(error)),
-    }
-}
-
-/// Nobody tells in another's name: the key is what a server checks.
-fn is_of(hub: &Name, key: &str) -> Result<(), Malformed> {
-    if token(hub) == key {
-        return Ok(());
-    }
-    Err(Malformed::Field { field: "hub", problem: "is another than its key".to_owned() })
-}
-
-fn hear_presence(
-    link: &Link,
-    run: &str,
-    entry: &Entry,
-    heard: &mut HashMap<Name, Heard>,
-) -> Result<Result<(), Malformed>, NatsError> {
-    if entry.operation != Operation::Put {
-        for (hub, known) in heard.iter_mut().filter(|(hub, _)| token(hub) == entry.key) {
-            fall_silent(link, hub, known);
+        let link = self.link;
+        let max_payload = link.client.server_info().max_payload;
+        let received = link.received.borrow().clone();
+        let bytes = to_bytes(&roster(&link.me, directory, &received, max_payload));
+        if bytes != self.told.roster {
+            let key = token(&link.me);
+            self.told.revision = put(&link.agents, &key, bytes.clone(), "keep who lives here").await?;
+            self.told.roster = bytes;
         }
-        return Ok(Ok(()));
+        self.seen = Some(directory.clone());
+        Ok(())
     }
-    let read = serde_json::from_slice::<Awake>(&entry.value).map_err(Malformed::from);
-    let awake =
-        match read.and_then(|awake| is_known(awake.v).and(is_of(&awake.hub, &entry.key)).map(|()| awake)) {
-            Ok(awake) => awake,
-            Err(error) => return Ok(Err(error)),
-        };
-    if awake.hub == link.me {
-        // Runs are numbered by when they began: of two that go by one name, the later one makes room. What was
-        // there before this session may be its own from before it was restarted.
-        if entry.seen_current && awake.run.as_str() < run {
-            return Err(NatsError::NameTaken { hub: awake.hub });
+
+    /// Tells what agents do other than was told.
+    async fn tell_signs(&mut self, directory: &Directory) -> Result<(), NatsError> {
+        let link = self.link;
+        let own = directory.agents().filter(|agent| agent.id.realm.is_none()).take(MOST_AGENTS);
+        let signs: HashMap<String, AwakeAgent> =
+            own.filter_map(|agent| Some((token(&agent.id.name), sign(link, &agent.id)?))).collect();
+        let is_told =
+            |key: &String, sign: &AwakeAgent| self.told.signs.get(key).is_some_and(|told| told.is_like(sign));
+        let changed: Vec<(String, AwakeAgent)> = signs
+            .iter()
+            .filter(|(key, sign)| !is_told(key, sign))
+            .map(|(key, sign)| (key.clone(), sign.clone()))
+            .collect();
+        let forgets = self.forgets_at <= Instant::now();
+        let gone: Vec<String> =
+            self.told.signs.keys().filter(|key| forgets && !signs.contains_key(*key)).cloned().collect();
+        let key_of = |agent: &str| format!("{}.{agent}", token(&link.me));
+        let action = "keep who is awake";
+        let mut puts = Vec::with_capacity(changed.len());
+        for (agent, sign) in &changed {
+            let sign = Sign { v: VERSION, hub: link.me.clone(), agent: sign.clone() };
+            let (store, key, bytes) = (link.agents.clone(), key_of(agent), to_bytes(&sign));
+            puts.push(async move { put(&store, &key, bytes, action).await });
         }
-        return Ok(Ok(()));
+        let mut puts = stream::iter(puts).buffer_unordered(AT_ONCE);
+        while let Some(written) = puts.next().await {
+            written?;
+        }
+        for agent in &gone {
+            link.agents.delete(key_of(agent)).await.map_err(NatsError::server(action))?;
+            self.told.signs.remove(agent);
+        }
+        self.told.signs.extend(changed);
+        Ok(())
     }
-    let now = link.hub.now();
-    let before = heard.get(&awake.hub).map_or(&[][..], |known| &known.agents);
-    let agents: Vec<AgentStatus> =
-        readable(awake.agents).into_iter().map(|agent| status(agent, before, now)).collect();
-    for agent in &agents {
-        link.hub.hear(beat(&awake.hub, agent.clone()));
-    }
-    link.board.heard(&awake.hub, HubStatus { heard_at: now, agents: agents.clone() });
-    heard.insert(awake.hub, Heard { at: Instant::now(), is_away: false, agents });
-    Ok(Ok(()))
 }
 
-/// A sign of life by the clock of this hub. The time of one agent never goes back, however long its message took.
-fn status(agent: AwakeAgent, before: &[AgentStatus], now: Timestamp) -> AgentStatus {
-    let silent = SignedDuration::from_millis(i64::try_from(agent.silent_ms).unwrap_or(i64::MAX));
-    let at = now.saturating_sub(silent).unwrap_or(Timestamp::UNIX_EPOCH);
-    let known = before.iter().find(|known| known.name == agent.name).map_or(at, |known| known.at);
-    AgentStatus { name: agent.name, status: agent.status, message: agent.message, at: at.max(known) }
+async fn put(store: &Store, key: &str, bytes: Vec<u8>, action: &'static str) -> Result<u64, NatsError> {
+    store.put(key, bytes.into()).await.map_err(NatsError::server(action))
 }
 
-/// A hub that is not heard cannot vouch for its agents.
-fn fall_silent(link: &Link, hub: &Name, known: &mut Heard) {
-    known.is_away = true;
-    for agent in &mut known.agents {
-        OFFLINE.clone_into(&mut agent.status);
-        link.hub.hear(beat(hub, agent.clone()));
+/// What an agent of this hub does, if it ever gave a sign of life.
+fn sign(link: &Link, id: &AgentId) -> Option<AwakeAgent> {
+    let presence = link.hub.presence(id);
+    let silent = link.hub.now().duration_since(presence.since?).as_millis();
+    Some(AwakeAgent {
+        name: id.name.clone(),
+        status: shortened(&presence.status?),
+        message: presence.message.as_deref().map(shortened),
+        silent_ms: u64::try_from(silent).unwrap_or(0),
+        is_awake: presence.awareness == switchboard_core::Awareness::Awake,
+    })
+}
+
+/// Refuses to go by a name under which another hub is awake. To be asked before anything is read or told under it: who
+/// reads in another's name takes its messages away.
+///
+/// What an earlier run of this hub left is none of another's; what another one left that was killed runs out.
+pub(crate) async fn check_name(link: &Link, run: &Run) -> Result<(), NatsError> {
+    match own_beat(link).await?.and_then(|beat| beat.home) {
+        Some(home) if home != run.home => Err(NatsError::NameTaken { hub: link.me.clone() }),
+        _ => Ok(()),
     }
-    link.board.heard(hub, HubStatus { heard_at: link.hub.now(), agents: known.agents.clone() });
 }
 
-#[cfg(test)]
-#[path = "presence_tests.rs"]
-mod tests;
+/// The heartbeat under the name of this hub, of this run or another.
+async fn own_beat(link: &Link) -> Result<Option<Beat>, NatsError> {
+    let entry =
+        link.presence.entry(token(&link.me)).await.map_err(NatsError::server("tell of other hubs"))?;
+    let entry = entry.filter(|entry| entry.operation == Operation::Put);
+    Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
+}
+
+/// Gives a heartbeat. Fails where another hub of this name gives them as well.
+async fn beat(link: &Link, run: &Run, is_first: bool) -> Result<(), NatsError> {
+    // An earlier run of this hub may have left its last heartbeat.
+    let is_left = |known: &Beat| is_first && known.home.as_ref() == Some(&run.home);
+    // Runs are numbered by when they began: of two that go by one name, the later one makes room.
+    if own_beat(link).await?.is_some_and(|known| known.run < run.id && !is_left(&known)) {
+        return Err(NatsError::NameTaken { hub: link.me.clone() });
+    }
+    let beat = Beat { v: VERSION, hub: link.me.clone(), run: run.id.clone(), home: Some(run.home.clone()) };
+    put(&link.presence, &token(&link.me), to_bytes(&beat), "keep who is awake").await?;
+    Ok(())
+}
+
+/// Tells all hubs that this one starts or stops. One that misses it finds out from the heartbeats.
+async fn announce(link: &Link, is_there: bool) -> Result<(), NatsError> {
+    let subject = link.subjects.live_hub(&link.me);
+    let payload = if is_there { "up" } else { "down" };
+    link.client.publish(subject, payload.into()).await.map_err(NatsError::server("tell other hubs"))
+}
+
+/// Tells the others that this hub is going.
+pub(crate) async fn say_goodbye(link: &Link) {
+    let goodbye = async {
+        let subject = format!("$KV.{}.{}", link.subjects.presence(), token(&link.me));
+        // An entry that is merely deleted would still be listed.
+        let _ = link.presence.stream.purge().filter(subject).await;
+        let _ = announce(link, false).await;
+        let _ = link.client.flush().await;
+    };
+    let _ = tokio::time::timeout(LOOK, goodbye).await;
+}
+
+/// True if an entry is of the hub that its key names. The key is what a server checks.
+pub(crate) fn is_of(hub: &Name, key: &str) -> bool {
+    token(hub) == key
+}

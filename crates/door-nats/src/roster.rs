@@ -1,22 +1,25 @@
 //! Who lives on this hub, as it tells the others.
 
-use switchboard_core::{Directory, Name, Route};
+use switchboard_core::{Directory, GroupId, Name, Route};
 use switchboard_hub::Resident;
 
+use crate::interest::Interest;
 use crate::wire::{Roster, RosterAgent, VERSION, fitting, readable, shortened};
 
-/// The agents of this hub, and its person, as many as a server takes at once.
-pub(crate) fn roster(me: &Name, directory: &Directory, max_payload: usize) -> Roster {
+/// The agents of this hub, and its person, as many as a server takes at once. Of channels and teams, those that the hub
+/// receives: a sender that is shown a reader reaches it.
+pub(crate) fn roster(me: &Name, directory: &Directory, received: &Interest, max_payload: usize) -> Roster {
+    let is_received = |group: fn(Name) -> GroupId, name: &Name| received.covers(&group(name.clone()));
     let person = RosterAgent { name: Name::human(), role: None, team: None, channels: vec![] };
     let own = directory.agents().filter(|agent| agent.id.realm.is_none()).map(|agent| {
         let channel = |route: &Route| match route {
-            Route::Channel { channel } => Some(channel.clone()),
+            Route::Channel { channel } if is_received(GroupId::Channel, channel) => Some(channel.clone()),
             _ => None,
         };
         RosterAgent {
             name: agent.id.name.clone(),
             role: agent.role.as_deref().map(shortened),
-            team: agent.team.clone(),
+            team: agent.team.clone().filter(|team| is_received(GroupId::Team, team)),
             channels: agent.routes.iter().filter_map(channel).collect(),
         }
     });
@@ -63,7 +66,8 @@ mod tests {
                 registered_at: Timestamp::UNIX_EPOCH,
             });
         }
-        let told = residents(roster(&name("lab"), &directory, 1 << 20));
+        let received = Interest::of(&directory);
+        let told = residents(roster(&name("lab"), &directory, &received, 1 << 20));
         let person = Resident { name: Name::human(), role: None, team: None, channels: vec![] };
         let codex = Resident {
             name: name("codex"),
@@ -71,7 +75,10 @@ mod tests {
             team: Some(name("backend")),
             channels: vec![name("general")],
         };
-        assert_eq!(told, [person, codex]);
+        assert_eq!(told, [person.clone(), codex.clone()]);
+        // Before the hub receives them, channels and teams are not told of.
+        let told = residents(roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
+        assert_eq!(told, [person, Resident { team: None, channels: vec![], ..codex }]);
     }
 
     #[test]
@@ -87,7 +94,7 @@ mod tests {
                 registered_at: Timestamp::UNIX_EPOCH,
             });
         }
-        let roster = roster(&Name::parse("lab").unwrap(), &directory, LIMIT);
+        let roster = roster(&Name::parse("lab").unwrap(), &directory, &Interest::default(), LIMIT);
         assert!(crate::wire::to_bytes(&roster).len() <= LIMIT);
         let told = residents(roster);
         assert!(told.len() > 100, "{}", told.len());

@@ -18,10 +18,11 @@ use crate::config::Config;
 use crate::connection::connect;
 use crate::cursor::Cursor;
 use crate::error::{NatsError, describe};
+use crate::hubs::Hubs;
 use crate::identity::{home, identity};
 use crate::link::Link;
 use crate::status::Board;
-use crate::{claims, delivery, intake, presence, words};
+use crate::{claims, delivery, intake, interest, presence, words};
 
 /// The pause after a first failure; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -61,6 +62,12 @@ pub async fn run(config: Config, hub: Hub, shutdown: CancellationToken) -> Resul
         Err(NatsError::Hub(HubError::Closed)) => Ok(()),
         result => result,
     }
+}
+
+/// Fails to compile where [`run`] could not be spawned.
+#[cfg(test)]
+fn _is_send(config: Config, hub: Hub, shutdown: CancellationToken) -> impl Send {
+    run(config, hub, shutdown)
 }
 
 struct Runner {
@@ -111,7 +118,7 @@ impl Runner {
             Link::open(self.config.clone(), self.hub.clone(), self.me.clone(), self.board.clone(), client);
         let link = opening.await?;
         presence::check_name(&link, &self.run).await?;
-        let (direct, groups) = (link.direct().await?, link.groups().await?);
+        let (hubs, told) = Hubs::open(&link).await?;
         *self.link.lock() = Some(link.clone());
         self.board.linked(self.hub.now());
         tracing::info!(hub = %self.me, servers = self.config.shown(), "linked with other hubs");
@@ -119,16 +126,15 @@ impl Runner {
         let mut busy = JoinSet::new();
         let own = link.clone();
         busy.spawn(async move { delivery::run(&own).await });
-        for consumer in [direct, groups] {
-            let own = link.clone();
-            busy.spawn(async move { intake::run(&own, consumer).await });
-        }
+        let own = link.clone();
+        busy.spawn(async move { intake::run(&own).await });
         let ended = tokio::select! {
             Some(result) = busy.join_next() => result.unwrap_or(Err(NatsError::Lost)),
             result = words::run(&link) => result,
             result = claims::run(&link) => result,
-            result = presence::tell(&link, &self.run) => result,
-            result = presence::hear(&link, &self.run) => result,
+            result = interest::follow(&link) => result,
+            result = presence::tell(&link, &self.run, told) => result,
+            result = hubs.hear() => result,
             result = self.keep_house() => result,
             _ = is_up.wait_for(|up| !*up) => Err(NatsError::Lost),
         };

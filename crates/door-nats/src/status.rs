@@ -13,6 +13,7 @@ use switchboard_core::{AgentId, Heartbeat, Name};
 use switchboard_hub::files::{Dir, Durability};
 use switchboard_hub::{Hub, blocking};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::error::NatsError;
 use crate::wire::to_bytes;
@@ -24,7 +25,10 @@ const FILE: &str = "hub.nats.json";
 const LIMIT: u64 = 64 << 20;
 
 /// It is written no more often than this.
-const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// After a write, pause this many times its duration: with thousands of agents the file is large.
+const REST: u32 = 20;
 
 /// How the link stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,8 +171,9 @@ impl Board {
     pub(crate) async fn keep(&self) {
         loop {
             self.inner.changed.notified().await;
+            let began = Instant::now();
             self.write().await;
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(PAUSE.max(began.elapsed() * REST)).await;
         }
     }
 

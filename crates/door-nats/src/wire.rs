@@ -151,9 +151,9 @@ pub(crate) struct RosterAgent {
     pub(crate) channels: Vec<Name>,
 }
 
-/// Who of a hub gave a sign of life, and how long ago.
+/// A hub's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Awake {
+pub(crate) struct Beat {
     pub(crate) v: u32,
     pub(crate) hub: Name,
     /// Made anew at every start, so that two hubs of one name notice each other.
@@ -161,17 +161,37 @@ pub(crate) struct Awake {
     /// Made once and kept, so that a hub tells what is left of an earlier run of its own from another hub of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) home: Option<String>,
-    pub(crate) agents: Vec<Value>,
 }
 
-/// One of them. A length and no time, because clocks differ.
+/// Presence of one agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Sign {
+    pub(crate) v: u32,
+    pub(crate) hub: Name,
+    #[serde(flatten)]
+    pub(crate) agent: AwakeAgent,
+}
+
+/// What an agent does. A length and no time, because clocks differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AwakeAgent {
     pub(crate) name: Name,
     pub(crate) status: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
+    /// How long ago it gave its last sign of life, when this was written.
     pub(crate) silent_ms: u64,
+    /// True as long as its hub hears it; the hub tells when it no longer does.
+    #[serde(rename = "awake", default)]
+    pub(crate) is_awake: bool,
+}
+
+impl AwakeAgent {
+    /// True if both say the same, whenever they were written.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let Self { name, status, message, is_awake, silent_ms: _ } = self;
+        (name, status, message, is_awake) == (&other.name, &other.status, &other.message, &other.is_awake)
+    }
 }
 
 /// Why bytes of the stream are nothing that can be used.

@@ -1,14 +1,16 @@
-//! A host with five stubborn children under guard, made to be killed: `suite_host SCRIPT MARK`.
+//! A host with five stubborn children below reapers, made to be killed: `suite_host SCRIPT MARK`.
 //!
-//! Called as `suite_host guard` it is the guard. The test of the guard starts it, and so can a person:
+//! Called as `suite_host reap` it is a reaper. The test of the reapers starts it, and so can a person:
 //! however it is killed, and whenever, nothing with `RUN=MARK` in its environment is left.
 
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use door_suites::{Caller, Child, ChildOptions, ChildSpec, Expose, Framing, Launch, Limits};
-use switchboard_hub::guard::{self, Guard};
+use switchboard_hub::guard::Guard;
+use switchboard_hub::reaper;
 
 const CHILDREN: usize = 5;
 
@@ -17,10 +19,11 @@ const CHILDREN: usize = 5;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let (first, mark) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    if first == "guard" {
-        return Ok(guard::run(std::io::stdin().lock())?);
+    if first == "reap" {
+        let stdin = std::io::stdin().as_fd().try_clone_to_owned()?;
+        return Ok(reaper::run(stdin).await?);
     }
-    let guard = Guard::new(std::env::current_exe()?, ["guard"]);
+    let guard = Guard::new(std::env::current_exe()?, ["reap"]);
     let children: Vec<Child> = (0..CHILDREN)
         .map(|number| {
             let launch = Launch::Stdio {

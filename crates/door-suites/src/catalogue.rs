@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use switchboard_hub::files::Dir;
 
+use crate::child::Listing;
 use crate::places::Places;
 use crate::spec::{ChildSpec, Launch};
 use crate::tool::Tool;
@@ -29,12 +30,16 @@ pub(crate) struct Catalogue {
     by_name: HashMap<String, usize>,
     pub(crate) instructions: Option<String>,
     pub(crate) taken_at: Timestamp,
+    /// True when the child has more tools than are looked at.
+    pub(crate) is_cut: bool,
 }
 
 impl Catalogue {
     /// A catalogue of what the child listed. A tool without a usable name is left out, and so is the second of
     /// two that share one, since no call could reach it.
-    pub(crate) fn new(listed: Vec<Box<RawValue>>, instructions: Option<String>, taken_at: Timestamp) -> Self {
+    pub(crate) fn new(listed: Listing, instructions: Option<String>, taken_at: Timestamp) -> Self {
+        let Listing { items: listed, is_cut } = listed;
+        let is_cut = is_cut || listed.len() > MAX_TOOLS;
         let mut tools: Vec<Tool> = Vec::new();
         let mut by_name = HashMap::new();
         for tool in listed.into_iter().take(MAX_TOOLS).filter_map(Tool::read) {
@@ -43,7 +48,14 @@ impl Catalogue {
                 tools.push(tool);
             }
         }
-        Self { tools, by_name, instructions, taken_at }
+        Self { tools, by_name, instructions, taken_at, is_cut }
+    }
+
+    /// What is said where the list is not whole.
+    pub(crate) fn cut_note(&self, child: &str) -> Option<String> {
+        let count = self.tools.len();
+        let note = format!("{child} lists more tools than are read; these are the first {count}");
+        self.is_cut.then_some(note)
     }
 
     /// A tool by exactly its name.
@@ -66,6 +78,7 @@ impl Catalogue {
     /// time must not keep the disk busy.
     pub(crate) fn is_as_good_as(&self, newer: &Self) -> bool {
         self.lists_the_same(newer)
+            && self.is_cut == newer.is_cut
             && self.instructions == newer.instructions
             && newer.taken_at.duration_since(self.taken_at) < REWRITE_AFTER
     }
@@ -89,6 +102,8 @@ struct Stored {
     taken_at: Timestamp,
     instructions: Option<String>,
     tools: Vec<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_cut: bool,
 }
 
 impl Shelf {
@@ -109,7 +124,8 @@ impl Shelf {
         let contents = read.inspect_err(|error| tracing::debug!(%error, "no catalogue")).ok().flatten()?;
         let stored: Stored = serde_json::from_slice(&contents.bytes).ok()?;
         let is_current = stored.launch == launch_hash(spec);
-        is_current.then(|| Catalogue::new(stored.tools, stored.instructions, stored.taken_at))
+        let listing = Listing { items: stored.tools, is_cut: stored.is_cut };
+        is_current.then(|| Catalogue::new(listing, stored.instructions, stored.taken_at))
     }
 
     /// Keeps a catalogue, unless it is too large to be kept.
@@ -120,6 +136,7 @@ impl Shelf {
             taken_at: catalogue.taken_at,
             instructions: catalogue.instructions.clone(),
             tools: catalogue.tools.iter().map(|tool| tool.raw.clone()).collect(),
+            is_cut: catalogue.is_cut,
         };
         let bytes = serde_json::to_vec(&stored).unwrap_or_default();
         if bytes.len() as u64 > MAX_FILE {

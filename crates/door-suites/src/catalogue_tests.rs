@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Catalogue, Shelf};
+use crate::child::Listing;
 use crate::places::Places;
 use crate::raw::raw;
 use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits, Written};
@@ -36,7 +37,8 @@ fn catalogue() -> Catalogue {
         json!({ "nameless": true }),
         json!({ "name": "odd", "annotations": "none" }),
     ];
-    Catalogue::new(tools.iter().map(raw).collect(), Some("Notes.".to_owned()), Timestamp::UNIX_EPOCH)
+    let listing = Listing { items: tools.iter().map(raw).collect(), is_cut: true };
+    Catalogue::new(listing, Some("Notes.".to_owned()), Timestamp::UNIX_EPOCH)
 }
 
 #[test]
@@ -54,6 +56,8 @@ fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
     assert_eq!(back.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["add", "odd"]);
     assert_eq!(back.get("add").unwrap().raw.get(), r#"{"description":"first","name":"add","x-kept":[1.0]}"#);
     assert_eq!((back.instructions.as_deref(), back.taken_at), (Some("Notes."), Timestamp::UNIX_EPOCH));
+    let note = back.cut_note("notes").unwrap();
+    assert_eq!(note, "notes lists more tools than are read; these are the first 2");
     assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
 
     let file = places.cache.join("catalogues").join(places.workspace_mark()).join("notes.json");

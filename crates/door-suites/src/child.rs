@@ -61,6 +61,15 @@ const LIST_CAP: usize = 50_000;
 /// How many pages of a list are read. Pages may be empty, and then nothing else would end the list.
 const PAGE_CAP: usize = 2_000;
 
+/// A list as it was read.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// The items, in the child's order.
+    pub items: Vec<Box<RawValue>>,
+    /// True when the child has more than the limits allow.
+    pub is_cut: bool,
+}
+
 /// A child. Cheap to clone; the child is stopped when the last clone is dropped.
 #[derive(Clone)]
 pub struct Child(Arc<Inner>);
@@ -131,9 +140,14 @@ impl Child {
         }
     }
 
-    /// All items of a list, page by page. Empty when the child said that it has no such list. Starts the child if
-    /// need be, but not again when it ends meanwhile.
+    /// The items of a list, as [`list_all`](Self::list_all) reads them.
     pub async fn list(&self, what: Listed, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
+        self.list_all(what, caller).await.map(|listing| listing.items)
+    }
+
+    /// All items of a list, page by page, up to the limits. Empty when the child said that it has no such list. Starts
+    /// the child if need be, but not again when it ends meanwhile.
+    pub async fn list_all(&self, what: Listed, caller: &Caller) -> Result<Listing, ChildError> {
         let used = self.connection(caller).await?;
         match self.list_by(&used, what, caller).await {
             Err(ChildError::SessionEnded { .. }) => {
@@ -144,16 +158,11 @@ impl Child {
         }
     }
 
-    async fn list_by(
-        &self,
-        used: &Used,
-        what: Listed,
-        caller: &Caller,
-    ) -> Result<Vec<Box<RawValue>>, ChildError> {
+    async fn list_by(&self, used: &Used, what: Listed, caller: &Caller) -> Result<Listing, ChildError> {
         let opened = used.0.opened().ok_or_else(|| used.0.gone_error())?;
         // Tools are asked for in any case: some servers have them and do not say so.
         if what != Listed::Tools && opened.capabilities.get(what.capability()).is_none() {
-            return Ok(Vec::new());
+            return Ok(Listing::default());
         }
         let mut items: Vec<Box<RawValue>> = Vec::new();
         let mut cursor: Option<String> = None;
@@ -167,7 +176,7 @@ impl Child {
             drop(turn);
             let page = match page {
                 Err(ChildError::Rpc(error)) if error.code == envelope::code::METHOD_NOT_FOUND => {
-                    return Ok(items);
+                    return Ok(Listing { items, is_cut: false });
                 }
                 page => page?,
             };
@@ -181,13 +190,26 @@ impl Child {
             };
             room = room.saturating_sub(page.iter().map(|item| item.get().len()).sum());
             items.extend(page);
-            if next.is_none() || next == cursor || items.len() >= LIST_CAP || room == 0 {
+            if next.is_none() || next == cursor {
+                let is_cut = items.len() > LIST_CAP;
+                items.truncate(LIST_CAP);
+                return Ok(self.told_if_cut(what, Listing { items, is_cut }));
+            }
+            if items.len() >= LIST_CAP || room == 0 {
                 break;
             }
             cursor = next;
         }
         items.truncate(LIST_CAP);
-        Ok(items)
+        Ok(self.told_if_cut(what, Listing { items, is_cut: true }))
+    }
+
+    fn told_if_cut(&self, what: Listed, listing: Listing) -> Listing {
+        if listing.is_cut {
+            let (child, read) = (&self.spec().name, listing.items.len());
+            tracing::warn!(child, list = what.member(), read, "a list is too long and was read only in part");
+        }
+        listing
     }
 
     /// A new connection in place of one whose session is over.

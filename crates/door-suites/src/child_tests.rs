@@ -103,8 +103,9 @@ async fn a_list_without_an_end_ends() {
     let tools = within(empty.list(Listed::Tools, &Caller::default())).await.expect("a list");
     assert!(tools.is_empty());
     let heavy = child_with("many.py", &["heavy"], |_, options| options.message_cap = 1024 * 1024);
-    let tools = within(heavy.list(Listed::Tools, &Caller::default())).await.expect("a list");
-    assert_eq!(tools.len(), 11, "as many as fit into one message");
+    let listing = within(heavy.list_all(Listed::Tools, &Caller::default())).await.expect("a list");
+    assert_eq!(listing.items.len(), 11, "as many as fit into one message");
+    assert!(listing.is_cut, "there are more");
 }
 
 #[tokio::test]
@@ -117,6 +118,14 @@ async fn suites_p8_answers_to_nobody_are_ignored_and_counted() {
     until(|| child.status().counts.stray_answers == 9).await;
     assert_eq!(text(&child, "now").await.expect("an answer"), "right");
     assert_eq!(child.status().counts.timeouts, 1);
+}
+
+#[tokio::test]
+async fn suites_p8_answer_ids_come_back_as_strings_or_floats() {
+    let child = child("liar.py", &[]);
+    assert_eq!(text(&child, "string").await.expect("an answer"), "right");
+    assert_eq!(text(&child, "float").await.expect("an answer"), "right");
+    assert_eq!(child.status().counts.stray_answers, 0);
 }
 
 #[tokio::test]

@@ -72,14 +72,27 @@ pub fn suite_description(
     descriptions: &Descriptions,
     cached_instructions: Option<&str>,
 ) -> String {
-    let said = |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    owner_description(spec, config, descriptions)
+        .or_else(|| said(built_in(spec)))
+        .or_else(|| said(cached_instructions).map(|text| first_sentence(&text)))
+        .unwrap_or_else(|| format!("{} tools", spec.name))
+}
+
+/// What the owner of a child wrote of it. The `description` of its file counts only where nothing is known of the child:
+/// most such files are copied from elsewhere.
+pub(crate) fn owner_description(
+    spec: &ChildSpec,
+    config: &Config,
+    descriptions: &Descriptions,
+) -> Option<String> {
     said(spec.switchboard_description.as_deref())
         .or_else(|| said(config.suite(&spec.name).and_then(|suite| suite.description.as_deref())))
         .or_else(|| said(descriptions.of(&spec.name).and_then(|of| of.switchboard.as_deref())))
-        .or_else(|| said(built_in(spec)))
-        .or_else(|| said(spec.description.as_deref()))
-        .or_else(|| said(cached_instructions).map(|text| first_sentence(&text)))
-        .unwrap_or_else(|| format!("{} tools", spec.name))
+        .or_else(|| said(spec.description.as_deref()).filter(|_| built_in(spec).is_none()))
+}
+
+fn said(text: Option<&str>) -> Option<String> {
+    text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 #[derive(Deserialize)]

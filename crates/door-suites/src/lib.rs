@@ -52,7 +52,7 @@ mod watch;
 mod wrapper;
 
 pub use child::{
-    Child, ChildError, ChildEvent, ChildOptions, ChildState, ChildStatus, Counts, Listed, Opened,
+    Child, ChildError, ChildEvent, ChildOptions, ChildState, ChildStatus, Counts, Listed, Listing, Opened,
     RecoveryRules, log_name,
 };
 pub use config::{

@@ -6,7 +6,8 @@
 
 mod file;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -20,6 +21,9 @@ use crate::places::Places;
 
 /// What of a tool is remembered: everything that a model is told, or a host decides by.
 const PARTS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
+
+/// How long tools are compared for a person at most. A tool takes a millisecond, a large one up to 200.
+const COMPARE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A tool that is not what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,11 +56,12 @@ impl Pins {
         Ok(Self { places, child, file, listed: BTreeMap::new(), fresh: BTreeSet::new() })
     }
 
-    /// Compares what the child lists with what is remembered; those that differ must not be called.
+    /// Compares what the child lists with what is remembered and returns the names of the tools that differ, which must
+    /// not be called. [`waiting`](Self::waiting) says how they differ.
     ///
     /// At the child's very first listing everything is remembered. A tool that appears later is offered as
     /// new and remembered at its first use. What is gone stays remembered, in case it comes back changed.
-    pub fn check(&mut self, tools: &[Box<RawValue>]) -> Result<Vec<PinProblem>, SuiteError> {
+    pub fn check(&mut self, tools: &[Box<RawValue>]) -> Result<Vec<String>, SuiteError> {
         self.refresh()?;
         self.listed = tools.iter().filter_map(|tool| essence(tool)).collect();
         self.fresh.clear();
@@ -70,28 +75,21 @@ impl Pins {
                 }
             })?;
         }
-        let mut problems = Vec::new();
+        let former = self.former_names();
+        let mut changed = Vec::new();
         for (name, tool) in &self.listed {
-            match self.file.tools.get(name) {
-                Some(pin) if pin.hash == canonical::hash(tool) => {}
-                Some(pin) => {
-                    let diff = difference(&lines(&pin.tool), &lines(tool));
-                    problems.push(PinProblem { tool: name.clone(), diff });
-                }
-                None => match self.former_name(tool) {
-                    Some(former) => {
-                        let diff =
-                            format!("- name: {former}\n+ name: {name}\n  renamed; all else is the same");
-                        problems.push(PinProblem { tool: name.clone(), diff });
-                    }
-                    None => {
-                        self.fresh.insert(name.clone());
-                    }
-                },
+            let is_changed = match self.file.tools.get(name) {
+                Some(pin) => pin.hash != canonical::hash(tool),
+                None => former.of(tool).is_some(),
+            };
+            if is_changed {
+                changed.push(name.clone());
+            } else if !self.file.tools.contains_key(name) {
+                self.fresh.insert(name.clone());
             }
         }
-        self.note_waiting(&problems)?;
-        Ok(problems)
+        self.note_waiting(&changed)?;
+        Ok(changed)
     }
 
     /// The tools of the last listing that were not there when the child was first used.
@@ -135,11 +133,9 @@ impl Pins {
 
     /// Notes down which changed tools wait for approval, so that `switchboard suite pins` can show and approve
     /// them without starting the child. Writes only where that differs from what is noted.
-    fn note_waiting(&mut self, problems: &[PinProblem]) -> Result<(), SuiteError> {
-        let waiting: BTreeMap<String, Value> = problems
-            .iter()
-            .filter_map(|problem| Some((problem.tool.clone(), self.listed.get(&problem.tool)?.clone())))
-            .collect();
+    fn note_waiting(&mut self, changed: &[String]) -> Result<(), SuiteError> {
+        let waiting: BTreeMap<String, Value> =
+            changed.iter().filter_map(|name| Some((name.clone(), self.listed.get(name)?.clone()))).collect();
         if waiting != self.file.waiting {
             self.change(|file| file.waiting = waiting)?;
         }
@@ -160,16 +156,31 @@ impl Pins {
         self.file.tools.iter().map(|(name, pin)| (name.as_str(), pin.at.as_str()))
     }
 
-    /// The tools that wait for approval, with what changed.
+    /// The names of the tools that wait for approval.
+    pub fn waiting_names(&self) -> impl Iterator<Item = &str> {
+        self.file.waiting.keys().map(String::as_str)
+    }
+
+    /// The tools that wait for approval, with what changed. Comparing them takes a bounded time; what is left then is only
+    /// named.
     pub fn waiting(&self) -> Vec<PinProblem> {
+        let former = self.former_names();
+        let until = Instant::now() + COMPARE_LIMIT;
+        let compare = |before: &str, after: &Value| {
+            if Instant::now() < until {
+                difference(before, &lines(after))
+            } else {
+                "  (not compared: too many tools changed at once)".to_owned()
+            }
+        };
         let problem = |(name, tool): (&String, &Value)| {
             let diff = match self.file.tools.get(name) {
-                Some(pin) => difference(&lines(&pin.tool), &lines(tool)),
-                None => match self.former_name(tool) {
+                Some(pin) => compare(&lines(&pin.tool), tool),
+                None => match former.of(tool) {
                     Some(former) => {
                         format!("- name: {former}\n+ name: {name}\n  renamed; all else is the same")
                     }
-                    None => difference("", &lines(tool)),
+                    None => compare("", tool),
                 },
             };
             PinProblem { tool: name.clone(), diff }
@@ -183,11 +194,15 @@ impl Pins {
         self.change(|file| file.tools.extend(pins))
     }
 
-    /// What a tool was called that is gone and had exactly this body.
-    fn former_name(&self, tool: &Value) -> Option<&str> {
-        let body = body_hash(tool);
-        let gone = self.file.tools.iter().filter(|(name, _)| !self.listed.contains_key(*name));
-        gone.filter(|(_, pin)| body_hash(&pin.tool) == body).map(|(name, _)| name.as_str()).next()
+    /// The remembered tools that are gone, by all but their names.
+    fn former_names(&self) -> FormerNames {
+        let mut by_body = HashMap::new();
+        for (name, pin) in &self.file.tools {
+            if !self.listed.contains_key(name) {
+                by_body.entry(body_hash(&pin.tool)).or_insert_with(|| name.clone());
+            }
+        }
+        FormerNames(by_body)
     }
 
     /// Takes in what another process has changed since.
@@ -211,6 +226,16 @@ impl Pins {
         file.write(&dir)?;
         self.file = file;
         Ok(())
+    }
+}
+
+/// The names of tools that are gone, by the hash of everything else.
+struct FormerNames(HashMap<String, String>);
+
+impl FormerNames {
+    /// What a tool was called before it was renamed.
+    fn of(&self, tool: &Value) -> Option<&str> {
+        self.0.get(&body_hash(tool)).map(String::as_str)
     }
 }
 

@@ -18,8 +18,22 @@ fn tool(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "inputSchema": { "type": "object" } })
 }
 
-fn names(problems: &[super::PinProblem]) -> Vec<&str> {
-    problems.iter().map(|problem| problem.tool.as_str()).collect()
+const NONE: [&str; 0] = [];
+
+#[test]
+fn suites_p3_thousands_of_renamed_tools_are_compared_by_hash() {
+    let folder = TempDir::new().unwrap();
+    let places = places(&folder);
+    let many = |prefix: &str| -> Vec<Value> {
+        (0..2_000).map(|number| tool(&format!("{prefix}{number}"), &format!("Does {number}."))).collect()
+    };
+    let mut pins = Pins::load(&places, "fs").unwrap();
+    assert_eq!(pins.check(&raw(&many("old"))).unwrap(), NONE);
+    assert_eq!(pins.check(&raw(&many("new"))).unwrap().len(), 2_000);
+    let waiting = pins.waiting();
+    assert_eq!(waiting.len(), 2_000);
+    let one = waiting.iter().find(|problem| problem.tool == "new1004").unwrap();
+    assert_eq!(one.diff, "- name: old1004\n+ name: new1004\n  renamed; all else is the same");
 }
 
 #[test]
@@ -29,12 +43,12 @@ fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
     let before = raw(&[tool("read", "Reads a file.\nSafely."), tool("write", "Writes.")]);
     let after = raw(&[tool("read", "Reads a file.\nAnd ~/.ssh."), tool("write", "Writes.")]);
     let mut pins = Pins::load(&places, "fs").unwrap();
-    assert_eq!(pins.check(&before).unwrap(), []);
-    assert_eq!(pins.check(&before).unwrap(), []);
+    assert_eq!(pins.check(&before).unwrap(), NONE);
+    assert_eq!(pins.check(&before).unwrap(), NONE);
 
     let mut later = Pins::load(&places, "FS").unwrap();
-    let problems = later.check(&after).unwrap();
-    assert_eq!(names(&problems), ["read"]);
+    assert_eq!(later.check(&after).unwrap(), ["read"]);
+    let problems = later.waiting();
     assert_eq!(
         problems[0].diff,
         "  description: Reads a file.\n- description: Safely.\n+ description: And ~/.ssh.\n  inputSchema: {"
@@ -45,8 +59,8 @@ fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
     assert_eq!(person.waiting(), problems);
     assert!(person.approve(Some("write")).is_err());
     assert_eq!(person.approve(Some("read")).unwrap(), ["read"]);
-    assert_eq!(later.check(&after).unwrap(), []);
-    assert_eq!(names(&later.check(&before).unwrap()), ["read"], "what was before is now the change");
+    assert_eq!(later.check(&after).unwrap(), NONE);
+    assert_eq!(later.check(&before).unwrap(), ["read"], "what was before is now the change");
 }
 
 #[test]
@@ -55,7 +69,7 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
     let base =
         json!({ "name": "a", "description": "d", "inputSchema": { "type": "object", "properties": {} } });
     let mut pins = Pins::load(&places(&folder), "x").unwrap();
-    assert_eq!(pins.check(&raw(std::slice::from_ref(&base))).unwrap(), []);
+    assert_eq!(pins.check(&raw(std::slice::from_ref(&base))).unwrap(), NONE);
     for (key, value) in [
         ("description", json!("d ")),
         ("description", json!("d\u{200b}")),
@@ -66,14 +80,14 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
     ] {
         let mut changed = base.clone();
         changed[key] = value;
-        let problems = pins.check(&raw(&[changed])).unwrap();
-        assert_eq!(names(&problems), ["a"], "{key}");
+        assert_eq!(pins.check(&raw(&[changed])).unwrap(), ["a"], "{key}");
+        let problems = pins.waiting();
         assert!(problems[0].diff.contains('+'), "{}", problems[0].diff);
         assert!(!problems[0].diff.contains('\u{200b}'), "what is hidden is shown");
     }
     let reordered =
         r#"{"inputSchema":{"properties":{},"type":"object"},"_meta":{"x":1},"description":"d","name":"a"}"#;
-    assert_eq!(pins.check(&[RawValue::from_string(reordered.to_owned()).unwrap()]).unwrap(), []);
+    assert_eq!(pins.check(&[RawValue::from_string(reordered.to_owned()).unwrap()]).unwrap(), NONE);
 }
 
 #[test]
@@ -83,14 +97,14 @@ fn a_tool_that_appears_later_is_new_until_its_first_use() {
     let mut pins = Pins::load(&places, "x").unwrap();
     pins.check(&raw(&[tool("a", "A")])).unwrap();
     let both = raw(&[tool("a", "A"), tool("b", "B")]);
-    assert_eq!(pins.check(&both).unwrap(), []);
+    assert_eq!(pins.check(&both).unwrap(), NONE);
     assert_eq!(pins.new_tools().iter().collect::<Vec<_>>(), ["b"]);
-    assert_eq!(pins.check(&raw(&[tool("a", "A"), tool("b", "B2")])).unwrap(), [], "not used, not pinned");
+    assert_eq!(pins.check(&raw(&[tool("a", "A"), tool("b", "B2")])).unwrap(), NONE, "not used, not pinned");
     pins.check(&both).unwrap();
     pins.first_use("b").unwrap();
     pins.first_use("a").unwrap();
     assert!(pins.new_tools().is_empty());
-    assert_eq!(names(&pins.check(&raw(&[tool("b", "B2")])).unwrap()), ["b"]);
+    assert_eq!(pins.check(&raw(&[tool("b", "B2")])).unwrap(), ["b"]);
 }
 
 #[test]
@@ -98,13 +112,12 @@ fn a_tool_that_is_gone_is_remembered_and_one_that_was_renamed_is_named() {
     let folder = TempDir::new().unwrap();
     let mut pins = Pins::load(&places(&folder), "x").unwrap();
     pins.check(&raw(&[tool("a", "A"), tool("b", "B")])).unwrap();
-    assert_eq!(pins.check(&raw(&[tool("b", "B")])).unwrap(), [], "removed tools are no problem");
-    let problems = pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap();
-    assert_eq!(names(&problems), ["c"]);
-    assert_eq!(problems[0].diff, "- name: a\n+ name: c\n  renamed; all else is the same");
+    assert_eq!(pins.check(&raw(&[tool("b", "B")])).unwrap(), NONE, "removed tools are no problem");
+    assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), ["c"]);
+    assert_eq!(pins.waiting()[0].diff, "- name: a\n+ name: c\n  renamed; all else is the same");
     assert_eq!(pins.approve(None).unwrap(), ["c"]);
-    assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), []);
-    assert_eq!(names(&pins.check(&raw(&[tool("a", "A3")])).unwrap()), ["a"], "it came back changed");
+    assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), NONE);
+    assert_eq!(pins.check(&raw(&[tool("a", "A3")])).unwrap(), ["a"], "it came back changed");
 }
 
 #[test]
@@ -112,8 +125,8 @@ fn two_that_look_first_at_once_agree() {
     let folder = TempDir::new().unwrap();
     let places = places(&folder);
     let (mut one, mut two) = (Pins::load(&places, "x").unwrap(), Pins::load(&places, "x").unwrap());
-    assert_eq!(one.check(&raw(&[tool("a", "A")])).unwrap(), []);
-    assert_eq!(names(&two.check(&raw(&[tool("a", "A2")])).unwrap()), ["a"]);
+    assert_eq!(one.check(&raw(&[tool("a", "A")])).unwrap(), NONE);
+    assert_eq!(two.check(&raw(&[tool("a", "A2")])).unwrap(), ["a"]);
 }
 
 #[test]
@@ -122,8 +135,8 @@ fn what_is_no_tool_is_passed_over_and_forgetting_begins_anew() {
     let places = places(&folder);
     let mut pins = Pins::load(&places, "x").unwrap();
     let odd = raw(&[json!(5), json!({ "name": 5 }), json!({}), tool("a", "A")]);
-    assert_eq!(pins.check(&odd).unwrap(), []);
+    assert_eq!(pins.check(&odd).unwrap(), NONE);
     assert_eq!(pins.pinned().map(|(name, _)| name).collect::<Vec<_>>(), ["a"]);
     Pins::forget(&places, "x").unwrap();
-    assert_eq!(Pins::load(&places, "x").unwrap().check(&raw(&[tool("a", "other")])).unwrap(), []);
+    assert_eq!(Pins::load(&places, "x").unwrap().check(&raw(&[tool("a", "other")])).unwrap(), NONE);
 }

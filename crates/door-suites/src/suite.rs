@@ -15,7 +15,7 @@ use tracing::Instrument;
 use crate::arguments::{Call, Question};
 use crate::cache::ResultCache;
 use crate::catalogue::{Catalogue, Shelf};
-use crate::child::{Child, ChildError, ChildEvent, Listed, Opened};
+use crate::child::{Child, ChildError, ChildEvent, Listed, Listing, Opened};
 use crate::done::{Done, checked, is_error, told};
 use crate::expose::Exposed;
 use crate::host::Caller;
@@ -153,15 +153,35 @@ impl Suite {
 
     /// The catalogue as it is known, without starting the child.
     pub(crate) fn cached(&self) -> Option<Arc<Catalogue>> {
+        {
+            let state = self.state.lock();
+            if state.is_loaded {
+                return state.catalogue.clone();
+            }
+        }
+        // Not under the lock: there can be thousands of tools to compare.
+        let loaded = self.shared.shelf.load(&self.spec).map(|catalogue| {
+            let blocked = compare_with_pins(&self.shared.places, &self.spec.name, &catalogue);
+            (Arc::new(catalogue), Arc::new(blocked))
+        });
         let mut state = self.state.lock();
         if !state.is_loaded {
             state.is_loaded = true;
-            if let Some(catalogue) = self.shared.shelf.load(&self.spec) {
-                state.blocked = Arc::new(self.compare_with_pins(&catalogue));
-                state.catalogue = Some(Arc::new(catalogue));
+            // One that was taken meanwhile is newer.
+            if let Some((catalogue, blocked)) = loaded.filter(|_| state.catalogue.is_none()) {
+                (state.catalogue, state.blocked) = (Some(catalogue), blocked);
             }
         }
         state.catalogue.clone()
+    }
+
+    /// The same, read on a thread that may wait.
+    async fn known(self: &Arc<Self>) -> Option<Arc<Catalogue>> {
+        if self.state.lock().is_loaded {
+            return self.cached();
+        }
+        let suite = Arc::clone(self);
+        tokio::task::spawn_blocking(move || suite.cached()).await.ok().flatten()
     }
 
     /// The catalogue of the child as it runs now, which is started if need be.
@@ -191,14 +211,17 @@ impl Suite {
         }
         // Set before the tools are asked for: a change that is announced meanwhile takes it back.
         self.state.lock().run = Some(Arc::downgrade(&opened));
-        let listed = match self.child.list(Listed::Tools, caller).await {
-            Err(ChildError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Vec::new(),
+        let listed = match self.child.list_all(Listed::Tools, caller).await {
+            Err(ChildError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Listing::default(),
             listed => listed.inspect_err(|_| self.state.lock().run = None)?,
         };
         let catalogue =
             Arc::new(Catalogue::new(listed, opened.instructions.clone(), self.shared.clock.now()));
-        let blocked = Arc::new(self.compare_with_pins(&catalogue));
-        let before = self.cached();
+        if let Some(note) = catalogue.cut_note(&self.spec.name) {
+            tracing::warn!(child = self.spec.name, "{note}");
+        }
+        let blocked = self.compare_aside(&catalogue).await;
+        let before = self.known().await;
         {
             let mut state = self.state.lock();
             state.blocked = blocked;
@@ -248,13 +271,13 @@ impl Suite {
     ) -> Result<(Arc<Catalogue>, Option<String>), ChildError> {
         let now = self.shared.clock.now();
         if self.child.opened().is_none()
-            && let Some(catalogue) = self.cached().filter(|catalogue| !catalogue.is_old(now))
+            && let Some(catalogue) = self.known().await.filter(|catalogue| !catalogue.is_old(now))
         {
             return Ok((catalogue, None));
         }
         match self.current(caller).await {
             Ok(catalogue) => Ok((catalogue, None)),
-            Err(error) => match self.cached() {
+            Err(error) => match self.known().await {
                 Some(catalogue) => {
                     let note = format!(
                         "(as of {}; {} cannot be asked now: {})",
@@ -287,6 +310,11 @@ impl Suite {
         let offered = self.offered(&catalogue);
         let (name, count) = (&self.spec.name, catalogue.tools.len());
         // An empty answer would not say whose doing it is.
+        let cut = catalogue.cut_note(name).map(|note| format!("({note})"));
+        let note = match (note, cut) {
+            (Some(note), Some(cut)) => Some(format!("{note} {cut}")),
+            (note, cut) => note.or(cut),
+        };
         let note = note.or_else(|| match count {
             0 => Some(format!("({name} has no tools)")),
             _ if offered.is_empty() => {
@@ -322,8 +350,8 @@ impl Suite {
             let names = names.iter().map(|offered| offered.tool.name.as_str());
             return Err(Done::refused(&introspect::unknown(subtool, names), false));
         };
-        self.check_pin(tool, &catalogue).map_err(|text| Done::refused(&text, true))?;
-        self.pin_first_use(&tool.name, &catalogue);
+        self.check_pin(tool, &catalogue).await.map_err(|text| Done::refused(&text, true))?;
+        self.pin_first_use(&tool.name, &catalogue).await;
         let arguments = match given {
             Given::Suite(call) => checked(tool, call).map_err(|text| Done::refused(&text, true))?,
             Given::Flat(arguments) => {
@@ -369,13 +397,13 @@ impl Suite {
 
     /// Whether a tool is still what was approved. A blocked one is compared anew, since that may have been
     /// approved a moment ago, by another process.
-    fn check_pin(&self, tool: &Tool, catalogue: &Catalogue) -> Result<(), String> {
+    async fn check_pin(&self, tool: &Tool, catalogue: &Arc<Catalogue>) -> Result<(), String> {
         if !self.state.lock().blocked.contains_key(&tool.name) {
             return Ok(());
         }
-        let blocked = self.compare_with_pins(catalogue);
+        let blocked = self.compare_aside(catalogue).await;
         let reason = blocked.get(&tool.name).cloned();
-        self.state.lock().blocked = Arc::new(blocked);
+        self.state.lock().blocked = blocked;
         let Some(reason) = reason else { return Ok(()) };
         // The tool's new words are not for the model: a person has to review them first.
         let name = &self.spec.name;
@@ -386,34 +414,36 @@ impl Suite {
         ))
     }
 
-    /// The tools that are no longer what was approved, with the reason. Pins that cannot be read block everything: nobody
-    /// knows then what was approved.
-    fn compare_with_pins(&self, catalogue: &Catalogue) -> BTreeMap<String, String> {
-        let pins = Pins::load(&self.shared.places, &self.spec.name);
-        match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
-            Ok(problems) => {
-                let why = || "it is no longer the tool that was approved".to_owned();
-                problems.into_iter().map(|problem| (problem.tool, why())).collect()
-            }
-            Err(error) => {
-                let why = format!("the pins of {} cannot be read: {error}", self.spec.name);
-                catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
-            }
-        }
+    /// Compares the tools with the pins, on a thread that may wait: there can be thousands of tools, and the pins are in a
+    /// file with a lock.
+    async fn compare_aside(&self, catalogue: &Arc<Catalogue>) -> Arc<BTreeMap<String, String>> {
+        let (places, name, kept) = (self.shared.places.clone(), self.spec.name.clone(), catalogue.clone());
+        let compared = tokio::task::spawn_blocking(move || compare_with_pins(&places, &name, &kept)).await;
+        let failed = |error: &dyn std::fmt::Display| {
+            let why = format!("the pins of {} cannot be compared: {error}", self.spec.name);
+            catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
+        };
+        Arc::new(compared.unwrap_or_else(|error| failed(&error)))
     }
 
     /// Remembers a tool that appeared after the child was first used, because it is used now. Once a run is enough.
-    fn pin_first_use(&self, tool: &str, catalogue: &Catalogue) {
+    async fn pin_first_use(&self, tool: &str, catalogue: &Arc<Catalogue>) {
         if !self.state.lock().used.insert(tool.to_owned()) {
             return;
         }
-        let pinned = Pins::load(&self.shared.places, &self.spec.name).and_then(|mut pins| {
-            pins.check(&catalogue.raws())?;
-            pins.first_use(tool)
+        let (places, name, kept) = (self.shared.places.clone(), self.spec.name.clone(), catalogue.clone());
+        let used = tool.to_owned();
+        let pinned = tokio::task::spawn_blocking(move || {
+            let mut pins = Pins::load(&places, &name)?;
+            pins.check(&kept.raws())?;
+            pins.first_use(&used)
         });
-        if let Err(error) = pinned {
-            tracing::warn!(child = self.spec.name, tool, %error, "the tool is not pinned");
-        }
+        let problem = match pinned.await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(child = self.spec.name, tool, problem, "the tool is not pinned");
     }
 
     /// Takes over what another suite on the same child knows.
@@ -485,6 +515,22 @@ impl Suite {
         };
         if self.is_flat() {
             let _ = self.shared.events.send(news);
+        }
+    }
+}
+
+/// The tools that are no longer what was approved, with the reason. Pins that cannot be read block everything: nobody
+/// knows then what was approved.
+fn compare_with_pins(places: &Places, child: &str, catalogue: &Catalogue) -> BTreeMap<String, String> {
+    let pins = Pins::load(places, child);
+    match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
+        Ok(changed) => {
+            let why = || "it is no longer the tool that was approved".to_owned();
+            changed.into_iter().map(|tool| (tool, why())).collect()
+        }
+        Err(error) => {
+            let why = format!("the pins of {child} cannot be read: {error}");
+            catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
         }
     }
 }

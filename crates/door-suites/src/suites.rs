@@ -35,7 +35,7 @@ use crate::passthrough::{self, Passthrough};
 use crate::places::Places;
 use crate::savings::Ledger;
 use crate::suite::{Given, Shared, Suite};
-use crate::top::{Target, Top};
+use crate::top::{Target, Top, cuts};
 use crate::unseen::Unseen;
 use crate::via::{self, Via};
 
@@ -211,7 +211,16 @@ impl Suites {
             message: message.clone(),
             child: Some(suite.spec.name.clone()),
         });
-        self.table().problems.iter().cloned().chain(collisions).collect()
+        let table = self.table();
+        let cut = table.suites.iter().flat_map(|suite| {
+            let problem = |message| Problem {
+                file: suite.spec.file.clone(),
+                message,
+                child: Some(suite.spec.name.clone()),
+            };
+            cuts(suite, &table.config, &table.descriptions).into_iter().map(problem)
+        });
+        table.problems.iter().cloned().chain(collisions).chain(cut).collect()
     }
 
     /// Calls a tool. The answer is a whole result of `tools/call`, as the child gave it.

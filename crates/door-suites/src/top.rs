@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use switchboard_core::sanitize_description;
 
 use crate::config::Config;
-use crate::descriptions::{Descriptions, suite_description};
+use crate::descriptions::{Descriptions, owner_description, suite_description};
 use crate::flat;
 use crate::introspect::Offered;
 use crate::raw::raw;
@@ -21,6 +21,8 @@ use crate::summary::summarise;
 pub(crate) const SEARCH: &str = "switchboard_tools";
 /// About fifteen words: what a suite is for, not what all it can do.
 const MAX_DESCRIPTION: usize = 100;
+/// What an owner wrote is passed on whole up to here: more than a page is hardly meant for a list of tools.
+const MAX_OWN_DESCRIPTION: usize = 2_000;
 
 /// How many tools a description names that is made of them.
 const NAMED: usize = 4;
@@ -158,7 +160,8 @@ const SEARCH_SCHEMA: &str = r#"{"type":"object","properties":{"query":{"type":"s
 fn suite_tool(suite: &Suite, (config, descriptions): (&Config, &Descriptions)) -> Box<RawValue> {
     let mut description = describe(suite, config, descriptions);
     if let Some(reason) = &suite.spec.unready {
-        description = summarise(&format!("Cannot be started: {reason}. {description}"), MAX_DESCRIPTION);
+        let limit = MAX_DESCRIPTION.max(description.chars().count());
+        description = summarise(&format!("Cannot be started: {reason}. {description}"), limit);
     }
     own_tool(&suite.rules.tool_name, &description, SUITE_SCHEMA)
 }
@@ -174,10 +177,11 @@ fn own_tool(name: &str, description: &str, schema: &str) -> Box<RawValue> {
 
 /// What a suite is for. The kept catalogue is only opened when nobody wrote it down.
 pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptions) -> String {
+    if let Some(own) = owner_description(&suite.spec, config, descriptions) {
+        return summarise(&sanitize_description(&own).text, MAX_OWN_DESCRIPTION);
+    }
     let written = suite_description(&suite.spec, config, descriptions, None);
-    let is_made_up =
-        suite.spec.switchboard_description.is_none() && written == format!("{} tools", suite.spec.name);
-    let described = if is_made_up {
+    let described = if written == format!("{} tools", suite.spec.name) {
         let catalogue = suite.cached();
         let instructions = catalogue.as_ref().and_then(|catalogue| catalogue.instructions.as_deref());
         let said = instructions.map(str::trim).filter(|said| !said.is_empty()).map(str::to_owned);
@@ -187,6 +191,20 @@ pub(crate) fn describe(suite: &Suite, config: &Config, descriptions: &Descriptio
         written
     };
     summarise(&sanitize_description(&described).text, MAX_DESCRIPTION)
+}
+
+/// What is not shown as its owner or its child has it: a description or a list that is too long.
+pub(crate) fn cuts(suite: &Suite, config: &Config, descriptions: &Descriptions) -> Vec<String> {
+    let name = &suite.spec.name;
+    let own = owner_description(&suite.spec, config, descriptions);
+    let length = own.map_or(0, |own| own.split_whitespace().collect::<Vec<_>>().join(" ").chars().count());
+    let description = (length > MAX_OWN_DESCRIPTION).then(|| {
+        format!(
+            "{name}: its description has {length} characters and {MAX_OWN_DESCRIPTION} are shown. Make it shorter."
+        )
+    });
+    let list = suite.cached().and_then(|catalogue| catalogue.cut_note(name));
+    description.into_iter().chain(list.map(|list| format!("{list}."))).collect()
 }
 
 /// What a child can do by the names of its tools, the first few of them.

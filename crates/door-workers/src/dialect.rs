@@ -1,44 +1,97 @@
-//! The words of the older router, `swarm_launch` and its kin, in ours.
+//! The older router's dialect of the protocol (`swarm_launch` and its kin), translated at the edge of a session.
+//!
+//! A command in the older words becomes one of ours here, and [`translate_lines`] makes the older events of ours. The
+//! facts are those of the clients that exist: what each command sends, which events it waits for, and at which it gives
+//! up. `fixtures/router/older.ndjson` has them as frames.
+
+mod events;
 
 use serde_json::{Map, Value, json};
 
-use crate::intake::{bad_field, typed};
-use crate::wire::command::{Command, Nothing};
-use crate::wire::event::CommandRejected;
+pub(crate) use self::events::translate_lines;
+use crate::intake::{bad_field, reject, typed};
+use crate::wire::command::{AgentKind, Command, Nothing};
+use crate::wire::event::{
+    CommandRejected, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
+};
 
-/// Whether a command is in the older router's words: then its answers are as well.
+/// The one place where workers run, as the older router's clients name it.
+pub(crate) const PROVIDER: &str = "local";
+
+/// What is known of a client before its next line is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Speaker {
+    /// It has used the older router's words, so that all it says and hears is in them.
+    pub(crate) is_older: bool,
+    /// It came without a token, and is understood in the older router's words alone.
+    pub(crate) is_restricted: bool,
+}
+
+/// True for a command in the older router's words.
 pub(crate) fn is_dialect(command: &str, payload: Option<&Value>) -> bool {
     match command {
-        "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution" => true,
+        "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution"
+        | "providers_list" => true,
         "inject" => payload.is_some_and(|payload| payload.get("swarm_id").is_some()),
         _ => false,
     }
 }
 
-/// A command in the older router's words; nothing where it is in ours.
-pub(crate) fn read(command: &str, payload: &Map<String, Value>) -> Result<Option<Command>, CommandRejected> {
+/// True for a command that both routers call the same.
+pub(crate) fn is_shared(command: &str) -> bool {
+    matches!(command, "queue_list" | "approvals_list")
+}
+
+/// A command in the older router's words, and `inject` in either's; `None` for any other.
+pub(crate) fn read(
+    command: &str,
+    payload: &Map<String, Value>,
+    speaker: Speaker,
+) -> Result<Option<Command>, CommandRejected> {
     Ok(Some(match command {
-        "swarm_launch" => Command::Launch(Box::new(typed(launch(payload))?)),
+        "swarm_launch" => Command::Launch(Box::new(typed(launch(payload, speaker)?)?)),
         "swarm_list" => Command::JobsList(Nothing {}),
         "swarm_status" => Command::JobStatus(typed(payload.clone())?),
         "swarm_terminate" => Command::Terminate(typed(payload.clone())?),
         "approve_execution" => Command::Approve(typed(approve(payload)?)?),
+        "providers_list" => Command::ProvidersList(Nothing {}),
+        "inject" => Command::Inject(typed(inject(payload))?),
         _ => return Ok(None),
     }))
 }
 
-/// What both routers have, and by other names: ours and theirs.
-const NAMES: [(&str, &str); 3] =
-    [("job_id", "swarm_id"), ("approval_id", "call_id"), ("instructions", "system_prompt")];
+/// Fields that both routers have under different names: ours and theirs.
+type Names = &'static [(&'static str, &'static str)];
 
-/// Makes one of what is said in both routers' words, as long as it is the same.
-pub(crate) fn unite(payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
-    for (ours, theirs) in NAMES {
-        if !payload.contains_key(ours) {
+/// The older router's name of a command, where its fields have names of their own.
+pub(crate) fn older_name(command: &Command) -> &'static str {
+    if matches!(command, Command::Launch(_)) { "swarm_launch" } else { "" }
+}
+
+/// Those of a command.
+fn names(command: &str) -> Names {
+    match command {
+        "swarm_launch" => &[
+            ("job_id", "swarm_id"),
+            ("prompt", "system_prompt"),
+            ("instructions", "agents_md_content"),
+            ("agent", "provider_params.worker_mode"),
+            ("model", "provider_params.model"),
+            ("sandbox", "provider_params.sandbox_mode"),
+            ("approval_policy", "provider_params.approval_policy"),
+        ],
+        _ => &[("job_id", "swarm_id"), ("approval_id", "call_id"), ("instructions", "system_prompt")],
+    }
+}
+
+/// Removes the older name of a field that is given under both names with the same value; rejects two values.
+pub(crate) fn unite(command: &str, payload: &mut Map<String, Value>) -> Result<(), CommandRejected> {
+    for (ours, theirs) in names(command) {
+        if !payload.contains_key(*ours) {
             continue;
         }
-        if let Some(said) = payload.remove(theirs)
-            && payload.get(ours) != Some(&said)
+        if let Some(said) = payload.remove(*theirs)
+            && payload.get(*ours) != Some(&said)
         {
             return Err(bad_field(format!("payload.{theirs}"), &format!("it is not the same as {ours}")));
         }
@@ -46,38 +99,145 @@ pub(crate) fn unite(payload: &mut Map<String, Value>) -> Result<(), CommandRejec
     Ok(())
 }
 
-/// A rejection for whoever speaks the older router's words: it names the field as they do.
-pub(crate) fn reworded(rejected: CommandRejected) -> CommandRejected {
+/// A rejection in the older router's words: it names the field as the client does, and an unknown job as the older
+/// router does, because a client compares that text.
+pub(crate) fn reworded(command: &str, rejected: CommandRejected) -> CommandRejected {
     let Some(field) = &rejected.field else { return rejected };
     let ours = field.strip_prefix("payload.");
-    let Some((_, theirs)) = NAMES.iter().find(|(known, _)| ours == Some(*known)) else { return rejected };
+    let Some((_, theirs)) = names(command).iter().find(|(known, _)| ours == Some(*known)) else {
+        return rejected;
+    };
     let theirs = format!("payload.{theirs}");
     let reason = match rejected.reason.strip_prefix(field.as_str()) {
+        _ if rejected.code == RejectCode::UnknownJob => "unknown swarm_id".to_owned(),
         Some(rest) => format!("{theirs}{rest}"),
         None => rejected.reason.clone(),
     };
     CommandRejected { reason, field: Some(theirs), ..rejected }
 }
 
-/// Which agent it is stood among the parameters of the provider, `codex` where it did not.
-fn launch(payload: &Map<String, Value>) -> Map<String, Value> {
-    let mut launch = payload.clone();
-    let parameters = payload.get("provider_params");
-    let mode = parameters.and_then(|parameters| parameters.get("worker_mode"));
-    launch.entry("agent").or_insert_with(|| mode.cloned().unwrap_or_else(|| json!("codex")));
-    launch
+/// A launch in our words. `system_prompt` is the first prompt of every node, unless it is blank.
+fn launch(payload: &Map<String, Value>, speaker: Speaker) -> Result<Map<String, Value>, CommandRejected> {
+    const THEIRS: [&str; 5] =
+        ["system_prompt", "agents_md_content", "agents_bundle", "provider", "provider_params"];
+    let is_ours = |key: &str| {
+        let is_older = THEIRS.contains(&key);
+        !is_older && (key == "nodes" || !speaker.is_restricted)
+    };
+    let mut launch: Map<_, _> = payload
+        .iter()
+        .filter(|(key, _)| is_ours(key))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    if let Some(provider) = payload.get("provider").filter(|provider| !provider.is_null())
+        && provider != PROVIDER
+    {
+        let problem = format!("there is no provider {provider}; leave it out, or say \"{PROVIDER}\"");
+        return Err(bad_field("payload.provider".to_owned(), &problem));
+    }
+    let is_blank = |text: &Value| text.is_null() || text.as_str().is_some_and(|text| text.trim().is_empty());
+    if let Some(prompt) = payload.get("system_prompt").filter(|prompt| !is_blank(prompt)) {
+        launch.entry("prompt").or_insert_with(|| prompt.clone());
+    }
+    if let Some(instructions) = instructions(payload)?.filter(|text| !is_blank(text)) {
+        launch.entry("instructions").or_insert(instructions);
+    }
+    let parameters = payload.get("provider_params").and_then(Value::as_object);
+    let parameter = |name: &str| parameters.and_then(|parameters| parameters.get(name)).cloned();
+    let mode = parameter("worker_mode").or_else(|| parameter("agent_runtime"));
+    let mode = match mode {
+        Some(mode) if mode == "mock" => json!(AgentKind::Echo.as_str()),
+        Some(mode) => mode,
+        None => json!(AgentKind::Codex.as_str()),
+    };
+    let agent = launch.entry("agent").or_insert(mode).clone();
+    let model = parameter("model").or_else(|| parameter("claude_model").filter(|_| agent == "claude"));
+    if let Some(model) = model {
+        launch.entry("model").or_insert(model);
+    }
+    for (theirs, ours) in [("sandbox_mode", "sandbox"), ("approval_policy", "approval_policy")] {
+        let Some(value) = parameter(theirs) else { continue };
+        if speaker.is_restricted {
+            let field = format!("payload.provider_params.{theirs}");
+            let reason =
+                format!("{field}: a client without a token cannot set it; the agent's own settings decide");
+            return Err(reject(RejectCode::NotAllowed, Some(&field), reason));
+        }
+        launch.entry(ours).or_insert(value);
+    }
+    Ok(launch)
 }
 
-/// A yes or no, where ours has four answers.
-fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRejected> {
-    let mut approve = payload.clone();
-    if !approve.contains_key("decision") {
-        let Some(yes) = payload.get("approved").and_then(Value::as_bool) else {
-            return Err(bad_field("payload.approved".to_owned(), "must be true or false"));
-        };
-        approve.insert("decision".to_owned(), json!(if yes { "accept" } else { "decline" }));
+/// The text of the `AGENTS.md` that a launch brings along.
+fn instructions(payload: &Map<String, Value>) -> Result<Option<Value>, CommandRejected> {
+    let bundle = payload.get("agents_bundle");
+    let skills = bundle.and_then(|bundle| bundle.get("skills_files")).and_then(Value::as_array);
+    if skills.is_some_and(|skills| !skills.is_empty()) {
+        let field = "payload.agents_bundle.skills_files".to_owned();
+        return Err(bad_field(field, "skills are not taken; put them where the agent looks for them"));
     }
+    let of_bundle = bundle.and_then(|bundle| bundle.get("agents_md_content"));
+    Ok(of_bundle.or_else(|| payload.get("agents_md_content")).cloned())
+}
+
+/// An injection in our words: without a node it is for all of them.
+fn inject(payload: &Map<String, Value>) -> Map<String, Value> {
+    let mut inject = payload.clone();
+    if !inject.contains_key("node_id") && inject.contains_key("swarm_id") {
+        inject.entry("nodes").or_insert_with(|| json!("all"));
+    }
+    inject
+}
+
+/// An answer to an approval in our words. A decision that is none of ours is read by `approved`.
+fn approve(payload: &Map<String, Value>) -> Result<Map<String, Value>, CommandRejected> {
+    const WORDS: [(&str, &str); 11] = [
+        ("accept", "accept"),
+        ("approve", "accept"),
+        ("approved", "accept"),
+        ("accept_for_session", "accept_for_session"),
+        ("acceptForSession", "accept_for_session"),
+        ("approved_for_session", "accept_for_session"),
+        ("decline", "decline"),
+        ("deny", "decline"),
+        ("denied", "decline"),
+        ("cancel", "cancel"),
+        ("abort", "cancel"),
+    ];
+    let mut approve = payload.clone();
+    let said = payload.get("decision").and_then(Value::as_str);
+    let known = WORDS.iter().find(|(theirs, _)| said == Some(*theirs)).map(|(_, ours)| *ours);
+    let approved = payload.get("approved");
+    let decision = match (known, approved.and_then(Value::as_bool)) {
+        (Some(known), _) => known,
+        (None, Some(true)) => "accept",
+        (None, Some(false)) => "decline",
+        // The type of our own command says what is wrong with it.
+        (None, None) if approved.is_none() && payload.contains_key("decision") => return Ok(approve),
+        (None, None) => return Err(bad_field("payload.approved".to_owned(), "must be true or false")),
+    };
+    approve.insert("decision".to_owned(), json!(decision));
     Ok(approve)
+}
+
+/// What a client can choose when it launches.
+pub(crate) fn providers(request_id: String) -> ProvidersList {
+    let option = |kind: AgentKind| ProviderOption { label: kind.as_str().to_owned(), value: kind };
+    let worker_mode = ProviderField {
+        key: "worker_mode".to_owned(),
+        label: "Agent".to_owned(),
+        kind: "select".to_owned(),
+        default: AgentKind::Codex.as_str().to_owned(),
+        options: AgentKind::ALL.map(option).to_vec(),
+    };
+    let local = Provider {
+        id: PROVIDER.to_owned(),
+        label: "Switchboard".to_owned(),
+        backend: PROVIDER.to_owned(),
+        defaults: [("worker_mode".to_owned(), AgentKind::Codex.as_str().to_owned())].into(),
+        launch_fields: vec![worker_mode],
+    };
+    ProvidersList { request_id, providers: vec![local] }
 }
 
 #[cfg(test)]

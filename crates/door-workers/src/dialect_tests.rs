@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
+use super::Speaker;
 use crate::intake::parse;
-use crate::test_router::Rig;
+use crate::session::{Access, AccessToken};
+use crate::test_router::{Rig, TestClient};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::CommandRejected;
@@ -11,7 +13,7 @@ fn read(command: &str, payload: Option<Value>) -> Result<Request, CommandRejecte
     if let Some(payload) = payload {
         line["payload"] = payload;
     }
-    parse(line.to_string().as_bytes()).unwrap()
+    parse(line.to_string().as_bytes(), Speaker::default()).unwrap()
 }
 
 #[test]
@@ -30,6 +32,12 @@ fn what_is_wrong_is_named_in_the_words_it_was_said_in() {
         ("swarm_terminate", Some(json!({ "swarm_id": 5 })), "payload.swarm_id"),
         ("inject", Some(json!({ "swarm_id": null, "nodes": 0, "content": "x" })), "payload.swarm_id"),
         ("swarm_launch", Some(json!({ "system_prompt": 1 })), "payload.system_prompt"),
+        ("swarm_launch", Some(json!({ "provider": "slurm" })), "payload.provider"),
+        (
+            "swarm_launch",
+            Some(json!({ "provider_params": { "worker_mode": "x" } })),
+            "payload.provider_params.worker_mode",
+        ),
         ("approve_execution", Some(json!({ "approved": true })), "payload.call_id"),
         ("approve_execution", Some(json!({ "call_id": "c" })), "payload.approved"),
         ("approve_execution", Some(json!({ "call_id": "c", "approved": "yes" })), "payload.approved"),
@@ -66,7 +74,229 @@ async fn whoever_injects_in_the_older_routers_words_is_answered_in_them() {
     for event in about {
         assert_eq!((&event.data["swarm_id"], &event.data["job_id"]), (&json!(job), &json!(job)));
     }
-    client.inject(&job, 0, "in ours").await;
-    assert_eq!(client.until_complete(None).await.last().unwrap().data.get("swarm_id"), None);
+    // Others hear of their own jobs in our words.
+    let mut other = rig.client();
+    let job = other.launch(json!({ "agent": "echo" })).await;
+    other.inject(&job, 0, "in ours").await;
+    assert_eq!(other.until_complete(None).await.last().unwrap().data.get("swarm_id"), None);
     rig.close().await;
+}
+
+/// A client of the older router, which brings no token.
+fn legacy(rig: &Rig) -> TestClient {
+    rig.client_with(Access { legacy: true, ..Access::default() })
+}
+
+/// What a client sends, the event that ends its wait, those that it passes over meanwhile, and the fields that it reads.
+#[derive(serde::Deserialize)]
+struct Exchange {
+    verb: String,
+    frame: String,
+    passes: Vec<String>,
+    answer: String,
+    reads: Vec<String>,
+}
+
+fn exchanges() -> Vec<Exchange> {
+    let text = include_str!("../../../fixtures/router/older.ndjson");
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn field<'v>(data: &'v Value, path: &str) -> Option<&'v Value> {
+    path.split('.').try_fold(data, |value, key| match key.parse::<usize>() {
+        Ok(index) => value.get(index),
+        Err(_) => value.get(key),
+    })
+}
+
+#[tokio::test]
+async fn older_clients_get_the_answers_they_wait_for() {
+    let rig = Rig::new().await;
+    let mut swarm = String::new();
+    for Exchange { verb, frame, passes, answer, reads } in exchanges() {
+        // The command line connects for each command.
+        let mut client = legacy(&rig);
+        let frame = frame.replace("SWARM", &swarm);
+        let request_id = serde_json::from_str::<Value>(&frame).unwrap()["request_id"].clone();
+        client.say(&frame).await;
+        let answered = loop {
+            let event = client.next().await;
+            if event.data["request_id"] == request_id && !passes.contains(&event.event) {
+                break event;
+            }
+        };
+        assert_eq!(answered.event, answer, "{verb}: {}", answered.line);
+        for read in reads {
+            assert!(field(&answered.data, &read.replace("SWARM", &swarm)).is_some(), "{verb}: {read}");
+        }
+        if answer == "swarm_launched" {
+            swarm = answered.data["swarm_id"].as_str().unwrap().to_owned();
+        }
+        if verb.contains("nosuch") {
+            assert_eq!(answered.data["reason"], "unknown swarm_id");
+        }
+        // Nothing else that the client would take for its answer.
+        client
+            .say(&format!(r#"{{"protocol":"{PROTOCOL}","command":"swarm_list","request_id":"last"}}"#))
+            .await;
+        loop {
+            let event = client.next().await;
+            if event.data["request_id"] == "last" {
+                break;
+            }
+            let is_follow_up = event.event.starts_with("inject_") && event.data["swarm_id"] == swarm;
+            assert!(event.data["request_id"] != request_id || is_follow_up, "{verb}: {}", event.line);
+        }
+    }
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn system_prompt_is_the_first_prompt_unless_blank() {
+    let rig = Rig::new().await;
+    let mut client = legacy(&rig);
+    for prompt in ["", " \n", "begin"] {
+        let params = json!({ "worker_mode": "mock" });
+        let payload = json!({ "nodes": 2, "system_prompt": prompt, "provider_params": params });
+        let launched = client.ask("swarm_launch", payload).await;
+        let swarm = launched.data["swarm_id"].clone();
+        let inject = json!({ "swarm_id": swarm, "content": "then" });
+        client.send("inject", inject).await;
+        let mut answers = [Vec::new(), Vec::new()];
+        while answers.iter().any(|node| node.last().is_none_or(|last| last != "then")) {
+            let event = client.next_of("assistant").await;
+            let node = usize::try_from(event.data["node_id"].as_u64().unwrap()).unwrap();
+            answers[node].push(event.data["content"].as_str().unwrap().to_owned());
+        }
+        let expected = if prompt == "begin" { vec!["begin", "then"] } else { vec!["then"] };
+        assert_eq!(answers, [expected.clone(), expected], "{prompt:?}");
+    }
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn older_clients_hear_of_jobs_of_others() {
+    let rig = Rig::new().await;
+    let mut watching = legacy(&rig);
+    assert_eq!(watching.ask("swarm_list", json!({})).await.event, "swarm_list");
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    assert_eq!(watching.next_of("swarm_launched").await.data["swarm_id"], json!(job));
+    client.inject(&job, 0, "x").await;
+    for event in ["turn_started", "assistant_delta", "assistant", "usage", "turn_complete"] {
+        let heard = watching.next_of(event).await;
+        assert_eq!((&heard.data["swarm_id"], &heard.data["node_id"]), (&json!(job), &json!(0)), "{event}");
+    }
+    client.ask("terminate", json!({ "job_id": job })).await;
+    assert_eq!(watching.next_of("swarm_terminated").await.data["swarm_id"], json!(job));
+    rig.close().await;
+}
+
+/// A browser sends what a web page says only after lines of its own, and a client without a token has to begin with a
+/// command of the older router.
+#[tokio::test]
+async fn legacy_client_with_another_first_line_is_hung_up_on() {
+    let rig = Rig::new().await;
+    let launch = |command: &str| {
+        json!({
+            "protocol": PROTOCOL, "type": "command", "timestamp": "2026-01-01T00:00:00Z", "command": command,
+            "request_id": "r", "payload": { "agent": "echo", "nodes": 1 },
+        })
+    };
+    let (older, newer) = (launch("swarm_launch"), launch("launch"));
+    let hello = json!({
+        "protocol": PROTOCOL, "type": "command", "timestamp": "2026-01-01T00:00:00Z", "command": "hello",
+        "request_id": "h", "payload": {},
+    });
+    for first in [
+        "POST / HTTP/1.1\r".to_owned(),
+        "PRI * HTTP/2.0\r".to_owned(),
+        "\u{16}\u{3}\u{1}".to_owned(),
+        "[]".to_owned(),
+        older.to_string().replace(PROTOCOL, "codeswarm.router.v2"),
+        newer.to_string(),
+        hello.to_string(),
+    ] {
+        let mut client = legacy(&rig);
+        client.say(&format!("{first}\n{older}")).await;
+        assert_eq!(client.next().await.event, "command_rejected", "{first}");
+        assert!(client.client.next().await.is_err(), "{first}: it was not hung up on");
+    }
+    assert_eq!(rig.router.jobs().len(), 0);
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn client_without_token_is_understood_in_older_words_alone() {
+    let rig = Rig::new().await;
+    let tokens = vec![AccessToken { token: "secret".into(), owner: None }];
+    let mut client = rig.client_with(Access { tokens, legacy: true, ..Access::default() });
+    // What only we have is left out, so that no program of its choice is started.
+    let payload = json!({
+        "nodes": 1, "system_prompt": "", "program": ["sh"], "cwd": "/nowhere", "env": 5, "agent": "command",
+        "provider_params": { "worker_mode": "mock" },
+    });
+    let line =
+        json!({ "protocol": PROTOCOL, "command": "swarm_launch", "request_id": "1", "payload": payload });
+    client.say(&line.to_string()).await;
+    assert_eq!(client.next_of("swarm_launched").await.data["agent_runtime"], "echo");
+    for name in ["sandbox_mode", "approval_policy"] {
+        let payload = json!({ "provider_params": { name: "never" } });
+        assert_eq!(client.rejected("swarm_launch", payload).await, "not_allowed", "{name}");
+    }
+    let launch = json!({ "agent": "command", "program": ["sh"] });
+    assert_eq!(client.rejected("launch", launch).await, "not_allowed");
+    assert_eq!(client.rejected("hello", json!({ "agent": "human" })).await, "not_allowed");
+    // Nobody knows which process this one is.
+    let approve = json!({ "call_id": "x", "approved": true });
+    assert_eq!(client.rejected("approve_execution", approve).await, "not_allowed");
+    assert_eq!(client.ask("hello", json!({ "token": "secret" })).await.event, "hello");
+    let launch = json!({ "agent": "echo", "job_id": "known" });
+    assert_eq!(client.ask("launch", launch).await.data["job_id"], "known");
+    rig.close().await;
+}
+
+#[test]
+fn decisions_of_older_clients_are_understood() {
+    for (decision, approved, expected) in [
+        (Some(json!("acceptForSession")), None, "accept_for_session"),
+        (Some(json!("abort")), Some(false), "cancel"),
+        (Some(json!("denied")), Some(true), "decline"),
+        (
+            Some(json!({ "acceptWithExecpolicyAmendment": { "execpolicy_amendment": [] } })),
+            Some(true),
+            "accept",
+        ),
+        (Some(json!("unheard of")), Some(false), "decline"),
+        (None, Some(true), "accept"),
+    ] {
+        let mut payload = json!({ "job_id": "j", "call_id": "c", "node_id": 0 });
+        if let Some(decision) = &decision {
+            payload["decision"] = decision.clone();
+        }
+        if let Some(approved) = approved {
+            payload["approved"] = json!(approved);
+        }
+        let Command::Approve(approve) = read("approve_execution", Some(payload)).unwrap().command else {
+            panic!()
+        };
+        assert_eq!(approve.decision.as_str(), expected, "{decision:?} {approved:?}");
+    }
+}
+
+#[test]
+fn persona_of_a_launch_is_its_instructions() {
+    let bundle = |skills: Value| {
+        json!({
+            "nodes": 1, "system_prompt": "", "agents_md_content": "be brief",
+            "agents_bundle": { "mode": "file", "agents_md_content": "be brief", "skills_files": skills },
+        })
+    };
+    let Command::Launch(launch) = read("swarm_launch", Some(bundle(json!([])))).unwrap().command else {
+        panic!()
+    };
+    assert_eq!((launch.instructions.as_deref(), launch.prompt), (Some("be brief"), None));
+    let skills = json!([{ "path": "a/SKILL.md", "content": "x" }]);
+    let rejected = read("swarm_launch", Some(bundle(skills))).unwrap_err();
+    assert_eq!(rejected.field.as_deref(), Some("payload.agents_bundle.skills_files"));
 }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use switchboard_core::in_json_words;
 
-use crate::dialect::{self, reworded};
+use crate::dialect::{self, Speaker, reworded};
 use crate::wire::PROTOCOL;
 use crate::wire::command::{Command, Request};
 use crate::wire::event::{CommandRejected, RejectCode};
@@ -30,11 +30,11 @@ pub(crate) const COMMANDS: [&str; 12] = [
 ];
 
 /// What a line says. A line with nothing in it says nothing.
-pub(crate) fn parse(line: &[u8]) -> Option<Result<Request, CommandRejected>> {
+pub(crate) fn parse(line: &[u8], speaker: Speaker) -> Option<Result<Request, CommandRejected>> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return None;
     }
-    Some(request(line))
+    Some(request(line, speaker))
 }
 
 /// The rejection of a line that was not kept.
@@ -42,7 +42,7 @@ pub(crate) fn too_long(cap: usize) -> CommandRejected {
     reject(RejectCode::LineTooLong, None, format!("the line is longer than {cap} bytes; it was skipped"))
 }
 
-fn request(line: &[u8]) -> Result<Request, CommandRejected> {
+fn request(line: &[u8], speaker: Speaker) -> Result<Request, CommandRejected> {
     let text = std::str::from_utf8(line).map_err(|error| {
         let at = error.valid_up_to();
         reject(RejectCode::NotUtf8, None, format!("the line is not UTF-8: see byte {at}"))
@@ -58,11 +58,11 @@ fn request(line: &[u8]) -> Result<Request, CommandRejected> {
         ));
     };
     let request_id = fields.get("request_id").and_then(Value::as_str).map(str::to_owned);
-    let read = read(&mut fields);
+    let read = read(&mut fields, speaker);
     read.map_err(|rejected| CommandRejected { request_id, ..rejected })
 }
 
-fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
+fn read(fields: &mut Map<String, Value>, speaker: Speaker) -> Result<Request, CommandRejected> {
     match fields.get("protocol") {
         Some(Value::String(protocol)) if protocol == PROTOCOL => {}
         found => {
@@ -76,7 +76,8 @@ fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
         found => return Err(bad("command", "must be a string", found)),
     };
     // The older router's clients leave these two out.
-    let is_dialect = dialect::is_dialect(&command, fields.get("payload"));
+    let is_dialect = dialect::is_dialect(&command, fields.get("payload"))
+        || speaker.is_older && dialect::is_shared(&command);
     match fields.get("type") {
         Some(Value::String(kind)) if kind == "command" => {}
         None if is_dialect => {}
@@ -101,15 +102,20 @@ fn read(fields: &mut Map<String, Value>) -> Result<Request, CommandRejected> {
         None if is_dialect => Map::new(),
         found => return Err(bad("payload", "must be an object", found.as_ref())),
     };
-    let command = understand(&command, payload);
-    let command = command.map_err(|rejected| if is_dialect { reworded(rejected) } else { rejected })?;
+    let understood = understand(&command, payload, speaker);
+    let reword = |rejected| if is_dialect { reworded(&command, rejected) } else { rejected };
+    let command = understood.map_err(reword)?;
     Ok(Request { request_id, command, dialect: is_dialect })
 }
 
 /// What a command with its payload asks for, in either router's words.
-fn understand(command: &str, mut payload: Map<String, Value>) -> Result<Command, CommandRejected> {
-    dialect::unite(&mut payload)?;
-    match dialect::read(command, &payload)? {
+fn understand(
+    command: &str,
+    mut payload: Map<String, Value>,
+    speaker: Speaker,
+) -> Result<Command, CommandRejected> {
+    dialect::unite(command, &mut payload)?;
+    match dialect::read(command, &payload, speaker)? {
         Some(command) => Ok(command),
         None => known(command, payload),
     }
@@ -118,7 +124,6 @@ fn understand(command: &str, mut payload: Map<String, Value>) -> Result<Command,
 fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandRejected> {
     Ok(match command {
         "hello" => Command::Hello(typed(payload)?),
-        "inject" => Command::Inject(typed(payload)?),
         "launch" => Command::Launch(Box::new(typed(payload)?)),
         "jobs_list" => Command::JobsList(typed(payload)?),
         "job_status" => Command::JobStatus(typed(payload)?),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use switchboard_hub::platform::tcp_peer;
 use switchboard_hub::socket::OwnListener;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -67,7 +68,8 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
             Ok(connection) if clients.len() < CLIENTS => connection,
             Ok(connection) => {
                 tracing::warn!(most = CLIENTS, "too many clients of the router");
-                turn_away(router, connection).await;
+                let reason = format!("{CLIENTS} clients are connected already; try again later");
+                turn_away(router, connection, reason).await;
                 continue;
             }
             Err(error) => {
@@ -77,9 +79,13 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
             }
         };
         let (router, done) = (router.clone(), done.clone());
-        let access = Access { client_pid: connection.client_pid(), ..access.clone() };
+        let access = access.clone();
         clients.spawn(async move {
             let eof = CancellationToken::new();
+            let Some(access) = access_of(&connection, access).await else {
+                let reason = "only processes of the router's own user are served here".to_owned();
+                return turn_away(&router, connection, reason).await;
+            };
             let served = match connection {
                 Connection::Tcp(stream) => {
                     let (reader, writer) = stream.into_split();
@@ -100,10 +106,45 @@ pub async fn listen(router: &Router, listener: Listener, access: Access, done: C
     clients.wait().await;
 }
 
+/// What a connection may do; `None` where it has to go.
+///
+/// Any user of this machine can connect to a port of it. Where the system tells who did, only processes of our own user
+/// are served without a token.
+async fn access_of(connection: &Connection, access: Access) -> Option<Access> {
+    let stream = match connection {
+        Connection::Unix(stream) => {
+            let client_pid = stream.peer_cred().ok().and_then(|peer| peer.pid()?.try_into().ok());
+            return Some(Access { client_pid, ..access });
+        }
+        Connection::Tcp(stream) => stream,
+    };
+    let (local, client) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
+    let found = tokio::task::spawn_blocking(move || tcp_peer(local, client)).await.ok()?;
+    let is_own = match &found {
+        Ok(Some(peer)) => peer.uid == rustix::process::geteuid().as_raw(),
+        // The system does not tell.
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    let access = Access { peer: found.as_ref().ok().copied().flatten(), ..access };
+    if !access.legacy || is_own {
+        return Some(access);
+    }
+    match found {
+        Ok(peer) => {
+            let uid = peer.map(|peer| peer.uid);
+            tracing::warn!(uid, "refused a process of another user that came without a token");
+        }
+        // Clients look in this way whether a router is there.
+        Err(error) => tracing::debug!(%error, "a process was not served without a token"),
+    }
+    // With a token it may be anybody.
+    (!access.tokens.is_empty()).then_some(Access { legacy: false, ..access })
+}
+
 /// Says why a client is hung up on.
-async fn turn_away(router: &Router, connection: Connection) {
+async fn turn_away(router: &Router, connection: Connection, reason: String) {
     let newest = router.log().newest();
-    let reason = format!("{CLIENTS} clients are connected already; try again later");
     let body = EventBody::CutOff(CutOff { reason, resume_from: newest });
     let line = event_line(newest, router.hub().now(), &body);
     let writing = async {
@@ -113,23 +154,13 @@ async fn turn_away(router: &Router, connection: Connection) {
         }
     };
     if !matches!(timeout(TURNING_AWAY, writing).await, Ok(Ok(()))) {
-        tracing::debug!("a client that is one too many was not told so");
+        tracing::debug!("a client that is turned away was not told so");
     }
 }
 
 enum Connection {
     Tcp(TcpStream),
     Unix(UnixStream),
-}
-
-impl Connection {
-    /// The process that connected; a network connection does not tell.
-    fn client_pid(&self) -> Option<u32> {
-        match self {
-            Self::Tcp(_) => None,
-            Self::Unix(stream) => stream.peer_cred().ok()?.pid()?.try_into().ok(),
-        }
-    }
 }
 
 async fn accept(listener: &Listener) -> std::io::Result<Connection> {

@@ -362,31 +362,6 @@ async fn a_message_from_another_door_is_run_and_answered() {
 }
 
 #[tokio::test]
-async fn the_older_router_is_answered_in_its_own_words() {
-    let rig = Rig::new().await;
-    let mut client = rig.client();
-    let launched = client.ask("swarm_launch", json!({ "agent": "echo", "nodes": 2, "partition": "x" })).await;
-    let swarm = launched.data["job_id"].clone();
-    let launched = client.next_of("swarm_launched").await;
-    assert_eq!((&launched.data["swarm_id"], &launched.data["node_count"]), (&swarm, &json!(2)));
-    client.send("inject", json!({ "swarm_id": swarm, "nodes": "all", "content": "hi" })).await;
-    let mut ends = 0;
-    while ends < 2 {
-        let event = client.next_of("turn_complete").await;
-        assert_eq!((&event.data["swarm_id"], &event.data["job_id"]), (&swarm, &swarm));
-        ends += 1;
-    }
-    let status = client.ask("swarm_status", json!({ "swarm_id": swarm })).await;
-    assert_eq!((status.event.as_str(), &status.data["status"]), ("swarm_status", &json!("running")));
-    let list = client.ask("swarm_list", json!({})).await;
-    assert!(list.data["swarms"].get(swarm.as_str().unwrap()).is_some());
-    assert_eq!(client.rejected("swarm_status", json!({ "swarm_id": "x" })).await, "unknown_job");
-    client.send("swarm_terminate", json!({ "swarm_id": swarm })).await;
-    client.next_of("swarm_terminated").await;
-    rig.close().await;
-}
-
-#[tokio::test]
 async fn what_waits_when_the_router_stops_runs_when_it_starts_in_the_same_order() {
     // Short enough for the leases of the first router to run out soon: they are of the same process. Long enough not to
     // run out while it is there.

@@ -7,18 +7,20 @@ mod feed;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq;
 use switchboard_core::{AgentId, Name, NodeId};
 use switchboard_hub::lineage::Lineage;
+use switchboard_hub::platform::TcpPeer;
 use switchboard_hub::{Accepted, Draft, HUB_NAME};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::feed::{Feed, Filter, Jobs, Outgoing};
-use crate::dialect::reworded;
+use crate::dialect::{Speaker, older_name, reworded};
 use crate::intake::{self, COMMANDS, reject};
 use crate::lines::{Line, Lines};
 use crate::router::{Asked, Asker, Place, Router, not_accepted, was_stopped};
@@ -42,10 +44,16 @@ const ORCHESTRATOR: &str = "orchestrator";
 /// Who may use a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
-    /// The tokens, one of which `hello` has to bring; none where whoever can connect may.
+    /// The tokens, one of which `hello` has to bring. Without any, every client that can connect is served, unless
+    /// `legacy` says which.
     pub tokens: Vec<AccessToken>,
+    /// Whether a client of the older router is served without a token: in the older router's words alone, and only if its
+    /// first line is a command in them. A connection that may be another user's must not have this.
+    pub legacy: bool,
     /// The process at the other end, where the system tells it. What only a person may do is refused to an agent's.
     pub client_pid: Option<u32>,
+    /// The other end of a connection on the machine's own network, where the system tells it.
+    pub peer: Option<TcpPeer>,
 }
 
 /// A token and what it opens.
@@ -86,8 +94,9 @@ pub async fn serve(
     done: CancellationToken,
 ) -> io::Result<()> {
     let (answers, outgoing) = mpsc::channel(ANSWERS);
-    let feed = Feed::new(router.clone(), writer, outgoing, transport, done.clone());
-    let session = Session::new(router.clone(), answers, access.clone());
+    let is_older = Arc::new(AtomicBool::new(false));
+    let feed = Feed::new(router.clone(), writer, outgoing, transport, done.clone(), Arc::clone(&is_older));
+    let session = Session::new(router.clone(), answers, access.clone(), is_older);
     let reading = async {
         if let Err(error) = session.read(reader, done).await {
             tracing::debug!(%error, "a client cannot be read any more");
@@ -108,6 +117,10 @@ struct Session {
     access: Access,
     asker: Asker,
     is_admitted: bool,
+    /// Whether it was admitted without a token where others need one.
+    is_restricted: bool,
+    /// Whether the client speaks the older router's words: from its first command in them on.
+    is_older: Arc<AtomicBool>,
     /// The ids that were used, and whether for an injection.
     seen: HashMap<String, bool>,
     order: VecDeque<String>,
@@ -141,19 +154,26 @@ impl Injections {
 }
 
 impl Session {
-    fn new(router: Router, answers: mpsc::Sender<Outgoing>, access: Access) -> Self {
+    fn new(
+        router: Router,
+        answers: mpsc::Sender<Outgoing>,
+        access: Access,
+        is_older: Arc<AtomicBool>,
+    ) -> Self {
         let asker = Asker {
             client: format!("session-{:016x}", fastrand::u64(..)),
             agent: Name::parse(ORCHESTRATOR).map_or_else(|_| AgentId::human(), AgentId::local),
             owner: None,
         };
-        let is_admitted = access.tokens.is_empty();
+        let is_admitted = access.tokens.is_empty() && !access.legacy;
         Self {
             router,
             answers,
             access,
             asker,
             is_admitted,
+            is_restricted: false,
+            is_older,
             seen: HashMap::new(),
             order: VecDeque::new(),
             has_begun: false,
@@ -197,20 +217,31 @@ impl Session {
     async fn take(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
         let parsed = match line {
             Line::TooLong => Some(Err(intake::too_long(cap))),
-            Line::Whole(line) => intake::parse(&line),
+            Line::Whole(line) => intake::parse(&line, self.speaker()),
         };
         let request = match parsed {
             None => return true,
             Some(Ok(request)) => request,
             Some(Err(rejected)) => {
+                if !self.is_admitted && self.access.legacy {
+                    // A web page can have a browser connect, but not choose the first line that it sends.
+                    tracing::warn!(
+                        reason = rejected.reason,
+                        "refused a client that does not speak the older router's dialect"
+                    );
+                }
                 self.answer(EventBody::CommandRejected(rejected)).await;
                 return self.is_admitted;
             }
         };
+        if request.dialect {
+            self.is_older.store(true, Ordering::Release);
+        }
         let (request_id, is_dialect) = (request.request_id.clone(), request.dialect);
+        let command = older_name(&request.command);
         let handled = self.handle(request, injections).await;
         if let Err(rejected) = handled {
-            let rejected = if is_dialect { reworded(rejected) } else { rejected };
+            let rejected = if is_dialect { reworded(command, rejected) } else { rejected };
             let rejected = CommandRejected { request_id: Some(request_id), ..rejected };
             self.answer(EventBody::CommandRejected(rejected)).await;
         }
@@ -222,7 +253,11 @@ impl Session {
         mut request: Request,
         injections: &mut Injections,
     ) -> Result<(), CommandRejected> {
-        if !self.is_admitted && !matches!(request.command, Command::Hello(_)) {
+        if !self.is_admitted && self.access.legacy && request.dialect {
+            (self.is_admitted, self.is_restricted) = (true, true);
+        }
+        let needs_token = !self.is_admitted || self.is_restricted && !request.dialect;
+        if needs_token && !matches!(request.command, Command::Hello(_)) {
             let reason = "say hello with a token first".to_owned();
             return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
         }
@@ -264,6 +299,14 @@ impl Session {
                 }
                 Ok(())
             }
+        }
+    }
+
+    fn speaker(&self) -> Speaker {
+        let may_be_older = !self.is_admitted && self.access.legacy;
+        Speaker {
+            is_older: may_be_older || self.is_older.load(Ordering::Acquire),
+            is_restricted: may_be_older || self.is_restricted,
         }
     }
 
@@ -354,7 +397,7 @@ impl Session {
     }
 
     async fn hello(&mut self, hello: Hello, request_id: String) -> Result<(), CommandRejected> {
-        if !self.is_admitted {
+        if !self.is_admitted || self.is_restricted {
             let given = hello.token.as_deref().unwrap_or_default();
             let is = |known: &&AccessToken| bool::from(known.token.as_bytes().ct_eq(given.as_bytes()));
             let Some(token) = self.access.tokens.iter().find(is) else {
@@ -362,7 +405,7 @@ impl Session {
                 return Err(reject(RejectCode::NotAllowed, Some("payload.token"), reason));
             };
             self.asker.owner.clone_from(&token.owner);
-            self.is_admitted = true;
+            (self.is_admitted, self.is_restricted) = (true, false);
         }
         if let Some(client) = hello.client {
             let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
@@ -411,17 +454,28 @@ impl Session {
 
     /// Refuses an action of the person's to a client that is an agent's process.
     async fn refuse_agent(&self, field: &str, action: &str) -> Result<(), CommandRejected> {
-        let Some(pid) = self.access.client_pid else { return Ok(()) };
-        // Other systems than Linux run a program to list the ancestors.
-        let found = tokio::task::spawn_blocking(move || Lineage::of_process(pid).evidence()).await;
-        let evidence = match found {
-            Ok(None) => return Ok(()),
-            Ok(Some(evidence)) => evidence.to_string(),
-            Err(error) => error.to_string(),
+        let refuse = |why: String| {
+            let reason = format!("{field}: only a person may {action}, and {why}");
+            Err(reject(RejectCode::NotAllowed, Some(field), reason))
         };
-        let reason =
-            format!("{field}: only a person may {action}, and the client is an agent's process: {evidence}");
-        Err(reject(RejectCode::NotAllowed, Some(field), reason))
+        let (pid, peer) = (self.access.client_pid, self.access.peer);
+        // Other systems than Linux run a program to list the ancestors.
+        let found = tokio::task::spawn_blocking(move || {
+            let of_peer = peer.map(|peer| peer.processes()).unwrap_or_default();
+            let pids: Vec<u32> = pid.into_iter().chain(of_peer).collect();
+            let evidence = pids.iter().find_map(|pid| Lineage::of_process(*pid).evidence());
+            (pids.is_empty(), evidence.map(|evidence| evidence.to_string()))
+        });
+        match found.await {
+            Ok((_, Some(evidence))) => refuse(format!("the client is an agent's process: {evidence}")),
+            // A token is a sign of its own: who has none has to be known.
+            Ok((true, None)) if self.is_restricted => refuse(
+                "it is not known which process the client is; answer with `switchboard worker approve`"
+                    .to_owned(),
+            ),
+            Ok(_) => Ok(()),
+            Err(error) => refuse(error.to_string()),
+        }
     }
 
     async fn subscribe(&mut self, asked: Subscribe, request_id: String) -> Result<(), CommandRejected> {

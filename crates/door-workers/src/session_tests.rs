@@ -123,6 +123,22 @@ async fn nothing_can_be_had_from_where_nothing_is_yet() {
     rig.close().await;
 }
 
+#[tokio::test]
+async fn from_seq_is_the_last_event_a_client_has() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    client.inject(&job, 0, "x").await;
+    let events = client.until_complete(None).await;
+    for had in &events[..events.len() - 1] {
+        let mut back = rig.client();
+        let answer = back.ask("subscribe", json!({ "from_seq": had.seq })).await;
+        assert_eq!((answer.seq, &answer.data["from_seq"]), (had.seq, &json!(had.seq)));
+        assert_eq!(back.next().await.seq, had.seq + 1);
+    }
+    rig.close().await;
+}
+
 /// A client that takes some bytes and then none, until it is offered the reason why it is cut off.
 #[derive(Clone)]
 struct Stuck {
@@ -256,8 +272,8 @@ async fn every_command_is_answered_whatever_it_says() {
                 break event;
             }
         };
-        if answer.event == "job_terminated" {
-            job = client.launch(json!({ "agent": "echo" })).await;
+        if matches!(answer.event.as_str(), "job_terminated" | "swarm_terminated") {
+            job = rig.client().launch(json!({ "agent": "echo" })).await;
         }
     }
     rig.close().await;

@@ -10,8 +10,9 @@ pub mod schema;
 use std::borrow::Cow;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use switchboard_core::escape_json_line;
 
 use self::event::EventBody;
@@ -29,6 +30,20 @@ pub fn event_line(seq: u64, at: Timestamp, body: &EventBody) -> Vec<u8> {
 
 /// The same, with a time that is in words already.
 pub(crate) fn stamped_line(seq: u64, stamp: &str, body: &EventBody) -> Vec<u8> {
+    written_line(seq, stamp, body)
+}
+
+/// An event of any name as a line.
+pub(crate) fn raw_line(seq: u64, stamp: &str, event: &str, data: &Map<String, Value>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Body<'b> {
+        event: &'b str,
+        data: &'b Map<String, Value>,
+    }
+    written_line(seq, stamp, &Body { event, data })
+}
+
+fn written_line(seq: u64, stamp: &str, body: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::with_capacity(256);
     line.extend_from_slice(br#"{"protocol":"codeswarm.router.v1","type":"event","timestamp":""#);
     line.extend_from_slice(stamp.as_bytes());

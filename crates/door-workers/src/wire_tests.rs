@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::event::{At, EventBody, Text};
 use super::*;
+use crate::dialect::Speaker;
 
 #[test]
 fn an_event_is_the_line_of_section_5() {
@@ -77,7 +78,9 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
         ("swarm_launch", json!({}), true),
         ("swarm_launch", json!({ "nodes": 2, "system_prompt": "s", "provider": "local" }), true),
         ("swarm_launch", json!({ "provider_params": { "worker_mode": "claude" } }), true),
+        ("swarm_launch", json!({ "provider_params": { "worker_mode": "mock", "model": "m" } }), true),
         ("swarm_launch", json!({ "nodes": "two" }), false),
+        ("providers_list", json!({}), true),
         ("swarm_list", json!({}), true),
         ("swarm_status", json!({ "swarm_id": "j" }), true),
         ("swarm_status", json!({}), false),
@@ -94,7 +97,7 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
     ] {
         let line = line(command, payload);
         let fits = jsonschema::is_valid(&schemas[&format!("command.{command}.schema.json")], &line);
-        let is_read = crate::intake::parse(line.to_string().as_bytes()).unwrap().is_ok();
+        let is_read = crate::intake::parse(line.to_string().as_bytes(), Speaker::default()).unwrap().is_ok();
         assert_eq!((fits, is_read), (is_good, is_good), "{line}");
     }
     let bare = json!({ "protocol": PROTOCOL, "command": "swarm_list", "request_id": "r" });

@@ -24,8 +24,8 @@ pub struct Config {
     pub terminals: TerminalConfig,
 }
 
-/// How long what is done with is kept; for ever where nothing is set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How long what is done with is kept; for ever where it says nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// Files under `archive/`.
     pub archive: Option<SignedDuration>,
@@ -33,6 +33,19 @@ pub struct Retention {
     pub receipts: Option<SignedDuration>,
     /// Messages in the journal that every recipient is done with.
     pub journal: Option<SignedDuration>,
+}
+
+impl Retention {
+    /// Keeps everything.
+    pub const FOR_EVER: Self = Self { archive: None, receipts: None, journal: None };
+}
+
+impl Default for Retention {
+    /// A month of files, which people may look for by hand, and three months of a journal that can be searched.
+    fn default() -> Self {
+        let days = |days: i64| Some(SignedDuration::from_hours(24 * days));
+        Self { archive: days(30), receipts: days(30), journal: days(90) }
+    }
 }
 
 impl Default for Config {

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use switchboard_core::AddressError;
-use switchboard_core::Name;
+use switchboard_core::{Address, AddressError, AgentId, Name};
 use switchboard_hub::HubError;
 use switchboard_hub::files::FileError;
 use switchboard_hub::lock::LockError;
@@ -67,6 +66,18 @@ pub enum WorkspaceError {
         /// Who runs it.
         holder: String,
     },
+    /// An `execute` message for an agent whose terminal nobody runs: it would never be typed.
+    #[error("nobody runs the terminal of '{agent}', so nothing would be typed")]
+    NoTerminal {
+        /// Whose terminal.
+        agent: AgentId,
+    },
+    /// An `execute` message for many, or for an agent of another owner or hub.
+    #[error("an execute message is typed into the terminal of one agent of this hub, and '{to}' is none")]
+    NotOneTerminal {
+        /// To whom.
+        to: Address,
+    },
     /// The hub said no.
     #[error(transparent)]
     Hub(#[from] HubError),
@@ -82,4 +93,32 @@ pub enum WorkspaceError {
     /// The runtime is shutting down.
     #[error("the program is shutting down")]
     Closed,
+}
+
+impl WorkspaceError {
+    /// Whether the disk is read-only, full or failing, so that what was asked could not be written. What is there can
+    /// still be read.
+    pub fn is_disk(&self) -> bool {
+        match self {
+            Self::Hub(error) => error.is_disk(),
+            Self::File(error) | Self::Lock(LockError::Io(error)) => error.is_disk(),
+            _ => false,
+        }
+    }
+
+    /// Whether the workspace is gone, so that nothing can be done in it any more.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Moved { .. } | Self::Closed | Self::Hub(HubError::StoreDeleted { .. }))
+    }
+}
+
+/// Passes over a failure of the disk in what is done beside reading: what was asked for can be shown all the same.
+pub(crate) fn unless_disk<T: Default>(result: Result<T, WorkspaceError>) -> Result<T, WorkspaceError> {
+    match result {
+        Err(error) if error.is_disk() => {
+            tracing::debug!(%error, "left undone, as the disk cannot be written");
+            Ok(T::default())
+        }
+        result => result,
+    }
 }

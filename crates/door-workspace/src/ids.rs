@@ -50,7 +50,12 @@ pub fn native_of(message: &Message) -> String {
 
 /// The name of the file that must be in the mailbox for a waiting message.
 pub(crate) fn file_of(waiting: &Waiting) -> String {
-    file_name(&native(waiting.id, &waiting.native))
+    file_name(&native_of_waiting(waiting))
+}
+
+/// What the protocol calls a message of which only the names are known.
+pub(crate) fn native_of_waiting(waiting: &Waiting) -> String {
+    native(waiting.id, &waiting.native)
 }
 
 /// The name of a message's file.

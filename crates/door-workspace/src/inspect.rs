@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use switchboard_core::{AgentId, Name};
+use switchboard_core::{AgentId, Door, Name};
 use switchboard_hub::files::{self, Dir, FileError};
-use switchboard_hub::platform;
+use switchboard_hub::{Extent, NEWEST, platform};
 
 use crate::delivery::{Expected, describe, is_aside};
 use crate::error::WorkspaceError;
@@ -87,7 +87,77 @@ const STALE_LOCK_SECONDS: i64 = 10;
 
 /// Looks at everything and changes nothing.
 pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
+    let mut findings = mailbox_files(workspace, &|_| {}).await?;
+    findings.extend(surroundings(workspace).await?);
+    Ok(findings)
+}
+
+/// Looks at the files of a part of the journal and changes nothing. `progress` is told how many mailboxes and messages were
+/// examined.
+pub async fn inspect_extent(
+    workspace: &Workspace,
+    extent: Extent,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Finding>, WorkspaceError> {
+    let mut findings = if workspace.hub().is_covered_by(extent).await? {
+        mailbox_files(workspace, progress).await?
+    } else {
+        newest_files(workspace).await?
+    };
+    findings.extend(surroundings(workspace).await?);
+    Ok(findings)
+}
+
+/// The files of the newest messages, and what is known not to have been taken in. No mailbox is listed, however many
+/// files it has.
+async fn newest_files(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
     let mut findings = Vec::new();
+    let (hub, limit) = (workspace.hub(), workspace.config().file_limit);
+    let directory = hub.directory().await?;
+    for stored in hub.newest(NEWEST).await?.items {
+        let Some((stored, receipt)) = hub.receipt(stored.message.id).await.ok().flatten() else { continue };
+        let reply_to = workspace.reply_name(&stored.message).await?;
+        for delivery in receipt.deliveries {
+            let is_file = delivery.route.door() == Door::Workspace && delivery.state.is_waiting();
+            if !is_file || delivery.agent.realm.is_some() {
+                continue;
+            }
+            let agent = &delivery.agent;
+            let expected = Expected::new(&stored.message, agent, reply_to.clone(), directory.clone());
+            let (tree, owner) = (workspace.tree().clone(), agent.name.clone());
+            let name = ids::file_name(&expected.file.id);
+            let path = format!("inbox/{owner}/{name}");
+            let found = blocking(move || {
+                let Ok(Some(mailbox)) = tree.own_folder(Section::Inbox, owner.as_str()) else {
+                    return Ok(None);
+                };
+                let found = mailbox.read(&name, limit);
+                Ok(match found {
+                    Ok(None) => None,
+                    found => {
+                        Some(found.is_ok_and(|found| found.is_some_and(|it| expected.is_met_by(&it.bytes))))
+                    }
+                })
+            });
+            findings.extend(match found.await? {
+                None => Some(Finding::MissingFile { path }),
+                Some(false) => Some(Finding::ChangedFile { path }),
+                Some(true) => None,
+            });
+        }
+    }
+    let problems = workspace.problems().await?.into_iter();
+    findings.extend(problems.map(|it| Finding::NotTakenIn { path: it.path, reason: Some(it.reason) }));
+    Ok(findings)
+}
+
+/// Compares every mailbox folder with the journal.
+async fn mailbox_files(
+    workspace: &Workspace,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Finding>, WorkspaceError> {
+    let mut findings = Vec::new();
+    let mut examined = 0;
     let problems = workspace.problems().await?;
     let (directory, limit) = (workspace.hub().directory().await?, workspace.config().file_limit);
     for (name, agent) in mailboxes(workspace, &mut findings).await? {
@@ -126,6 +196,8 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
         }
         let Some(dir) = dir else { continue };
         for waiting in waiting.iter().filter(|waiting| names.contains(&ids::file_of(waiting))) {
+            examined += 1;
+            progress(examined);
             let Some(stored) = workspace.hub().message(waiting.id).await.ok().flatten() else { continue };
             let reply_to = workspace.reply_name(&stored.message).await?;
             let expected = Expected::new(&stored.message, &agent, reply_to, directory.clone());
@@ -140,6 +212,12 @@ pub async fn inspect(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceErr
             }
         }
     }
+    Ok(findings)
+}
+
+/// What is around the mailboxes: other folders, permissions, `state.json` and the mount.
+async fn surroundings(workspace: &Workspace) -> Result<Vec<Finding>, WorkspaceError> {
+    let mut findings = Vec::new();
     let tree = workspace.tree().clone();
     findings.extend(blocking(move || Ok(unusable(&tree)?)).await?);
     let root = workspace.tree().root().clone();

@@ -3,18 +3,22 @@
 //! Events are hints, the listing is the truth: whatever leads here, a mailbox is compared as a whole
 //! with what the journal expects in it.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{AgentId, Directory, Door, HUMAN, MessageId, Name};
 use switchboard_hub::files::Dir;
-use switchboard_hub::{Accepted, Draft, HubError};
+use switchboard_hub::{Accepted, Draft, HubError, View};
+use tokio::time::Instant;
 
-use crate::delivery::{describe, is_aside};
-use crate::error::WorkspaceError;
+use crate::delivery::describe;
+use crate::error::{WorkspaceError, unless_disk};
+use crate::housekeeping::rest_after;
 use crate::ids;
-use crate::mailbox::{self, Listing, NewFile, Unreadable};
-use crate::problems::Problem;
+use crate::mailbox::{self, Comparison, Listing, Names, NewFile, Unreadable};
+use crate::problems::{Problem, known_problems};
 use crate::translate::{Found, to_draft};
 use crate::tree::Section;
 use crate::workspace::{Workspace, belongs_in_archive, blocking, move_to_archive};
@@ -55,6 +59,32 @@ pub(crate) struct Mailbox {
     pub(crate) directory: Arc<Directory>,
 }
 
+/// What the hub remembers of the last complete look at a mailbox folder.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastSweep {
+    /// The folder's stamp.
+    stamp: Option<String>,
+    /// Files that were refused, with their stamps: one may be completed in place, which the folder's stamp does not show.
+    refused: Vec<(String, String)>,
+}
+
+impl LastSweep {
+    pub(crate) fn read(view: &View<'_>, folder: &str) -> Result<Self, HubError> {
+        let within = format!("inbox/{folder}/");
+        let refused = known_problems(view)?
+            .into_iter()
+            .filter_map(|problem| Some((problem.path.strip_prefix(&within)?.to_owned(), problem.stamp)));
+        Ok(Self { stamp: view.noted(Door::Workspace, LOOKED, folder)?, refused: refused.collect() })
+    }
+
+    /// Whether no refused file has changed.
+    fn is_refused_as_before(&self, dir: &Dir) -> bool {
+        let as_before =
+            |(name, stamp): &(String, String)| !stamp.is_empty() && mailbox::stamp_of(dir, name) == *stamp;
+        self.refused.iter().all(as_before)
+    }
+}
+
 /// One file's fate.
 enum Fate {
     Taken,
@@ -69,9 +99,24 @@ enum Fate {
     },
 }
 
+/// Waiting messages from which on a mailbox is large: to list it takes more than some 10 ms.
+const LARGE: usize = 2000;
+
+/// For how many times its own length a look at a large mailbox is followed by none, except for one that must miss
+/// nothing. Every delivery changes the folder, and to list a million names takes seconds: so that takes 2 % of a core.
+const PACE: u32 = 50;
+
+/// The longest such rest.
+const LONGEST_REST: SignedDuration = SignedDuration::from_mins(10);
+
+/// Under this topic the hub remembers when each large mailbox is due again.
+const DUE: &str = "due";
+
 /// Which mailboxes are looked at, and how closely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Care {
+    /// Those that changed since they were last looked at; large ones no more often than [`PACE`] allows.
+    Paced,
     /// Those that changed since they were last looked at.
     Changed,
     /// All of them.
@@ -81,23 +126,31 @@ enum Care {
 }
 
 impl Workspace {
-    /// Looks at all mailboxes that changed since they were last looked at.
+    /// Looks at all mailboxes that changed since they were last looked at. Large ones may have to wait: see [`PACE`].
     pub async fn sweep(&self) -> Result<Swept, WorkspaceError> {
+        self.sweep_with(Care::Paced).await
+    }
+
+    /// The same without waiting for large ones: afterwards every file that was there before is taken in.
+    pub(crate) async fn sweep_changed(&self) -> Result<Swept, WorkspaceError> {
         self.sweep_with(Care::Changed).await
     }
 
-    /// Looks at all mailboxes, whatever their stamps say.
-    pub(crate) async fn sweep_all(&self) -> Result<Swept, WorkspaceError> {
-        self.sweep_with(Care::All).await
+    /// Looks at all mailboxes, whatever their stamps say, and rests after each for `rest` times its length.
+    pub(crate) async fn sweep_all(&self, rest: u32) -> Result<Swept, WorkspaceError> {
+        self.sweep_resting(Care::All, rest).await
     }
 
     /// Compares all mailboxes with the journal by content, whatever their stamps say.
     pub async fn verify(&self) -> Result<Swept, WorkspaceError> {
-        self.finish_renaming().await?;
-        self.sweep_with(Care::Content).await
+        self.verify_resting(0).await
     }
 
     async fn sweep_with(&self, care: Care) -> Result<Swept, WorkspaceError> {
+        self.sweep_resting(care, 0).await
+    }
+
+    async fn sweep_resting(&self, care: Care, rest: u32) -> Result<Swept, WorkspaceError> {
         self.tree().check_in_place()?;
         let tree = self.tree().clone();
         let there = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
@@ -114,19 +167,48 @@ impl Workspace {
         folders.insert(HUMAN.to_owned());
         let mut swept = Swept::default();
         for folder in folders {
+            let began = Instant::now();
             swept.add(self.sweep_or_report(&folder, care).await?);
+            rest_after(began.elapsed() * rest).await;
         }
         Ok(swept)
+    }
+
+    /// Compares all mailboxes with the journal by content, resting after each for `rest` times its length.
+    pub(crate) async fn verify_resting(&self, rest: u32) -> Result<Swept, WorkspaceError> {
+        self.finish_renaming().await?;
+        self.sweep_resting(Care::Content, rest).await
     }
 
     /// Looks at one agent's mailbox, if it changed since it was last looked at.
     pub async fn sweep_mailbox(&self, agent: &AgentId) -> Result<Swept, WorkspaceError> {
         let own = self.owner_of(&*self.hub().directory().await?, agent.name.clone()).await?;
-        let mut swept = self.sweep_or_report(own.name.as_str(), Care::Changed).await?;
+        // Its owner reads what was taken in before, where the disk takes nothing more.
+        let mut swept = unless_disk(self.sweep_or_report(own.name.as_str(), Care::Paced).await)?;
         if own.name.as_str() != agent.name.as_str() {
-            swept.add(self.sweep_or_report(agent.name.as_str(), Care::Changed).await?);
+            swept.add(unless_disk(self.sweep_or_report(agent.name.as_str(), Care::Paced).await)?);
         }
         Ok(swept)
+    }
+
+    /// Whether an agent's mailbox folder has not changed since its last complete look, and [`Workspace::sweep_mailbox`]
+    /// would find nothing. Opens no file, unless files in the folder were refused.
+    pub(crate) async fn is_swept(&self, agent: &AgentId, last: &LastSweep) -> Result<bool, WorkspaceError> {
+        let (tree, now, name) = (self.tree().clone(), self.hub().now(), agent.name.clone());
+        let last = last.clone();
+        let compare = move || {
+            let Some(stamp) = tree.own_folder_stamp(Section::Inbox, name.as_str())? else { return Ok(false) };
+            let stamp = mailbox::trusted_stamp(stamp, now);
+            if stamp.is_none() || stamp != last.stamp {
+                return Ok(false);
+            }
+            if last.refused.is_empty() {
+                return Ok(true);
+            }
+            let dir = tree.own_folder(Section::Inbox, name.as_str())?;
+            Ok(dir.is_some_and(|dir| last.is_refused_as_before(&dir)))
+        };
+        if self.hub().is_local() { compare() } else { blocking(compare).await }
     }
 
     /// One mailbox in trouble does not keep the others waiting.
@@ -156,15 +238,40 @@ impl Workspace {
         });
         let Some((stamp, dir)) = found.await? else { return self.restore_folder(name, care).await };
         let stamp = mailbox::trusted_stamp(stamp, self.hub().now());
-        if care == Care::Changed && self.is_done_with(folder, stamp.as_deref(), &dir).await? {
+        let by_stamp = matches!(care, Care::Paced | Care::Changed);
+        if by_stamp && self.is_done_with(folder, stamp.as_deref(), &dir).await? {
             return Ok(Swept::default());
         }
+        let is_large = self.hub().unread(AgentId::local(name.clone()), LARGE).await? == LARGE;
+        if is_large && care == Care::Paced && self.rests(folder).await? {
+            return Ok(Swept::default());
+        }
+        let began = Instant::now();
         let swept = self.look(name, dir, care).await?;
+        if is_large {
+            self.rest(folder, began.elapsed() * PACE).await?;
+        }
         // Only a look that left nothing open counts as complete.
         if swept.settling == 0 {
-            self.hub().note(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
+            self.hub().note_repeatable(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
         }
         Ok(swept)
+    }
+
+    /// Whether a large mailbox is not due yet.
+    async fn rests(&self, folder: &str) -> Result<bool, WorkspaceError> {
+        let due = self.hub().noted(Door::Workspace, DUE, folder).await?;
+        let due = due.and_then(|due| due.parse::<Timestamp>().ok());
+        let longest = self.hub().now().saturating_add(LONGEST_REST).unwrap_or(Timestamp::MAX);
+        // One that lies further ahead is from before the clock was set back.
+        Ok(due.is_some_and(|due| due > self.hub().now() && due <= longest))
+    }
+
+    /// Notes when a large mailbox is due again.
+    async fn rest(&self, folder: &str, rest: Duration) -> Result<(), WorkspaceError> {
+        let rest = SignedDuration::try_from(rest).unwrap_or(LONGEST_REST).min(LONGEST_REST);
+        let due = self.hub().now().saturating_add(rest).unwrap_or(Timestamp::MAX);
+        Ok(self.hub().note(Door::Workspace, DUE, folder.to_owned(), Some(due.to_string())).await?)
     }
 
     /// Whether nothing has happened in a mailbox since its last complete look.
@@ -175,23 +282,16 @@ impl Workspace {
         dir: &Dir,
     ) -> Result<bool, WorkspaceError> {
         let Some(stamp) = stamp else { return Ok(false) };
-        let looked = self.hub().notes(Door::Workspace, LOOKED).await?;
-        if !looked.iter().any(|(key, value)| key == folder && value == stamp) {
+        let folder = folder.to_owned();
+        let last = self.hub().view(move |view| LastSweep::read(view, &folder)).await?;
+        if last.stamp.as_deref() != Some(stamp) {
             return Ok(false);
         }
-        // A file that was refused may be completed in place, which the folder's stamp does not show.
-        let within = format!("inbox/{folder}/");
-        let problems: Vec<(String, String)> = (self.problems().await?.into_iter())
-            .filter_map(|problem| Some((problem.path.strip_prefix(&within)?.to_owned(), problem.stamp)))
-            .collect();
+        if last.refused.is_empty() {
+            return Ok(true);
+        }
         let dir = dir.clone();
-        blocking(move || {
-            let as_before = |(name, stamp): &(String, String)| {
-                !stamp.is_empty() && mailbox::stamp_of(&dir, name) == *stamp
-            };
-            Ok(problems.iter().all(as_before))
-        })
-        .await
+        blocking(move || Ok(last.is_refused_as_before(&dir))).await
     }
 
     /// A mailbox folder that is gone although mail waits in it is made again.
@@ -212,44 +312,27 @@ impl Workspace {
         // The folder of a former name holds nothing that is expected there.
         let is_own = agent.name.as_str() == folder.as_str();
         let mailbox = Mailbox { folder, agent, is_own, dir, directory };
-        let limit = self.config().file_limit;
-        let listed = mailbox.dir.clone();
+        let (limit, listed) = (self.config().file_limit, mailbox.dir.clone());
         // The listing comes first: what is delivered after it is not missing, and what was archived
         // before it is known to be.
-        let names: HashSet<String> = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
+        let names = blocking(move || Ok(Names::list(&listed)?)).await?;
+        let mut comparison = Comparison::of(names);
         // What is on its way is read before what waits: what arrives in between is in one of the two.
-        let coming = self.hub().on_the_way(mailbox.agent.clone()).await?;
-        let waiting = if is_own { self.hub().waiting(mailbox.agent.clone()).await? } else { Vec::new() };
-        let waiting: HashMap<String, MessageId> =
-            waiting.iter().map(|waiting| (ids::file_of(waiting), waiting.id)).collect();
-        let expected: HashSet<String> = waiting.keys().cloned().collect();
+        for coming in self.hub().on_the_way(mailbox.agent.clone()).await? {
+            comparison.expect(&ids::file_of(&coming));
+        }
+        let mut still = Vec::new();
+        let mut swept = self.compare_waiting(&mailbox, &mut comparison, care, &mut still).await?;
         let listed = mailbox.dir.clone();
-        let (names, listing) = blocking(move || {
-            let coming: HashSet<String> = coming.iter().map(ids::file_of).collect();
-            let listing = mailbox::look(&listed, &names, &expected, &coming, limit)?;
-            Ok((names, listing))
+        let restored = swept.restored > 0;
+        let (aside, listing) = blocking(move || {
+            let listing = comparison.read_new(&listed, limit)?;
+            // What was put right may have moved another file aside.
+            let aside = if restored { Names::list(&listed)?.aside } else { comparison.names().aside.clone() };
+            Ok((aside, listing))
         })
         .await?;
-        let mut names = names;
-        let by_content = care == Care::Content || listing.present.len() <= COMPARE;
-        let present = listing.present.iter().filter(|_| by_content).map(|name| (name, true));
-        let mut swept = Swept::default();
-        let mut still = Vec::new();
-        for (name, is_there) in present.chain(listing.missing.iter().map(|name| (name, false))) {
-            let Some(id) = waiting.get(name) else { continue };
-            match self.repair(&mailbox, *id, is_there).await? {
-                Ok(repaired) => swept.restored += usize::from(repaired),
-                Err(reason) => {
-                    still.push(name.clone());
-                    self.report(Problem { path: mailbox.path(name), reason, stamp: String::new() }).await?;
-                }
-            }
-        }
-        if swept.restored > 0 {
-            let listed = mailbox.dir.clone();
-            names = blocking(move || Ok(listed.names()?.into_iter().collect())).await?;
-        }
-        for name in names.into_iter().filter(|name| is_aside(name)) {
+        for name in aside {
             let reason = "it stood under the name of another message and was moved aside".to_owned();
             let stamp = mailbox::stamp_of(&mailbox.dir, &name);
             self.report(Problem { path: mailbox.path(&name), reason, stamp }).await?;
@@ -257,6 +340,48 @@ impl Workspace {
         }
         swept.add(self.take_in(&mailbox, listing, still).await?);
         Ok(swept)
+    }
+
+    /// Compares the files of all waiting messages with the listing, a page at a time, and puts right what is wrong.
+    async fn compare_waiting(
+        &self,
+        mailbox: &Mailbox,
+        comparison: &mut Comparison,
+        care: Care,
+        still: &mut Vec<String>,
+    ) -> Result<Swept, WorkspaceError> {
+        /// Messages of one page, so that a large mailbox is never in memory as a whole.
+        const PAGE: usize = 1000;
+        let mut swept = Swept::default();
+        if !mailbox.is_own {
+            return Ok(swept);
+        }
+        let agent = mailbox.agent.clone();
+        let by_content =
+            care == Care::Content || self.hub().unread(agent.clone(), COMPARE + 1).await? <= COMPARE;
+        let mut after = 0;
+        loop {
+            let page = self.hub().waiting_after(agent.clone(), after, PAGE).await?;
+            let Some((last, _)) = page.last() else { return Ok(swept) };
+            after = *last;
+            for (_, waiting) in page {
+                let name = ids::file_of(&waiting);
+                let listed = comparison.expect(&name);
+                // What was delivered since the listing is not missing.
+                let is_there = listed || matches!(mailbox.dir.stat(&name), Ok(Some(_)));
+                if is_there && !(listed && by_content) {
+                    continue;
+                }
+                match self.repair(mailbox, waiting.id, is_there).await? {
+                    Ok(repaired) => swept.restored += usize::from(repaired),
+                    Err(reason) => {
+                        let path = mailbox.path(&name);
+                        still.push(name);
+                        self.report(Problem { path, reason, stamp: String::new() }).await?;
+                    }
+                }
+            }
+        }
     }
 
     /// Takes in what is new, in the order of its senders. `still` are names with a problem known already.
@@ -295,6 +420,9 @@ impl Workspace {
                 Err(
                     error @ (HubError::Store { .. }
                     | HubError::NoSpace { .. }
+                    | HubError::ReadOnly { .. }
+                    | HubError::StoreDeleted { .. }
+                    | HubError::DamagedInUse { .. }
                     | HubError::Unsure { .. }
                     | HubError::Closed),
                 ) => return Err(error.into()),

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
-use switchboard_core::Name;
+use switchboard_core::{MessageId, Name};
 use switchboard_hub::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
 
-use crate::delivery::{LARGEST, says_the_same};
+use crate::delivery::{LARGEST, is_aside, says_the_same};
 use crate::ids;
 use crate::translate::time_of;
 use crate::tree::{Section, Tree};
@@ -33,62 +33,148 @@ pub(crate) enum Unreadable {
     File(#[from] FileError),
 }
 
-/// A look at a mailbox.
+/// What a mailbox has that nobody expects there.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// Files that are not expected, in the order of their senders.
+    /// The files, in the order of their senders.
     pub(crate) new: Vec<NewFile>,
-    /// Names that should be there and are not.
-    pub(crate) missing: Vec<String>,
-    /// Names that are there as expected.
-    pub(crate) present: Vec<String>,
     /// Whether something came in during the look, so that another one is due at once.
     pub(crate) again: bool,
 }
 
-/// Looks at a mailbox, where `expected` should be.
-///
-/// `names` is what was listed before `expected` was read. `on_the_way` may be there and need not be.
-///
-/// A listing is no snapshot: a file made during it may be missing while a later one of the same sender
-/// is there. So after a listing with new files the folder is listed again, and of each sender only
-/// what comes up to its last file of the first listing is taken.
-pub(crate) fn look(
-    mailbox: &Dir,
-    names: &HashSet<String>,
-    expected: &HashSet<String>,
-    on_the_way: &HashSet<String>,
-    limit: u64,
-) -> Result<Listing, FileError> {
-    let (present, mut missing): (Vec<_>, Vec<_>) =
-        expected.iter().cloned().partition(|name| names.contains(name));
-    // What was delivered since the listing is not missing.
-    missing.retain(|name| !matches!(mailbox.stat(name), Ok(Some(_))));
-    missing.sort_unstable();
-    let mut listing = Listing { missing, present, ..Listing::default() };
-    let is_new = |name: &&String| {
-        ids::of_file(name).is_some() && !expected.contains(*name) && !on_the_way.contains(*name)
-    };
-    let first: HashSet<&String> = names.iter().filter(is_new).collect();
-    if first.is_empty() {
-        return Ok(listing);
+/// The names in a mailbox folder. A name that Switchboard made is kept as its id, in 16 bytes: of a million files
+/// only the names that others chose are in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    own: Vec<MessageId>,
+    other: Vec<String>,
+    /// What was moved out of the way.
+    pub(crate) aside: Vec<String>,
+}
+
+impl Names {
+    pub(crate) fn list(mailbox: &Dir) -> Result<Self, FileError> {
+        let mut names = Self::default();
+        mailbox.visit_names(|name| match ids::of_file(name) {
+            Some(native) => match ids::from_native(native) {
+                Some(id) => names.own.push(id),
+                None => names.other.push(name.to_owned()),
+            },
+            None if is_aside(name) => names.aside.push(name.to_owned()),
+            None => {}
+        })?;
+        names.own.sort_unstable();
+        names.other.sort_unstable();
+        names.aside.sort_unstable();
+        Ok(names)
     }
-    let second = mailbox.names()?;
-    let mut files: Vec<NewFile> = Vec::new();
-    for name in second.iter().filter(is_new) {
-        files.extend(read(mailbox, name, limit));
+
+    /// The place of a file among the names.
+    fn find(&self, file: &str) -> Option<Place> {
+        match own_id(file) {
+            Some(id) => self.own.binary_search(&id).ok().map(Place::Own),
+            None => self.other.binary_search_by(|name| name.as_str().cmp(file)).ok().map(Place::Other),
+        }
     }
-    files.sort_by(|a, b| a.order.cmp(&b.order));
-    let mut last: BTreeMap<String, (Timestamp, i128, String)> = BTreeMap::new();
-    for file in files.iter().filter(|file| first.contains(&file.name)) {
-        last.insert(file.sender(), file.order.clone());
+
+    fn files(&self) -> impl Iterator<Item = (Place, String)> {
+        let own = self.own.iter().enumerate();
+        let own = own.map(|(at, id)| (Place::Own(at), ids::file_name(&ids::to_native(*id))));
+        own.chain(self.other.iter().enumerate().map(|(at, name)| (Place::Other(at), name.clone())))
     }
-    for file in files {
-        let taken =
-            first.contains(&file.name) || last.get(&file.sender()).is_some_and(|last| file.order < *last);
-        if taken { listing.new.push(file) } else { listing.again = true }
+}
+
+/// The id in the name of a file that Switchboard named.
+fn own_id(file: &str) -> Option<MessageId> {
+    ids::of_file(file).and_then(ids::from_native)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Own(usize),
+    Other(usize),
+}
+
+/// Names of a mailbox folder, and which of them the journal expects there.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    names: Names,
+    own: Vec<bool>,
+    other: Vec<bool>,
+    /// What is expected and was not there: it may be by now.
+    missing: HashSet<MessageId>,
+    missing_other: HashSet<String>,
+}
+
+impl Comparison {
+    /// Nothing is expected yet.
+    pub(crate) fn of(names: Names) -> Self {
+        let (own, other) = (vec![false; names.own.len()], vec![false; names.other.len()]);
+        Self { names, own, other, missing: HashSet::new(), missing_other: HashSet::new() }
     }
-    Ok(listing)
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Notes that a file is expected; says whether it is there.
+    pub(crate) fn expect(&mut self, file: &str) -> bool {
+        match self.names.find(file) {
+            Some(Place::Own(at)) => self.own[at] = true,
+            Some(Place::Other(at)) => self.other[at] = true,
+            None => {
+                match own_id(file) {
+                    Some(id) => drop(self.missing.insert(id)),
+                    None => drop(self.missing_other.insert(file.to_owned())),
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    fn is_expected(&self, place: Place) -> bool {
+        match place {
+            Place::Own(at) => self.own[at],
+            Place::Other(at) => self.other[at],
+        }
+    }
+
+    fn is_expected_file(&self, file: &str) -> bool {
+        match (self.names.find(file), own_id(file)) {
+            (Some(place), _) => self.is_expected(place),
+            (None, Some(id)) => self.missing.contains(&id),
+            (None, None) => self.missing_other.contains(file),
+        }
+    }
+
+    /// Reads the files that are not expected.
+    ///
+    /// A listing is no snapshot: a file made during it may be missing while a later one of the same sender
+    /// is there. So after a listing with new files the folder is listed again, and of each sender only
+    /// what comes up to its last file of the first listing is taken.
+    pub(crate) fn read_new(&self, mailbox: &Dir, limit: u64) -> Result<Listing, FileError> {
+        let mut listing = Listing::default();
+        if !self.own.contains(&false) && !self.other.contains(&false) {
+            return Ok(listing);
+        }
+        let second = Names::list(mailbox)?;
+        let mut files: Vec<NewFile> = Vec::new();
+        for (_, name) in second.files().filter(|(_, name)| !self.is_expected_file(name)) {
+            files.extend(read(mailbox, &name, limit));
+        }
+        files.sort_by(|a, b| a.order.cmp(&b.order));
+        let mut last: BTreeMap<String, (Timestamp, i128, String)> = BTreeMap::new();
+        let is_first = |file: &NewFile| self.names.find(&file.name).is_some();
+        for file in files.iter().filter(|file| is_first(file)) {
+            last.insert(file.sender(), file.order.clone());
+        }
+        for file in files {
+            let taken = is_first(&file) || last.get(&file.sender()).is_some_and(|last| file.order < *last);
+            if taken { listing.new.push(file) } else { listing.again = true }
+        }
+        Ok(listing)
+    }
 }
 
 impl NewFile {

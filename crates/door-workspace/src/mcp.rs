@@ -19,4 +19,4 @@ mod tools;
 mod unread;
 
 pub use server::{ToolConfig, ToolServer};
-pub use tools::{Profile, call_key, may_repeat, says_who, tool_names};
+pub use tools::{Profile, call_key, is_prompt, may_repeat, says_who, tool_names};

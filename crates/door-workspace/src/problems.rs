@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use switchboard_core::Door;
-use switchboard_hub::HubError;
+use switchboard_hub::{HubError, View};
 
 use crate::error::WorkspaceError;
 use crate::workspace::Workspace;
@@ -21,11 +21,16 @@ pub struct Problem {
     pub(crate) stamp: String,
 }
 
+/// What is known to be wrong as of a moment, oldest first.
+pub(crate) fn known_problems(view: &View<'_>) -> Result<Vec<Problem>, HubError> {
+    let notes = view.notes(Door::Workspace, TOPIC)?;
+    Ok(notes.iter().filter_map(|(_, value)| serde_json::from_str(value).ok()).collect())
+}
+
 impl Workspace {
     /// What is known to be wrong, oldest first.
     pub async fn problems(&self) -> Result<Vec<Problem>, WorkspaceError> {
-        let notes = self.hub().notes(Door::Workspace, TOPIC).await?;
-        Ok(notes.iter().filter_map(|(_, value)| serde_json::from_str(value).ok()).collect())
+        Ok(self.hub().view(known_problems).await?)
     }
 
     /// Reports a problem, unless that was done for this state of the file before.

@@ -9,7 +9,7 @@ use switchboard_hub::{Draft, LostDeliveries};
 use crate::error::WorkspaceError;
 use crate::ids;
 use crate::mailbox;
-use crate::receipts::later_name;
+use crate::receipts;
 use crate::translate::{Found, drop_label, group_address, time_of, to_draft};
 use crate::tree::{Section, Tree};
 use crate::wire::{MessageFile, ReceiptFile};
@@ -147,7 +147,7 @@ fn collect(tree: &Tree, limit: u64) -> Result<Vec<Remains>, WorkspaceError> {
                 let ours = ids::from_native(&file.id).is_some();
                 let group = if ours { group_address(&mut file) } else { None };
                 let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-                let told = told(tree, &file.sender, &file.id)?;
+                let told = told(tree, &file.sender, &file.id);
                 let state = told.state(section, superseded, group.is_some());
                 let (modified, uid) = (found.modified, found.uid);
                 all.push(Remains { file, group, agent: agent.clone(), modified, uid, state });
@@ -179,20 +179,17 @@ impl Told {
     }
 }
 
-fn told(tree: &Tree, sender: &str, id: &str) -> Result<Told, WorkspaceError> {
-    let Ok(sender) = sender.parse::<AgentId>() else { return Ok(Told::default()) };
+/// Reads a message's receipt; of one that is missing or damaged, nothing is known.
+fn told(tree: &Tree, sender: &str, id: &str) -> Told {
+    let Ok(sender) = sender.parse::<AgentId>() else { return Told::default() };
     let Ok(Some(outbox)) = tree.folder(Section::Outbox, sender.name.as_str()) else {
-        return Ok(Told::default());
+        return Told::default();
     };
-    let later = |status| Ok::<_, WorkspaceError>(outbox.stat(&later_name(id, status))?.is_some());
-    let first = outbox.read(&format!("{id}.receipt.json"), RECEIPT_LIMIT).ok().flatten();
-    let first = first.and_then(|first| serde_json::from_slice::<ReceiptFile>(&first.bytes).ok());
-    let first = |status: &str| first.as_ref().is_some_and(|first| first.status == status);
-    Ok(Told {
-        seen: later("seen")? || first("seen"),
-        expired: later("expired")? || first("expired"),
-        failed: first("failed"),
-    })
+    let receipt = outbox.read(&receipts::file_name(id), RECEIPT_LIMIT).ok().flatten();
+    let receipt = receipt.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
+    let says = |status: &str| receipt.as_ref().is_some_and(|receipt| receipt.status == status);
+    // Done with, and not in the archive yet: it was seen at least.
+    Told { seen: says("seen") || says("acknowledged"), expired: says("expired"), failed: says("failed") }
 }
 
 impl Workspace {
@@ -226,7 +223,7 @@ fn state_by_file(
         let Some(dir) = tree.folder(section, agent.as_str())? else { continue };
         if dir.stat(&name)?.is_some_and(|found| found.is_regular) {
             let superseded = dir.stat(&format!("{name}.superseded.meta"))?.is_some();
-            let told = told(tree, &message.from.to_string(), &native)?;
+            let told = told(tree, &message.from.to_string(), &native);
             return Ok(Some(told.state(section, superseded, message.to.as_agent().is_none())));
         }
     }

@@ -1,8 +1,8 @@
 //! Receipt files: `outbox/<sender>/<message-id>.receipt.json`.
 //!
-//! The first outcome of a message gets the file that the protocol names. What is true later (seen,
-//! acknowledged, expired after delivery) gets a file of its own beside it, because a receipt once
-//! written is never changed.
+//! A message has one receipt, under the name that the protocol gives it. When more becomes true (seen, acknowledged,
+//! expired), the file is replaced in one step; a reader finds the old or the new one, and never one that says less than
+//! the one before.
 
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing, sanitize_inline};
@@ -10,7 +10,7 @@ use switchboard_hub::files::{Created, Dir, Durability, FileError};
 
 use crate::ids;
 use crate::translate::{is_foreign, iso};
-use crate::tree::{Folders, Section, Tree};
+use crate::tree::{Folders, Section};
 use crate::wire::{ReceiptFile, pretty};
 
 /// Writes what the sender may be told now; nothing while a recipient may still get the message.
@@ -21,11 +21,11 @@ pub(crate) fn write(
     message: &Message,
     receipt: &Receipt,
     now: Timestamp,
-) -> Result<(), FileError> {
+) -> Result<Written, FileError> {
     if message.from.realm.is_some() || is_foreign(message) {
-        return Ok(());
+        return Ok(Written::First);
     }
-    let Some(status) = status(receipt.standing()) else { return Ok(()) };
+    let Some(status) = status(receipt.standing()) else { return Ok(Written::First) };
     let native = ids::native_of(message);
     let file = ReceiptFile {
         id: format!("receipt_{native}"),
@@ -36,40 +36,64 @@ pub(crate) fn write(
         error: error(receipt),
     };
     let folder = folders.make(Section::Outbox, &message.from.name)?;
-    let bytes = pretty(&file);
-    let first = format!("{native}.receipt.json");
-    if matches!(status, "delivered" | "failed") || folder.stat(&first)?.is_none() {
-        let there = folder.create_new(&first, &bytes, Durability::Later)? == Created::AlreadyThere;
-        // A person let go on what was stopped, and the first receipt told that.
-        if there && status == "delivered" && says_failed(&folder, &first)? {
-            folder.create_new(&later_name(&native, status), &bytes, Durability::Later)?;
-        }
-    } else {
-        folder.create_new(&later_name(&native, status), &bytes, Durability::Later)?;
+    let (name, bytes) = (file_name(&native), pretty(&file));
+    if folder.create_new_from(folders.root(), &name, &bytes, Durability::Later)? == Created::AlreadyThere
+        && is_outdated(&folder, &name, &file)?
+    {
+        folder.replace_from(folders.root(), &name, &bytes)?;
+        return Ok(Written::Replaced);
     }
-    Ok(())
+    Ok(Written::First)
 }
 
-fn says_failed(folder: &Dir, name: &str) -> Result<bool, FileError> {
-    /// Receipts are short; whatever is longer is none of ours.
-    const LONGEST: u64 = 1 << 20;
-    let Some(found) = folder.read(name, LONGEST)? else { return Ok(false) };
-    let first = serde_json::from_slice::<ReceiptFile>(&found.bytes);
-    Ok(first.is_ok_and(|first| first.status == "failed"))
+/// What became of [`write`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// The receipt is the first of its message, or there is nothing to say, or one says as much already.
+    First,
+    /// It took the place of one that said less. Another process may have been about to replace that one, too.
+    Replaced,
 }
 
-/// Whether the sender has been told the first outcome.
-pub(crate) fn is_written(tree: &Tree, message: &Message) -> Result<bool, FileError> {
-    let name = format!("{}.receipt.json", ids::native_of(message));
-    match tree.folder(Section::Outbox, message.from.name.as_str())? {
-        Some(folder) => Ok(folder.stat(&name)?.is_some()),
-        None => Ok(false),
+/// Whether a receipt of ours says less than this one. What others put under its name stays.
+fn is_outdated(folder: &Dir, name: &str, newer: &ReceiptFile) -> Result<bool, FileError> {
+    let Some(found) = folder.read(name, LONGEST)? else { return Ok(true) };
+    // What a power failure leaves of a file is empty or zeros.
+    if found.bytes.iter().all(|byte| *byte == 0) {
+        return Ok(true);
+    }
+    let there = serde_json::from_slice::<ReceiptFile>(&found.bytes).ok();
+    Ok(there.is_some_and(|there| there.id == newer.id && rank(&there.status) < rank(&newer.status)))
+}
+
+/// Receipts are short; whatever is longer is none of ours.
+const LONGEST: u64 = 1 << 20;
+
+/// How much a status says. A person may let go on what had failed.
+fn rank(status: &str) -> u8 {
+    match status {
+        "failed" => 0,
+        "delivered" => 1,
+        "seen" => 2,
+        _ => 3,
     }
 }
 
-/// The file for what became true after the first outcome.
-pub(crate) fn later_name(native: &str, status: &str) -> String {
+/// The name of a message's receipt.
+pub(crate) fn file_name(native: &str) -> String {
+    format!("{native}.receipt.json")
+}
+
+/// The name of the record of what became of an `execute` at its terminal, beside the receipt.
+pub(crate) fn result_name(native: &str, status: &str) -> String {
     format!("{native}.{status}.receipt.json")
+}
+
+/// The names of everything that a message's sender may have been told in files.
+pub(crate) fn all_names(native: &str) -> [String; 4] {
+    let [executed, failed, refused] =
+        ["executed", "failed", "refused"].map(|status| result_name(native, status));
+    [file_name(native), executed, failed, refused]
 }
 
 /// A receipt for a message to one agent, from that one delivery alone.

@@ -43,35 +43,45 @@ async fn a_dropped_file_gets_the_same_receipt() {
 }
 
 #[tokio::test]
-async fn what_is_true_later_gets_files_of_its_own_and_the_first_stays() {
+async fn receipt_is_replaced_when_more_becomes_true() {
     let t = TestWorkspace::new(&["codex"]).await;
     let id = t.send(letter("claude", "codex", "hello")).await;
     let native = ids::to_native(id);
-    let first = t.bytes(&receipt_file("claude", id));
+    let receipt = || t.json(&receipt_file("claude", id));
+    assert_eq!(receipt()["status"], "delivered");
     t.clock.advance(jiff::SignedDuration::from_secs(5));
     for _ in 0..2 {
         t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
     }
+    let seen = receipt();
+    assert_eq!((&seen["status"], &seen["summary"]), (&"seen".into(), &"Message seen by 'codex'".into()));
     t.clock.advance(jiff::SignedDuration::from_secs(5));
     for _ in 0..2 {
         t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
     }
-    let expected = [
-        format!("{native}.acknowledged.receipt.json"),
-        format!("{native}.receipt.json"),
-        format!("{native}.seen.receipt.json"),
-    ];
-    assert_eq!(t.names("outbox/claude"), expected);
-    assert_eq!(t.bytes(&receipt_file("claude", id)), first);
-    let seen = t.json(&format!("outbox/claude/{}", expected[2]));
-    assert_eq!((&seen["status"], &seen["summary"]), (&"seen".into(), &"Message seen by 'codex'".into()));
-    let done = t.json(&format!("outbox/claude/{}", expected[0]));
+    let done = receipt();
     assert_eq!(done["status"], "acknowledged");
     assert_ne!(done["processedAt"], seen["processedAt"]);
+    assert_eq!(t.names("outbox/claude"), [format!("{native}.receipt.json")]);
 }
 
 #[tokio::test]
-async fn a_receipt_that_is_there_is_never_overwritten() {
+async fn older_receipt_never_replaces_a_newer_one() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let id = t.send(letter("claude", "codex", "hello")).await;
+    let (stored, delivered) = t.workspace.hub().receipt(id).await.unwrap().unwrap();
+    t.workspace.mark_seen(&agent("codex"), vec![id]).await.unwrap();
+    let seen = t.bytes(&receipt_file("claude", id));
+    let mut folders = Folders::new(t.workspace.tree());
+    assert_eq!(write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(), Written::First);
+    assert_eq!(t.bytes(&receipt_file("claude", id)), seen);
+    // What a power failure left of it is no receipt.
+    t.write(&receipt_file("claude", id), "");
+    assert_eq!(write(&mut folders, &stored.message, &delivered, t.clock.now()).unwrap(), Written::Replaced);
+}
+
+#[tokio::test]
+async fn file_of_others_under_a_receipts_name_stays() {
     let t = TestWorkspace::new(&["codex"]).await;
     t.write("outbox/claude/msg_1_a.receipt.json", "mine");
     t.put("codex", &message("msg_1_a", "claude", "codex", "hello"));
@@ -88,11 +98,12 @@ async fn a_group_gets_one_receipt_that_claims_no_more_than_all_bear_out() {
     assert_eq!(receipt["status"], "delivered");
     t.workspace.acknowledge(&agent("one"), id, None).await.unwrap();
     t.workspace.mark_seen(&agent("one"), vec![id]).await.unwrap();
-    assert_eq!(t.names("outbox/lead").len(), 1, "not yet seen by all");
+    let status = || t.json(&receipt_file("lead", id))["status"].clone();
+    assert_eq!(status(), "delivered", "not yet seen by all");
     t.workspace.mark_seen(&agent("two"), vec![id]).await.unwrap();
-    assert_eq!(t.names("outbox/lead").len(), 2);
+    assert_eq!(status(), "seen");
     t.workspace.acknowledge(&agent("two"), id, None).await.unwrap();
-    assert_eq!(t.names("outbox/lead").len(), 3);
+    assert_eq!((status(), t.names("outbox/lead").len()), ("acknowledged".into(), 1));
 }
 
 #[tokio::test]
@@ -101,7 +112,7 @@ async fn nothing_is_written_while_a_recipient_may_still_get_it() {
     std::fs::remove_dir(t.path("inbox/codex")).unwrap();
     t.write("inbox/codex", "in the way");
     let id = t.send(letter("claude", "codex", "hello")).await;
-    assert_eq!(t.states(id).await, ["failed"]);
+    assert_eq!(t.states(id).await, ["retrying"]);
     assert_eq!(t.names("outbox"), [""; 0]);
 }
 

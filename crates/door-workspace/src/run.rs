@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
 use switchboard_core::Door;
 use switchboard_hub::{Outbound, platform};
 use tokio::sync::Notify;
@@ -14,6 +13,7 @@ use crate::delivery;
 use crate::error::WorkspaceError;
 use crate::own_files::OwnFiles;
 use crate::tree::Section;
+use crate::watch::MailboxWatch;
 use crate::workspace::{Workspace, blocking};
 
 /// How long to gather file events before looking: one message makes several.
@@ -45,8 +45,8 @@ pub async fn run(
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), WorkspaceError> {
-    let deliveries = run_deliveries(&workspace, outbound);
-    let intake = take_in(&workspace);
+    let deliveries = Box::pin(run_deliveries(&workspace, outbound));
+    let intake = Box::pin(take_in(&workspace));
     tokio::select! {
         () = shutdown.cancelled() => Ok(()),
         () = deliveries => Ok(()),
@@ -59,28 +59,37 @@ pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound) {
     delivery::run(workspace, outbound).await;
 }
 
+/// Takes in what others drop, and keeps house beside it: a round of housekeeping may last longer than somebody who has
+/// dropped a file should wait.
 async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
+    tokio::select! {
+        result = look_at_mailboxes(workspace) => result,
+        () = keep_in_order(workspace) => Ok(()),
+    }
+}
+
+async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> {
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let hints = Arc::new(Notify::new());
     let root = workspace.tree().root().clone();
     if let Err(error) = blocking(move || Ok(root.make_subdir(Section::Inbox.as_str())?)).await {
         tracing::warn!(error = %error, "there are no mailboxes");
     }
-    let _watcher = watch(workspace, &hints);
+    let mut watch = MailboxWatch::begin(workspace, &hints);
     let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
-    let (mut house, mut state) = (Instant::now(), Instant::now());
-    let mut is_compared = false;
+    let mut state = Instant::now();
     loop {
         let began = Instant::now();
-        // A disk that fails now may be well again at the next look, and nobody would be there to take it.
-        let looked = if is_compared { Ok(()) } else { after_power_failure(workspace).await };
-        is_compared = looked.is_ok();
-        let pause = match looked.and(workspace.sweep().await) {
+        watch.follow(workspace);
+        if workspace.hub().take_recovery() {
+            read_back(workspace).await;
+        }
+        let pause = match workspace.sweep().await {
             Ok(swept) if swept.settling > 0 => SETTLING,
             Ok(_) => rescan,
-            Err(error @ (WorkspaceError::Moved { .. } | WorkspaceError::Closed)) => return Err(error),
+            Err(error) if error.is_end() => return Err(error),
             Err(error) => {
                 tracing::warn!(error = %error, "the mailboxes could not be read");
                 rescan
@@ -92,12 +101,6 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
                 tracing::warn!(error = %error, "who is there could not be read");
             }
         }
-        if house <= Instant::now() {
-            house = Instant::now() + HOUSEKEEPING;
-            if let Err(error) = workspace.keep_house().await {
-                tracing::warn!(error = %error, "housekeeping failed");
-            }
-        }
         let rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
         if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
             tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
@@ -105,24 +108,50 @@ async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
     }
 }
 
+/// Compares the files after a power failure, and keeps house.
+async fn keep_in_order(workspace: &Workspace) {
+    let mut is_compared = false;
+    loop {
+        if !is_compared {
+            // A disk that fails now may be well again in a while.
+            let compared = after_power_failure(workspace).await;
+            is_compared = compared.is_ok();
+            if let Err(error) = compared {
+                tracing::warn!(error = %error, "the mailboxes could not be compared");
+            }
+        }
+        if let Err(error) = workspace.keep_house().await {
+            tracing::warn!(error = %error, "housekeeping failed");
+        }
+        tokio::time::sleep(if is_compared { HOUSEKEEPING } else { workspace.config().rescan }).await;
+    }
+}
+
+/// Reads back what files say of messages that the journal has lost while this process had it open.
+async fn read_back(workspace: &Workspace) {
+    if let Err(error) = crate::rebuild::read_back(workspace).await {
+        tracing::error!(%error, "not all messages could be read back from their files");
+    }
+}
+
 /// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.
 async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let Some(boot) = platform::boot_id() else {
-        workspace.verify().await?;
+        workspace.verify_resting(REST).await?;
         return Ok(());
     };
     let known = workspace.hub().notes(Door::Workspace, BOOT).await?;
     if known.iter().any(|(_, last)| *last == boot) {
         return Ok(());
     }
-    workspace.verify().await?;
+    workspace.verify_resting(REST).await?;
     workspace.hub().note(Door::Workspace, BOOT, "id".to_owned(), Some(boot)).await?;
     Ok(())
 }
 
 /// Whether an event says that a mailbox may have changed by somebody else's hand. Our own reading makes events
 /// too, and so do our deliveries and files that are still being written under another name.
-fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
+pub(crate) fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
     let is_temp = |path: &std::path::PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_hub::files::is_in_the_making)
     };
@@ -132,25 +161,6 @@ fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
         _ => false,
     };
     event.need_rescan() || (!event.kind.is_access() && !only_temps && !is_ours())
-}
-
-/// Rings on whatever happens below the mailboxes. Overflow is a hint like any other.
-fn watch(workspace: &Workspace, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
-    let inbox = workspace.tree().root().path().join(Section::Inbox.as_str());
-    let (rings, own_files) = (hints.clone(), workspace.own_files().clone());
-    own_files.listen();
-    let hint = move |event: notify::Result<notify::Event>| {
-        if event.map_or(true, |event| is_hint(&event, &own_files)) {
-            rings.notify_one();
-        }
-    };
-    // A link in a mailbox could lead anywhere; what lies behind it is none of ours.
-    let settings = notify::Config::default().with_follow_symlinks(false);
-    let watcher = notify::RecommendedWatcher::new(hint, settings)
-        .and_then(|mut watcher| watcher.watch(&inbox, RecursiveMode::Recursive).map(|()| watcher));
-    watcher
-        .inspect_err(|error| tracing::warn!(error = %error, "no file events; looking by the clock alone"))
-        .ok()
 }
 
 #[cfg(test)]

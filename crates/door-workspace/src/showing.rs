@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switchboard_core::{AgentId, DeliveryState, MessageId};
 use switchboard_hub::{Hold, Mail, MailboxQuery, Part, Showing};
 
-use crate::error::WorkspaceError;
+use crate::error::{WorkspaceError, unless_disk};
 use crate::letters::{Extent, PREVIEW, show_mail};
 use crate::terminal::EXECUTE;
 use crate::workspace::Workspace;
@@ -72,6 +72,15 @@ impl Workspace {
         if hold.is_empty() {
             return Ok(());
         }
+        unless_disk(self.finish_hold(hold, shown, told).await)
+    }
+
+    async fn finish_hold(
+        &self,
+        hold: Hold,
+        shown: Vec<MessageId>,
+        told: Vec<MessageId>,
+    ) -> Result<(), WorkspaceError> {
         for delivery in hold.finish(shown, told).await? {
             self.write_receipt(delivery.message).await?;
         }

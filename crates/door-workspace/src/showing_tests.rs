@@ -24,8 +24,8 @@ async fn new_mail_is_shown_once_and_the_sender_learns_of_it() {
     assert!(test.another().await.digest(&codex, OCCASION).await.unwrap().is_none());
     test.workspace.digested(digest).await.unwrap();
     assert_eq!(test.states(ids[1]).await, ["seen"]);
-    let receipts = test.names("outbox/claude");
-    assert!(receipts.iter().any(|name| name.ends_with(".seen.receipt.json")), "{receipts:?}");
+    let receipt = format!("outbox/claude/{}.receipt.json", crate::ids::to_native(ids[1]));
+    assert_eq!(test.json(&receipt)["status"], "seen");
     assert!(test.workspace.digest(&codex, OCCASION).await.unwrap().is_none());
 }
 

@@ -1,6 +1,7 @@
+use jiff::SignedDuration;
 use switchboard_hub::Registration;
 
-use crate::test_workspace::{TestWorkspace, agent, name};
+use crate::test_workspace::{TestWorkspace, agent, letter, message, name};
 
 #[tokio::test]
 async fn a_snapshot_shows_what_others_did_before_it_and_nothing_after() {
@@ -20,4 +21,50 @@ async fn a_snapshot_shows_what_others_did_before_it_and_nothing_after() {
     assert_eq!(renamed.current_name(Some(&name("claude"))), Some(name("opus")));
     assert_eq!(after.current_name(Some(&name("claude"))), Some(name("claude")));
     other.close().await;
+}
+
+/// The bodies in a snapshot's inbox, and whether the folder is as it was at its last complete look.
+async fn inbox(t: &TestWorkspace) -> (Vec<String>, bool) {
+    // A folder that has just changed may change once more without another time.
+    t.clock.advance(SignedDuration::from_mins(1));
+    let now = t.workspace.snapshot_with_inbox(&agent("codex")).await.unwrap();
+    let inbox = now.mailbox.unwrap().inbox.unwrap();
+    let bodies = inbox.page.items.into_iter().map(|mail| mail.stored.message.body).collect();
+    (bodies, t.workspace.is_swept(&agent("codex"), &inbox.last_sweep).await.unwrap())
+}
+
+#[tokio::test]
+async fn inbox_is_swept_until_its_folder_changes() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    let sweep = async || t.workspace.sweep_mailbox(&agent("codex")).await.unwrap();
+    let bodies = |bodies: &[&str]| bodies.iter().map(|body| (*body).to_owned()).collect::<Vec<_>>();
+    assert_eq!(inbox(&t).await, (vec![], false), "nobody has looked yet");
+    sweep().await;
+    assert_eq!(inbox(&t).await, (vec![], true));
+    t.send(letter("claude", "codex", "sent")).await;
+    assert_eq!(inbox(&t).await, (bodies(&["sent"]), false));
+    sweep().await;
+    assert_eq!(inbox(&t).await, (bodies(&["sent"]), true));
+    t.put("codex", &message("msg_1_a", "claude", "codex", "dropped"));
+    assert!(!inbox(&t).await.1, "a file was dropped");
+    assert_eq!(sweep().await.taken, 1);
+    assert_eq!(inbox(&t).await, (bodies(&["sent", "dropped"]), true));
+    t.write("inbox/codex/msg_2_b.json", "{");
+    t.clock.advance(SignedDuration::from_mins(1));
+    sweep().await;
+    assert!(inbox(&t).await.1, "the refused file is as it was");
+    t.put("codex", &message("msg_2_b", "claude", "codex", "completed in place"));
+    assert!(!inbox(&t).await.1);
+    std::fs::remove_dir_all(t.path("inbox")).unwrap();
+    assert!(!inbox(&t).await.1, "the folder is gone");
+}
+
+#[tokio::test]
+async fn inbox_that_takes_long_to_read_is_left_out() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.send(letter("claude", "codex", &"x".repeat(super::INBOX_BYTES + 1))).await;
+    for (who, unseen) in [("codex", 1), ("CODEX", 1), ("nobody", 0)] {
+        let mailbox = t.workspace.snapshot_with_inbox(&agent(who)).await.unwrap().mailbox.unwrap();
+        assert_eq!((mailbox.unseen, mailbox.inbox.is_none()), (unseen, true), "{who}");
+    }
 }

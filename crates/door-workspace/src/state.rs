@@ -312,13 +312,8 @@ impl StateFile {
 
     /// Notes a sign of life, unless that was done a short while ago or somebody else has the lock.
     pub(crate) fn touch(&self, name: &Name, now: Timestamp) -> Result<(), WorkspaceError> {
-        let recent = |at: Timestamp| now.duration_since(at) < ALIVE_EVERY;
-        let known = self.read()?.agents;
-        match known.iter().find(|agent| &agent.name == name) {
-            // Whoever said goodbye and is there again must not go on counting as gone.
-            Some(agent) if agent.status.as_deref() == Some(OFFLINE) => {}
-            Some(agent) if !agent.last_seen.is_some_and(recent) => {}
-            _ => return Ok(()),
+        if !is_sign_of_life_due(&*self.whole()?, name, now) {
+            return Ok(());
         }
         let options = LockOptions { wait: std::time::Duration::from_millis(50), ..LockOptions::default() };
         self.update_with(options, |state| match find(state, name) {
@@ -334,6 +329,15 @@ impl StateFile {
             None => false,
         })
     }
+}
+
+/// Whether an agent's record does not show that it is there now.
+pub(crate) fn is_sign_of_life_due(state: &Map<String, Value>, name: &Name, now: Timestamp) -> bool {
+    let Some(record) = record(state, name) else { return false };
+    let agent = agent(name.clone(), record);
+    // An agent that said goodbye and is there again must not go on counting as gone.
+    agent.status.as_deref() == Some(OFFLINE)
+        || agent.last_seen.is_none_or(|at| now.duration_since(at) >= ALIVE_EVERY)
 }
 
 /// What follows from a rule that was applied under the lock.

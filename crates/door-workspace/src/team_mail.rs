@@ -180,7 +180,11 @@ impl Workspace {
             Some(text) => copy.with_persona(text),
             None => copy,
         };
-        let (message, stopped) = match self.send(copy).await {
+        let accepted = match self.check_execute(&copy.kind, &copy.to).await {
+            Ok(()) => self.send(copy).await,
+            Err(refused) => Err(refused),
+        };
+        let (message, stopped) = match accepted {
             Ok(accepted) => (Ok(accepted.id), accepted.stopped),
             Err(error) => (Err(error), None),
         };

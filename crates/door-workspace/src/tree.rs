@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use switchboard_core::Name;
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_hub::files::{Created, Dir, DirStamp, Durability, FileError};
 
 use crate::error::WorkspaceError;
 
@@ -22,6 +24,8 @@ const FOLDERS: [&str; 4] = ["inbox", "archive", "outbox", "reviews"];
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: Dir,
+    /// Open handles of the sections, each with its inode. Clones share them.
+    sections: Arc<Mutex<HashMap<Section, (u64, Dir)>>>,
 }
 
 /// One of the folders that hold a folder per agent.
@@ -50,7 +54,7 @@ impl Tree {
     /// Opens the folder of a workspace.
     pub fn open(workspace: &Path) -> Result<Self, WorkspaceError> {
         match Dir::open_root(workspace)?.subdir(FOLDER)? {
-            Some(root) => Ok(Self { root }),
+            Some(root) => Ok(Self { root, sections: Arc::default() }),
             None => Err(WorkspaceError::NotAWorkspace { path: workspace.to_owned() }),
         }
     }
@@ -67,7 +71,7 @@ impl Tree {
             root.make_subdir(folder)?;
         }
         root.create_new(".gitignore", GITIGNORE.as_bytes(), Durability::Later)?;
-        Ok((Self { root }, made))
+        Ok((Self { root, sections: Arc::default() }, made))
     }
 
     /// The folder itself.
@@ -123,10 +127,36 @@ impl Tree {
 
     /// The folder in a section that spells a name in exactly this way, where it exists.
     pub(crate) fn own_folder(&self, section: Section, agent: &str) -> Result<Option<Dir>, FileError> {
-        match self.root.subdir(section.as_str())? {
+        match self.section(section)? {
             Some(section) => section.subdir(agent),
             None => Ok(None),
         }
+    }
+
+    /// The stamp of [`Tree::own_folder`]. Opens no file.
+    pub(crate) fn own_folder_stamp(
+        &self,
+        section: Section,
+        agent: &str,
+    ) -> Result<Option<DirStamp>, FileError> {
+        match self.section(section)? {
+            Some(section) => section.subdir_stamp(agent),
+            None => Ok(None),
+        }
+    }
+
+    /// The folder of a section, where it exists. It is opened once, and again after another one has taken its place.
+    fn section(&self, section: Section) -> Result<Option<Dir>, FileError> {
+        let Some(found) = self.root.subdir_stamp(section.as_str())? else { return Ok(None) };
+        let mut open = self.sections.lock();
+        if let Some((inode, dir)) = open.get(&section)
+            && *inode == found.inode
+        {
+            return Ok(Some(dir.clone()));
+        }
+        let Some(dir) = self.root.subdir(section.as_str())? else { return Ok(None) };
+        open.insert(section, (dir.stamp()?.inode, dir.clone()));
+        Ok(Some(dir))
     }
 
     /// How the folders of a section spell a name, in their order.

@@ -15,10 +15,10 @@ use switchboard_hub::files::{Dir, FileError, Moved};
 use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError};
 
 use crate::config::Config;
-use crate::error::WorkspaceError;
+use crate::error::{WorkspaceError, unless_disk};
 use crate::ids;
 use crate::own_files::OwnFiles;
-use crate::receipts;
+use crate::receipts::{self, Written};
 use crate::run::run_deliveries;
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, to_draft};
@@ -90,9 +90,9 @@ impl Workspace {
     ) -> Result<Self, WorkspaceError> {
         let workspace = Self::attach(folder, config, configure).await?;
         if workspace.hub.needs_rebuild().await? {
-            crate::rebuild::read_back(&workspace).await?;
+            unless_disk(crate::rebuild::read_back(&workspace).await)?;
         }
-        workspace.read_state().await?;
+        unless_disk(workspace.read_state().await)?;
         Ok(workspace)
     }
 
@@ -167,8 +167,12 @@ impl Workspace {
         Ok(accepted)
     }
 
-    /// Notes that an agent was shown these messages.
+    /// Notes that an agent was shown these messages. Where the disk takes no note they count as new, and are shown again.
     pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
+        unless_disk(self.note_seen(agent, ids).await)
+    }
+
+    async fn note_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -237,10 +241,24 @@ impl Workspace {
     }
 
     /// Writes the receipt file that a message's deliveries bear out now.
+    ///
+    /// Of two processes that replace a receipt at once, each looks afterwards whether more has become true meanwhile: so
+    /// the last one to write has written the last word.
     pub(crate) async fn write_receipt(&self, id: MessageId) -> Result<(), WorkspaceError> {
-        let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
-        let (tree, now) = (self.tree.clone(), self.hub.now());
-        blocking(move || Ok(receipts::write(&mut Folders::new(&tree), &stored.message, &receipt, now)?)).await
+        let mut told = None;
+        loop {
+            let Some((stored, receipt)) = self.hub.receipt(id).await? else { return Ok(()) };
+            let standing = receipt.standing();
+            if told.replace(standing) == Some(standing) {
+                return Ok(());
+            }
+            let (tree, now) = (self.tree.clone(), self.hub.now());
+            let write =
+                move || Ok(receipts::write(&mut Folders::new(&tree), &stored.message, &receipt, now)?);
+            if blocking(write).await? == Written::First {
+                return Ok(());
+            }
+        }
     }
 
     /// What the message that this one answers is called in this protocol.
@@ -258,6 +276,9 @@ impl Workspace {
     pub async fn finish_deliveries(&self) -> Result<(), WorkspaceError> {
         /// Far longer than it takes, unless the disk hangs.
         const PATIENCE: Duration = Duration::from_secs(10);
+        if self.hub.disk_trouble().is_some() {
+            return Ok(());
+        }
         let outbound = self.hub.open_door(Door::Workspace).await?;
         let working = self.clone();
         let deliveries = tokio::spawn(async move { run_deliveries(&working, outbound).await });
@@ -277,6 +298,10 @@ impl Workspace {
 
     /// Puts a damaged row of the journal back from an intact mailbox or archive file, if there is one.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
+        let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
+        if self.hub.mend_damaged(row.seq, row.id.map(likely)).await? {
+            return Ok(true);
+        }
         let Some(id) = row.id else { return Ok(false) };
         let native = row.native.as_ref().map_or_else(|| ids::to_native(id), |native| native.id.clone());
         for agent in row.agents.iter().filter_map(|name| Name::parse(name).ok()) {
@@ -316,6 +341,7 @@ impl Workspace {
 
     /// Lets go of the hub.
     pub async fn close(&self) {
+        self.retention_after_command().await;
         self.hub.shut_down().await;
     }
 }

@@ -128,7 +128,7 @@ async fn a_dropped_task_supersedes_the_senders_earlier_ones_unless_it_says_keep(
             "supersededAt": iso(t.clock.now()),
         });
         assert_eq!(t.json("archive/codex/msg_1_a.json.superseded.meta"), expected, "{mode}");
-        let receipt = t.json("outbox/claude/msg_1_a.expired.receipt.json");
+        let receipt = t.json("outbox/claude/msg_1_a.receipt.json");
         assert_eq!(receipt["status"], "expired", "{mode}");
         assert!(receipt["error"].as_str().unwrap().starts_with("codex: superseded by"), "{receipt}");
     }
@@ -174,7 +174,7 @@ async fn expired_mail_is_hidden_at_once_and_archived_with_a_receipt() {
     assert_eq!(t.names("archive/codex").len(), 3);
     assert_eq!(t.states(letter_id).await, ["expired"]);
     for native in ["msg_1_at", "msg_1_ttl"] {
-        let receipt = t.json(&format!("outbox/x/{native}.expired.receipt.json"));
+        let receipt = t.json(&format!("outbox/x/{native}.receipt.json"));
         assert_eq!(receipt["summary"], "Message to 'codex' expired");
         assert_eq!(receipt["error"], "codex: it was not taken before it expired");
     }

@@ -33,7 +33,7 @@ pub struct Delivery {
 
 /// How far a delivery got.
 ///
-/// queued → in flight → delivered → seen → acknowledged; or refused, failed (to be tried again), expired.
+/// queued → in flight → delivered → seen → acknowledged; or retrying, refused, expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
     /// Waits for its route.
@@ -48,7 +48,7 @@ pub enum DeliveryState {
     Acknowledged,
     /// The far side, or a rule of the hub, said no. Final.
     Refused,
-    /// The far side could not be reached; tried again at this time.
+    /// An attempt failed and a retry is due: shown as `retrying`, since nothing is decided yet.
     Failed {
         /// When the next attempt is due.
         retry_at: Timestamp,
@@ -84,7 +84,7 @@ impl DeliveryState {
             Self::Seen => "seen",
             Self::Acknowledged => "acknowledged",
             Self::Refused => "refused",
-            Self::Failed { .. } => "failed",
+            Self::Failed { .. } => "retrying",
             Self::Expired => "expired",
         }
     }

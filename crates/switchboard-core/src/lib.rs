@@ -54,8 +54,8 @@ pub use resolve::{Because, Recipient, ResolveError, resolve, trace};
 pub use retry::{Outcome, RetryPolicy, after_attempt};
 pub use route::Route;
 pub use sanitize::{
-    Flag, Sanitized, clean, clean_value, is_hidden, label_inline, quote_inline, reveal, sanitize,
-    sanitize_description, sanitize_description_value, sanitize_inline, sanitize_value,
+    Flag, Sanitized, clean, clean_value, is_hidden, label_inline, quote_inline, reveal, reveal_command,
+    sanitize, sanitize_description, sanitize_description_value, sanitize_inline, sanitize_value,
 };
 pub use task::{TaskName, TaskNameError};
 pub use trust::Trust;

@@ -108,6 +108,16 @@ impl Links {
         self.channels.iter().filter(move |(_, realms)| realms.contains(realm)).map(|(channel, _)| channel)
     }
 
+    /// The teams that have members by a link.
+    pub fn teams(&self) -> impl Iterator<Item = &Name> {
+        self.members.keys()
+    }
+
+    /// The channels that a realm reads along.
+    pub fn channels(&self) -> impl Iterator<Item = &Name> {
+        self.channels.keys()
+    }
+
     /// The realms that links lead to, each with the link, as the settings call it.
     pub fn leads(&self) -> impl Iterator<Item = (String, &Name)> {
         let forwards = self.forwards.iter();

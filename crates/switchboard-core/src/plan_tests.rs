@@ -393,6 +393,30 @@ fn a_forward_that_leads_to_nobody_is_told() {
 }
 
 #[test]
+fn link_to_an_unknown_swarm_is_an_error() {
+    let directory = linked(|links| {
+        links.forward(agent("gemini"), agent("bob@nowhere")).unwrap();
+        links.include("review".parse().unwrap(), agent("amy@resaerch"));
+        links.join("general".parse().unwrap(), "elsewhere".parse().unwrap());
+        links.forward(agent("retired"), agent("bob@research")).unwrap();
+    });
+    for (to, leads_to, realm, link) in [
+        ("gemini", "bob@nowhere", "nowhere", "links.forwards.gemini"),
+        ("all", "bob@nowhere", "nowhere", "links.forwards.gemini"),
+        ("team:review", "amy@resaerch", "resaerch", "links.teams.review"),
+    ] {
+        let error = plan(&message("claude", to, None), &directory, true).unwrap_err();
+        let (agent, realm, link) = (agent(leads_to), realm.parse().unwrap(), link.to_owned());
+        assert_eq!(error, ResolveError::UnknownRealm { agent, realm, link }, "{to}");
+    }
+    // Of `research` somebody is known, though not this one.
+    let planned = deliveries(&message("claude", "retired", None), &directory);
+    assert_eq!(planned, [sent("bob@research", peer("bob@research"))]);
+    let broken: Vec<String> = directory.broken_links().map(|(link, _)| link).collect();
+    assert_eq!(broken, ["links.forwards.gemini", "links.teams.review", "links.channels.general"]);
+}
+
+#[test]
 fn a_team_that_a_link_gives_an_unknown_member_is_told() {
     let directory = linked(|links| links.include(name("backend"), agent("ghost")));
     let error = plan(&message("human", "team:backend", None), &directory, true).unwrap_err();

@@ -46,6 +46,8 @@ pub enum Awareness {
     Stale,
     /// Not heard for long, or never.
     Offline,
+    /// An agent behind another owner or hub, from which no sign of life ever came: it may be awake all the same.
+    Unknown,
 }
 
 /// After how long a silence an agent counts as stale, and as offline.
@@ -67,7 +69,8 @@ impl Default for PresenceTimeouts {
 impl Presence {
     /// What `heartbeat` says about `agent` at `now`.
     ///
-    /// A heartbeat from the future (the clock was set back) counts as just heard. Whoever said last that it
+    /// An agent of this hub that was never heard is offline, because each way of reading mail here gives a sign of life. Of one
+    /// behind a swarm or a link nothing is known then. A heartbeat from the future (the clock was set back) counts as just heard. Whoever said last that it
     /// is [`OFFLINE`] is: a goodbye is no sign of life.
     pub fn derive(
         agent: AgentId,
@@ -76,7 +79,8 @@ impl Presence {
         after: PresenceTimeouts,
     ) -> Self {
         let Some(beat) = heartbeat else {
-            return Self { agent, awareness: Awareness::Offline, status: None, message: None, since: None };
+            let awareness = if agent.realm.is_some() { Awareness::Unknown } else { Awareness::Offline };
+            return Self { agent, awareness, status: None, message: None, since: None };
         };
         let silence = now.duration_since(beat.at);
         let awareness = if beat.status == OFFLINE {
@@ -105,6 +109,7 @@ impl Awareness {
             Self::Awake => "awake",
             Self::Stale => "stale",
             Self::Offline => "offline",
+            Self::Unknown => "unknown",
         }
     }
 }

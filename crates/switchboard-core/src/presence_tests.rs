@@ -22,6 +22,16 @@ fn c12_silence_makes_stale_then_offline() {
 }
 
 #[test]
+fn unheard_remote_agent_is_unknown() {
+    let (now, after) = (Timestamp::from_second(1_763_000_000).unwrap(), PresenceTimeouts::default());
+    let bob: AgentId = "bob@research".parse().unwrap();
+    let never = Presence::derive(bob.clone(), None, now, after);
+    assert_eq!((never.awareness, never.since), (Awareness::Unknown, None));
+    let beat = Heartbeat { agent: bob.clone(), at: now, status: OFFLINE.into(), message: None };
+    assert_eq!(Presence::derive(bob, Some(&beat), now, after).awareness, Awareness::Offline);
+}
+
+#[test]
 fn a_goodbye_is_no_sign_of_life() {
     let at = Timestamp::from_second(1_763_000_000).unwrap();
     let beat = Heartbeat { agent: AgentId::human(), at, status: OFFLINE.into(), message: Some("bye".into()) };

@@ -38,6 +38,16 @@ pub enum ResolveError {
         /// Known names that look like it, best first.
         near: Vec<String>,
     },
+    /// A link of the settings leads to a swarm or a hub that is not there.
+    #[error("{link} leads to '{agent}', and nobody of a swarm or hub '{realm}' is known")]
+    UnknownRealm {
+        /// The name as the link has it.
+        agent: AgentId,
+        /// The swarm or hub.
+        realm: Name,
+        /// The link, as the settings call it.
+        link: String,
+    },
     /// No team of that name.
     #[error("no team is named '{team}'")]
     UnknownTeam {
@@ -212,12 +222,18 @@ fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result
     }
 }
 
-/// Whether a link may lead to this name. Who is behind a swarm need not be known here.
+/// Whether a link may lead to this name. Not every member of a swarm is known here, but of each swarm somebody is.
 fn is_known(agent: &AgentId, directory: &Directory) -> bool {
-    agent.realm.is_some() || agent.is_human() || directory.addressee(agent).is_some()
+    match &agent.realm {
+        Some(realm) => directory.has_realm(realm),
+        None => agent.is_human() || directory.addressee(agent).is_some(),
+    }
 }
 
 fn unknown_by_link(agent: &AgentId, link: String, directory: &Directory) -> ResolveError {
+    if let Some(realm) = agent.realm.clone() {
+        return ResolveError::UnknownRealm { agent: agent.clone(), realm, link };
+    }
     let names: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
     let near = nearest(&agent.to_string(), names.iter().map(String::as_str).chain([HUMAN]));
     ResolveError::UnknownByLink { agent: agent.clone(), link, near }

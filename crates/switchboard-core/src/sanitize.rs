@@ -3,7 +3,8 @@
 //! A model and a terminal both act on characters that a person who reviews the text does not see, and on markup that
 //! imitates the words of a host. [`clean`] takes out the former, [`sanitize`] disarms the latter as well.
 //! [`sanitize_description`] is for what a child says of its own tools, where placeholders such as `<path>` are common:
-//! there only markup with a meaning for hosts is disarmed. [`reveal`] shows a person what [`clean`] takes out.
+//! there only markup with a meaning for hosts is disarmed. [`reveal`] shows a person what [`clean`] takes out,
+//! [`reveal_command`] also what can be taken for something else.
 
 mod inline;
 mod lookalike;
@@ -92,6 +93,25 @@ pub fn reveal(text: &str) -> String {
             shown.push(c);
         }
     }
+    shown
+}
+
+/// Makes visible what a person could misread in a command: what [`reveal`] shows, joiners, odd spaces, and characters
+/// that look like ASCII ones. A word that is of another script as a whole stays.
+pub fn reveal_command(text: &str) -> String {
+    let is_part = |c: char| c.is_alphanumeric() || !c.is_ascii() && !is_odd_space(c) && !is_hidden(c);
+    let mut shown = String::with_capacity(text.len());
+    let mut word = String::new();
+    for c in text.chars() {
+        if is_part(c) && !is_emoji_selector(c) && !is_line_break(c) {
+            word.push(c);
+            continue;
+        }
+        lookalike::push_revealed(&std::mem::take(&mut word), &mut shown);
+        let is_plain = matches!(c, '\n' | '\t' | ' '..='~');
+        if is_plain { shown.push(c) } else { shown.extend(c.escape_default()) }
+    }
+    lookalike::push_revealed(&word, &mut shown);
     shown
 }
 

@@ -166,7 +166,31 @@ proptest! {
     }
 
     #[test]
+    fn revealed_command_cannot_act_on_terminal(text in hostile_text()) {
+        let shown = reveal_command(&text);
+        prop_assert!(shown.chars().all(|c| matches!(c, '\n' | '\t') || !is_hidden(c) && !is_odd_space(c)), "{shown:?}");
+    }
+
+    #[test]
     fn revealed_text_cannot_act_on_terminal(text in hostile_text()) {
         prop_assert!(reveal(&text).chars().all(|c| matches!(c, '\n' | '\t') || flag_of(c).is_none()));
+    }
+}
+
+#[test]
+fn command_is_revealed_for_person_who_approves() {
+    for (command, shown) in [
+        ("rm -r target && echo 'a\tb'", "rm -r target && echo 'a\tb'"),
+        // Cyrillic: alone in a Latin word, and a word of look-alikes alone.
+        ("c\u{430}t x", "c\\u{430}t x"),
+        ("\u{441}\u{430}\u{442} x", "\\u{441}\\u{430}\\u{442} x"),
+        ("cat привет.txt", "cat привет.txt"),
+        ("cat 文書.txt é", "cat 文書.txt é"),
+        ("curl https://good.example\u{2215}@evil", "curl https://good.example\\u{2215}@evil"),
+        ("rm \u{2013}rf \u{ff0f}", "rm \\u{2013}rf \\u{ff0f}"),
+        ("a\u{202e}b\u{200d}c\u{a0}d\re", "a\\u{202e}b\\u{200d}c\\u{a0}d\\re"),
+        ("\u{1b}[2Jx", "\\u{1b}[2Jx"),
+    ] {
+        assert_eq!(reveal_command(command), shown);
     }
 }

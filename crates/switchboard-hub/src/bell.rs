@@ -9,8 +9,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
@@ -41,7 +41,9 @@ pub(crate) struct Bell(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     path: PathBuf,
-    file: File,
+    folder: Dir,
+    /// Opened when it is first needed where the disk did not allow it before.
+    file: OnceLock<File>,
     /// Which place is ours.
     place: usize,
     /// What is written there next, and what was written first. It begins anywhere, so that nobody else's number is taken
@@ -70,11 +72,18 @@ impl Ear {
 
 impl Bell {
     pub(crate) fn open(folder: &Dir) -> Result<Self, FileError> {
-        let file = folder.open_own(NAME)?;
+        let file = OnceLock::new();
+        match folder.open_own(NAME) {
+            Ok(opened) => drop(file.set(opened)),
+            // Everybody also looks by the clock.
+            Err(error) if error.is_disk() => {}
+            Err(error) => return Err(error),
+        }
         let path = folder.path().join(NAME);
         let first = fastrand::u64(..);
         let inner = Inner {
             path,
+            folder: folder.clone(),
             file,
             place: fastrand::usize(..PLACES),
             next: AtomicU64::new(first),
@@ -88,7 +97,9 @@ impl Bell {
     /// Tells everybody. A bell that cannot be written is no failure: listeners also look by themselves.
     pub(crate) fn ring(&self) {
         let ring = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let _ = self.0.file.write_at(&ring.to_le_bytes(), (self.0.place * WIDTH) as u64);
+        if let Some(file) = self.0.file() {
+            let _ = file.write_at(&ring.to_le_bytes(), (self.0.place * WIDTH) as u64);
+        }
         count(&self.0.heard);
     }
 
@@ -134,7 +145,7 @@ impl Bell {
         let inner = &self.0;
         let mut marks: Marks = [0; PLACES * WIDTH];
         // A file that nobody has rung at its last place is shorter.
-        let _ = inner.file.read_at(&mut marks, 0).ok()?;
+        let _ = inner.file()?.read_at(&mut marks, 0).ok()?;
         let (places, _) = marks.as_chunks_mut::<WIDTH>();
         let own = places.get_mut(inner.place)?;
         let count = u64::from_le_bytes(*own).wrapping_sub(inner.first);
@@ -142,6 +153,15 @@ impl Bell {
             *own = [0; WIDTH];
         }
         Some(marks)
+    }
+}
+
+impl Inner {
+    fn file(&self) -> Option<&File> {
+        if self.file.get().is_none() {
+            let _ = self.file.set(self.folder.open_own(NAME).ok()?);
+        }
+        self.file.get()
     }
 }
 

@@ -63,6 +63,6 @@ async fn a_file_that_was_cut_short_counts_as_somebody_s_ring() {
     let mut others = bell.listen_to_others();
     other.ring();
     until(&mut others, 1).await;
-    bell.0.file.set_len(0).unwrap();
+    bell.0.file().unwrap().set_len(0).unwrap();
     until(&mut others, 2).await;
 }

@@ -217,7 +217,12 @@ fn read(row: &Row<'_>) -> Option<TaskClaim> {
     })
 }
 
-/// A lease that is neither nothing nor for ever.
+/// Refuses a lease that is longer than any may last. A holder who is given less than asked for would overstay.
+pub(crate) fn check_lease(lease: SignedDuration) -> Result<(), HubError> {
+    if lease > LONGEST_LEASE { Err(HubError::LeaseTooLong { lease }) } else { Ok(()) }
+}
+
+/// A lease that is neither nothing nor for ever: what other hubs and older databases hold is bounded as well.
 pub(crate) fn bounded(lease: SignedDuration) -> SignedDuration {
     lease.clamp(SignedDuration::from_secs(1), LONGEST_LEASE)
 }

@@ -87,6 +87,19 @@ async fn x5_a_holder_who_slept_past_the_lease_is_refused_whatever_it_does() {
 }
 
 #[tokio::test]
+async fn lease_longer_than_a_day_is_refused() {
+    let hub = TestHub::with(&["a"]).await;
+    let days = SignedDuration::from_hours(99 * 24);
+    let refused = hub.hub.claim_task(task("T"), agent_id("a"), days, None).await.expect_err("refused");
+    let words = "a lease of 2376h is too long: a claim or reservation lasts 24 h at most";
+    assert_eq!(refused.to_string(), words);
+    assert_eq!(hub.hub.claims().await.expect("read"), []);
+    claim(&hub.hub, "T", "a").await.expect("claimed");
+    let renewed = hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(days)).await;
+    assert!(matches!(renewed, Err(HubError::LeaseTooLong { lease }) if lease == days), "{renewed:?}");
+}
+
+#[tokio::test]
 async fn x5_renewed_in_time_a_claim_goes_on() {
     let hub = TestHub::with(&["a", "b"]).await;
     claim(&hub.hub, "T", "a").await.expect("claimed");
@@ -98,8 +111,7 @@ async fn x5_renewed_in_time_a_claim_goes_on() {
         assert!(claim(&hub.hub, "T", "b").await.is_err());
     }
     assert_eq!(hub.hub.claims().await.expect("read").len(), 1);
-    let day =
-        hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(SignedDuration::MAX)).await.expect("renewed");
+    let day = hub.hub.renew_claim(task("T"), agent_id("a"), 1, Some(LONGEST_LEASE)).await.expect("renewed");
     assert_eq!(day.until, hub.hub.now() + LONGEST_LEASE);
     // Where nobody says, as long as it was given for.
     hub.clock.advance(seconds(3600));

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName, sanitize_inline};
 
+use crate::claims::LONGEST_LEASE;
 use crate::files::FileError;
 use crate::reservations::Reservation;
 
@@ -68,6 +69,12 @@ pub enum HubError {
     NoLink {
         /// The task.
         task: TaskName,
+    },
+    /// A claim or reservation is asked for longer than any may last.
+    #[error("a lease of {lease:#} is too long: a claim or reservation lasts {} h at most", LONGEST_LEASE.as_hours())]
+    LeaseTooLong {
+        /// How long it was to last.
+        lease: SignedDuration,
     },
     /// A claim that a message names cannot be read.
     #[error("the metadata 'claim' of the message must be {{\"task\": NAME, \"fence\": NUMBER}}")]
@@ -221,6 +228,19 @@ pub enum HubError {
         #[source]
         source: Arc<rusqlite::Error>,
     },
+    /// The store cannot be written: its disk or its folder is read-only.
+    #[error("the store is read-only: nothing was accepted")]
+    ReadOnly {
+        /// What was being written.
+        #[source]
+        source: Arc<rusqlite::Error>,
+    },
+    /// The database was deleted, or replaced, while this process had it open.
+    #[error("the store was deleted: {} is gone or another file, and nothing was accepted", .path.display())]
+    StoreDeleted {
+        /// The database.
+        path: PathBuf,
+    },
     /// The disk failed after the message was written, and the message could not be taken back.
     #[error("the disk failed while the message was written, and whether it was kept is not known")]
     Unsure {
@@ -260,10 +280,10 @@ impl From<rusqlite::Error> for HubError {
 
 impl From<Arc<rusqlite::Error>> for HubError {
     fn from(source: Arc<rusqlite::Error>) -> Self {
-        if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) {
-            Self::NoSpace { source }
-        } else {
-            Self::Store { source }
+        match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::NoSpace { source },
+            Some(rusqlite::ErrorCode::ReadOnly) => Self::ReadOnly { source },
+            _ => Self::Store { source },
         }
     }
 }
@@ -277,7 +297,10 @@ impl HubError {
     /// What SQLite said, where the database itself failed and not what was asked of it.
     pub(crate) fn of_database(&self) -> Option<&Arc<rusqlite::Error>> {
         match self {
-            Self::Store { source } | Self::NoSpace { source } | Self::Unsure { source } => {
+            Self::Store { source }
+            | Self::NoSpace { source }
+            | Self::ReadOnly { source }
+            | Self::Unsure { source } => {
                 matches!(**source, rusqlite::Error::SqliteFailure(..)).then_some(source)
             }
             _ => None,
@@ -287,7 +310,11 @@ impl HubError {
     /// The same for a further one of those whom one failure concerns.
     pub(crate) fn again(&self) -> Self {
         match self {
-            Self::Store { source } | Self::NoSpace { source } => source.clone().into(),
+            Self::Store { source } | Self::NoSpace { source } | Self::ReadOnly { source } => {
+                source.clone().into()
+            }
+            Self::StoreDeleted { path } => Self::StoreDeleted { path: path.clone() },
+            Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
             // All else that keeps work from being done at all.
             _ => Self::Closed,
         }
@@ -297,6 +324,7 @@ impl HubError {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::NoSpace { .. }
+            | Self::ReadOnly { .. }
             | Self::Unsure { .. }
             | Self::Closed
             | Self::DamagedInUse { .. }
@@ -305,6 +333,7 @@ impl HubError {
             | Self::SideFileInUse { .. }
             | Self::OlderSchema { .. }
             | Self::NoLink { .. } => true,
+            Self::File(error) => error.is_disk(),
             Self::Store { source } => matches!(
                 source.sqlite_error_code(),
                 Some(

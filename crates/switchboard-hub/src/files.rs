@@ -124,6 +124,12 @@ impl Dir {
         }
     }
 
+    /// The numbers of the file system and of the directory in it, which tell it from every other that is there now.
+    pub fn device_and_inode(&self) -> Result<(i128, u64), FileError> {
+        let stat = rustix::fs::fstat(&self.handle).map_err(self.io_here("examine"))?;
+        Ok((stat.st_dev.into(), stat.st_ino))
+    }
+
     /// Where the directory was found.
     pub fn path(&self) -> &Path {
         &self.path
@@ -169,21 +175,27 @@ impl Dir {
     ///
     /// Names that are not UTF-8 are left out, since no file of ours has one.
     pub fn names(&self) -> Result<Vec<String>, FileError> {
-        let failed = |error: Errno| self.io_here("list")(error);
         let mut names = Vec::new();
+        self.visit_names(|name| names.push(name.to_owned()))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// The same names in no order, one at a time: for folders whose names need not all be in memory.
+    pub fn visit_names(&self, mut visit: impl FnMut(&str)) -> Result<(), FileError> {
+        let failed = |error: Errno| self.io_here("list")(error);
         let mut unreadable = 0_usize;
         for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
             match entry.map_err(failed)?.file_name().to_str() {
                 Ok("." | "..") => {}
-                Ok(name) => names.push(name.to_owned()),
+                Ok(name) => visit(name),
                 Err(_) => unreadable += 1,
             }
         }
         if unreadable > 0 {
             tracing::warn!(dir = %self.path.display(), unreadable, "skipped names that are not UTF-8");
         }
-        names.sort_unstable();
-        Ok(names)
+        Ok(())
     }
 
     /// What tells whether the directory has changed since the last look.
@@ -201,7 +213,7 @@ impl Dir {
     }
 
     /// The stamp of a directory in this one, which need not be readable; `None` when it is missing.
-    pub(crate) fn subdir_stamp(&self, name: &str) -> Result<Option<DirStamp>, FileError> {
+    pub fn subdir_stamp(&self, name: &str) -> Result<Option<DirStamp>, FileError> {
         check_name(name)?;
         match self.raw_stat(name)? {
             Some(stat) if kind(&stat).is_dir() => Ok(Some(DirStamp::of(&stat))),
@@ -248,6 +260,17 @@ impl Dir {
     /// What is written there must not end up elsewhere: a link of either kind, or a device, is refused.
     pub fn open_own(&self, name: &str) -> Result<File, FileError> {
         self.open_own_for(name, OFlags::RDWR)
+    }
+
+    /// Opens a file of our own for reading and for locks; `None` when there is nothing of that name.
+    pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>, FileError> {
+        check_name(name)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
+            Ok(handle) => Ok(Some(File::from(handle))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(self.io("open", name)(error)),
+        }
     }
 
     /// Adds to the end of a file of our own, such as a log, which is made when it is missing; says how large it is
@@ -309,6 +332,22 @@ impl Dir {
             .map_err(self.io("replace", name))?;
         temp.forget();
         self.sync(durability)
+    }
+
+    /// [`replace_with`](Self::replace_with) for a file that only its owner reads, in a directory of many files: it is made
+    /// in `workshop`, on the same file system, so that a killed writer leaves nothing here.
+    pub fn replace_from(&self, workshop: &Self, name: &str, bytes: &[u8]) -> Result<(), FileError> {
+        check_name(name)?;
+        let temp = Temp::write(workshop, bytes, Durability::Later)?;
+        match rustix::fs::renameat(&workshop.handle, &*temp.name, &self.handle, name) {
+            Ok(()) => {
+                temp.forget();
+                Ok(())
+            }
+            // Something is mounted on this directory.
+            Err(Errno::XDEV) => self.replace_with(name, bytes, 0o600, Durability::Later),
+            Err(error) => Err(self.io("replace", name)(error)),
+        }
     }
 
     /// Moves a regular file to a name that was not there before, on the same file system.

@@ -1,41 +1,25 @@
-//! What ends programs of ours when we ourselves are killed and can end nothing any more.
-//!
-//! A guard is a second process of our own program. It holds the reading end of a pipe whose other end only we have,
-//! and is told over it which process groups there are. When the pipe closes, however that came about, it kills what
-//! is left. It takes no part in what a program and we say to each other.
-//!
-//! A group is not all: a program may have been started in the moment before we were killed, and programs can leave
-//! their group. So each one also carries a mark in its environment, which what it starts inherits, and where the
-//! system lets us look, everything with the mark is found.
+//! The host's side of its [reapers](crate::reaper): starts them, and programs below them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{self, BufRead, PipeWriter, Write};
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
 
-use crate::platform::{self, ProcessStart};
-use crate::process::{Child, Spawn, SpawnError};
+use crate::process::Spawn;
+use crate::reaper::wire::{self, Event, Request};
 
-/// The variable that carries the mark.
-const MARK: &str = "SWITCHBOARD_GUARD";
+/// How long a reaper may take to start its program. It is one process that starts another.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often the guard looks once more before it believes that nothing is left: what was being started while it
-/// looked shows its mark a moment later.
-const QUIET_LOOKS: u32 = 4;
-
-/// The pause between two looks.
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
-
-/// How often it looks at most. What cannot be killed is not going to be.
-const LOOKS: u32 = 100;
-
-/// A guard over programs. Cheap to clone; its process starts with the first program.
+/// A handle on the reapers of this process. Cheap to clone; the root starts with the first program.
 #[derive(Debug, Clone)]
 pub struct Guard(Arc<Inner>);
 
@@ -43,151 +27,173 @@ pub struct Guard(Arc<Inner>);
 struct Inner {
     program: OsString,
     args: Vec<OsString>,
-    mark: String,
-    state: Mutex<State>,
+    root: Mutex<Option<StdUnixStream>>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    running: Option<Running>,
-    groups: BTreeSet<u32>,
+/// A program that was started below a reaper.
+pub(crate) struct Started {
+    pub(crate) control: UnixStream,
+    pub(crate) pid: i32,
 }
 
-#[derive(Debug)]
-struct Running {
-    pipe: PipeWriter,
-    /// Held because dropping it ends the process.
-    _process: Child,
+/// Our ends of a program's streams.
+pub(crate) struct Pipes {
+    pub(crate) stdin: PipeWriter,
+    pub(crate) stdout: PipeReader,
+    pub(crate) stderr: PipeReader,
 }
 
-/// A guard that could not be started.
+/// Why a program does not run below a reaper.
 #[derive(Debug, thiserror::Error)]
-pub enum GuardError {
-    /// There is no pipe to it.
-    #[error("no pipe can be made: {0}")]
-    Pipe(#[from] io::Error),
-    /// Its process does not start.
+enum Failed {
+    /// The program's own fault, or another that lasts.
     #[error(transparent)]
-    Spawn(#[from] SpawnError),
+    Lasting(#[from] io::Error),
+    /// Its reaper or the root ended.
+    #[error("its reaper ended")]
+    Gone,
 }
 
 impl Guard {
-    /// A guard whose process is this program with these arguments, and calls [`run`] with its stdin.
+    /// A guard whose reapers are this program with these arguments, which calls [`run`](crate::reaper::run) with its
+    /// stdin.
     pub fn new(program: impl Into<OsString>, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let args = args.into_iter().map(Into::into).collect();
-        let mark = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
-        Self(Arc::new(Inner { program: program.into(), args, mark, state: Mutex::default() }))
+        Self(Arc::new(Inner { program: program.into(), args, root: Mutex::default() }))
     }
 
-    /// Marks a program that is about to be started, after the guard itself. Needs a Tokio runtime.
-    pub fn mark(&self, spawn: Spawn) -> Result<Spawn, GuardError> {
-        let mut state = self.0.state.lock();
-        if state.running.is_none() {
-            state.running = Some(self.start(&state.groups)?);
-        }
-        Ok(spawn.env(MARK, &self.0.mark))
+    /// Starts a program below a reaper of its own, on three pipes. Needs a Tokio runtime.
+    pub(crate) async fn start(&self, request: &Request) -> io::Result<(Started, Pipes)> {
+        let (their_stdin, stdin) = io::pipe()?;
+        let (stdout, their_stdout) = io::pipe()?;
+        let (stderr, their_stderr) = io::pipe()?;
+        let streams = [their_stdin.as_fd(), their_stdout.as_fd(), their_stderr.as_fd()];
+        let started = self.start_on(request, wire::RUN, &streams).await?;
+        Ok((started, Pipes { stdin, stdout, stderr }))
     }
 
-    /// Puts a started program's group under guard.
-    pub fn watch(&self, group: u32) {
-        let mut state = self.0.state.lock();
-        state.groups.insert(group);
-        state.tell(&format!("+{group}\n"));
+    /// Starts a program below a reaper of its own, as the leader of a session with this terminal.
+    pub(crate) async fn start_in_terminal(
+        &self,
+        request: &Request,
+        terminal: BorrowedFd<'_>,
+    ) -> io::Result<Started> {
+        self.start_on(request, wire::RUN_IN_TERMINAL, &[terminal]).await
     }
 
-    /// Lets go of a group of which nothing is left.
-    pub fn forget(&self, group: u32) {
-        let mut state = self.0.state.lock();
-        state.groups.remove(&group);
-        state.tell(&format!("-{group}\n"));
-    }
-
-    fn start(&self, groups: &BTreeSet<u32>) -> Result<Running, GuardError> {
-        let (reading, mut pipe) = io::pipe()?;
-        let process = Spawn::new(&self.0.program).args(&self.0.args).stdin(Stdio::from(reading)).spawn()?;
-        writeln!(pipe, "={}", self.0.mark)?;
-        for group in groups {
-            writeln!(pipe, "+{group}")?;
-        }
-        Ok(Running { pipe, _process: process })
-    }
-}
-
-impl State {
-    /// Tells the guard. One that was itself killed is started again with the next program.
-    fn tell(&mut self, line: &str) {
-        if let Some(running) = &mut self.running
-            && let Err(error) = running.pipe.write_all(line.as_bytes())
+    /// Has the root leave alone what its reapers leave alone when this process ends.
+    pub fn leave(&self) {
+        if let Some(root) = &*self.0.root.lock()
+            && let Err(error) = wire::send(root.as_fd(), wire::LEAVE, &[])
         {
-            tracing::warn!(%error, "the guard over our programs is gone");
-            self.running = None;
+            tracing::debug!(%error, "the root of the reapers is gone");
+        }
+    }
+
+    async fn start_on(&self, request: &Request, kind: u8, streams: &[BorrowedFd<'_>]) -> io::Result<Started> {
+        match self.try_to_start(request, kind, streams).await {
+            Err(Failed::Gone) => {}
+            Err(Failed::Lasting(error)) => return Err(error),
+            Ok(started) => return Ok(started),
+        }
+        // The root may have been killed since the last program, which is noticed only now.
+        match self.try_to_start(request, kind, streams).await {
+            Ok(started) => Ok(started),
+            Err(Failed::Lasting(error)) => Err(error),
+            Err(gone) => Err(io::Error::other(gone)),
+        }
+    }
+
+    async fn try_to_start(
+        &self,
+        request: &Request,
+        kind: u8,
+        streams: &[BorrowedFd<'_>],
+    ) -> Result<Started, Failed> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut control = UnixStream::from_std(ours)?;
+        self.ask_root(&theirs)?;
+        drop(theirs);
+        // The socket is new and takes a byte at once.
+        wire::send(control.as_fd(), kind, streams).map_err(gone_or_lasting)?;
+        let answer = async {
+            let bytes = request.encode()?;
+            control.write_all(&wire::length(bytes.len())?).await?;
+            control.write_all(&bytes).await?;
+            first(&mut control).await
+        };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "its reaper does not answer");
+        let answer = timeout(START_LIMIT, answer).await.map_err(|_| late())?;
+        match answer.map_err(gone_or_lasting)? {
+            Some(Event::Started(pid)) => Ok(Started { control, pid }),
+            Some(Event::Failed(number)) => Err(io::Error::from_raw_os_error(number).into()),
+            Some(Event::Ended(_)) | None => Err(Failed::Gone),
+        }
+    }
+
+    /// Asks the root, which is started where there is none, to start a reaper at the other end of a socket.
+    fn ask_root(&self, reaper: &StdUnixStream) -> io::Result<()> {
+        let mut root = self.0.root.lock();
+        if let Some(known) = &*root
+            && wire::send(known.as_fd(), wire::START, &[reaper.as_fd()]).is_ok()
+        {
+            return Ok(());
+        }
+        let started = self.start_root()?;
+        wire::send(started.as_fd(), wire::START, &[reaper.as_fd()])?;
+        *root = Some(started);
+        Ok(())
+    }
+
+    fn start_root(&self) -> io::Result<StdUnixStream> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        // A root that is stopped must not stop this process.
+        ours.set_nonblocking(true)?;
+        let spawn = Spawn::new(&self.0.program).args(&self.0.args).cwd("/");
+        let spawn =
+            spawn.name(crate::lineage::PROGRAM).stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
+        // It ends by itself when the socket is closed.
+        spawn.spawn().map_err(io::Error::other)?.leave();
+        wire::send(ours.as_fd(), wire::ROOT, &[])?;
+        Ok(ours)
+    }
+}
+
+/// The first event of a reaper and nothing of the next, which may have come with it.
+async fn first(control: &mut UnixStream) -> io::Result<Option<Event>> {
+    let mut bytes = [0; Event::LENGTH];
+    match control.read_exact(&mut bytes).await {
+        Ok(_) => Ok(Event::decode(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The next event of a reaper; `None` when it is gone, with all that it ran. Can be cancelled and called again with the
+/// same buffer.
+pub(crate) async fn next(control: &mut UnixStream, buffer: &mut Vec<u8>) -> io::Result<Option<Event>> {
+    loop {
+        if let Some(&bytes) = buffer.first_chunk::<{ Event::LENGTH }>() {
+            buffer.drain(..Event::LENGTH);
+            let unknown = || io::Error::new(io::ErrorKind::InvalidData, "its reaper said something unknown");
+            return Event::decode(bytes).map(Some).ok_or_else(unknown);
+        }
+        match control.read_buf(buffer).await {
+            Ok(1..) => {}
+            Ok(0) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// Is the guard: reads what there is to watch until its input ends, and then kills it.
-pub fn run(input: impl BufRead) -> io::Result<()> {
-    let mut mark = None;
-    let mut groups: BTreeMap<u32, Option<ProcessStart>> = BTreeMap::new();
-    for line in input.lines() {
-        // An input that breaks off is one that has ended.
-        let Ok(line) = line else { break };
-        match line.split_at_checked(1) {
-            Some(("=", text)) => mark = Some(format!("{MARK}={text}")),
-            Some(("+", group)) => {
-                if let Ok(group) = group.parse() {
-                    groups.insert(group, platform::process_started(group));
-                }
-            }
-            Some(("-", group)) => {
-                if let Ok(group) = group.parse::<u32>() {
-                    groups.remove(&group);
-                }
-            }
-            _ => {}
-        }
+/// That the other end is closed means that its process has ended.
+fn gone_or_lasting(error: io::Error) -> Failed {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Failed::Gone,
+        _ => Failed::Lasting(error),
     }
-    for (group, start) in groups {
-        kill_group(group, start.as_ref());
-    }
-    if let Some(mark) = mark {
-        kill_marked(&mark);
-    }
-    Ok(())
-}
-
-/// Kills a group, unless its number belongs to a stranger by now: a number is not given again while a group has it,
-/// so that it is a stranger's only if there is a process with another start.
-fn kill_group(group: u32, start: Option<&ProcessStart>) {
-    let now = platform::process_started(group);
-    let is_stranger = match (start, &now) {
-        (Some(then), Some(now)) => !then.may_equal(now),
-        (None, Some(_)) => true,
-        (_, None) => false,
-    };
-    if !is_stranger && let Some(pid) = pid(group) {
-        // That nobody is left is as good as success.
-        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-    }
-}
-
-fn kill_marked(mark: &str) {
-    let mut quiet = 0;
-    for _ in 0..LOOKS {
-        let found = platform::processes_with_variable(mark);
-        quiet = if found.is_empty() { quiet + 1 } else { 0 };
-        if quiet == QUIET_LOOKS {
-            return;
-        }
-        for pid in found.into_iter().filter_map(pid) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
-        thread::sleep(LOOK_PAUSE);
-    }
-}
-
-fn pid(number: u32) -> Option<Pid> {
-    i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
 #[cfg(test)]

@@ -1,70 +1,180 @@
-use std::io::Cursor;
+use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
 
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::*;
+use crate::platform::{process_and_ancestors, process_started};
+use crate::process::Child;
 
-/// Starts a shell script that writes as many pids as are asked for.
-async fn start(script: &str, mark: &str, count: usize) -> (Child, Vec<u32>) {
-    let spawn = Spawn::new("sh").args(["-c", script]).env(MARK, mark).stdout(Stdio::piped());
-    let mut child = spawn.spawn().expect("the shell starts");
+/// Far longer than any of these programs needs, so that only a hang reaches it.
+const DEADLINE: Duration = Duration::from_mins(1);
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Writes its pid and stays, whatever it is asked: a plain child, one in a session of its own, and one that has lost its
+/// parent, its session and its environment.
+const DETACH: &str = r#"
+trap '' TERM HUP INT
+stay='trap "" TERM HUP INT; echo $$; exec sleep 1000 > /dev/null'
+sh -c "$stay" &
+setsid sh -c "$stay" &
+( env -i "$(command -v setsid)" "$(command -v sh)" -c "PATH=$PATH; $stay" & )
+"#;
+
+fn guard() -> Guard {
+    // Beside the test binary, in `examples`: Cargo builds it with the tests.
+    let test = std::env::current_exe().expect("the test has a path");
+    let target = test.parent().and_then(|deps| deps.parent()).expect("it is in a target folder");
+    Guard::new(PathBuf::from(target).join("examples").join("reaper"), [""; 0])
+}
+
+async fn start(guard: &Guard, script: &str) -> Child {
+    Spawn::new("sh").args(["-c", script]).start(Some(guard)).await.expect("the shell starts")
+}
+
+/// Starts a script below a reaper and returns its pid and those that it writes.
+async fn start_with(guard: &Guard, script: &str, count: usize) -> (Child, BTreeSet<u32>) {
+    let mut child = start(guard, script).await;
     let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
-    let mut pids = vec![child.pid()];
+    let mut pids = BTreeSet::from([child.pid()]);
     for _ in 0..count {
-        let line = lines.next_line().await.expect("stdout is readable").expect("the shell writes a line");
-        pids.push(line.trim().parse().expect("the line is a pid"));
+        let line = lines.next_line().await.expect("stdout is readable").expect("a line");
+        pids.insert(line.parse().expect("a pid"));
     }
     (child, pids)
 }
 
-fn assert_gone(pids: &[u32]) {
-    for &pid in pids {
-        assert_eq!(platform::process_started(pid), None, "process {pid} still runs");
+fn alive(pids: &BTreeSet<u32>) -> Vec<u32> {
+    pids.iter().copied().filter(|pid| process_started(*pid).is_some()).collect()
+}
+
+async fn assert_ends(pids: &BTreeSet<u32>) {
+    let wait = async {
+        while !alive(pids).is_empty() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    assert!(timeout(DEADLINE, wait).await.is_ok(), "{:?} still run", alive(pids));
+}
+
+fn kill(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a pid");
+    rustix::process::kill_process(pid, Signal::KILL).expect("it runs");
+}
+
+#[tokio::test]
+async fn program_below_a_reaper_reads_writes_and_ends() {
+    let guard = guard();
+    let spawn = Spawn::new("sh").args(["-c", "cat; echo $SEEN >&2; exit 7"]).env("SEEN", "yes");
+    let mut child = spawn.start(Some(&guard)).await.expect("the shell starts");
+    let mut stdin = child.take_stdin().expect("stdin is piped");
+    stdin.write_all(b"hello").await.expect("it reads");
+    drop(stdin);
+    let (mut out, mut err) = (String::new(), String::new());
+    child.take_stdout().expect("stdout").read_to_string(&mut out).await.expect("text");
+    child.take_stderr().expect("stderr").read_to_string(&mut err).await.expect("text");
+    assert_eq!((out.as_str(), err.as_str()), ("hello", "yes\n"));
+    assert_eq!(child.wait().await.expect("it ends").code(), Some(7));
+    assert_eq!(child.wait().await.expect("the answer stays").code(), Some(7));
+}
+
+#[tokio::test]
+async fn status_of_a_program_that_ends_at_once_is_told() {
+    let guard = guard();
+    for _ in 0..50 {
+        let status = start(&guard, "exit 3").await.wait().await.expect("it ends");
+        assert_eq!(status.code(), Some(3));
     }
 }
 
 #[tokio::test]
-async fn when_the_input_ends_the_groups_are_killed_with_those_who_ignore_everything() {
-    let script = r#"trap "" TERM HUP; (trap "" TERM HUP; sleep 100; sleep 100) & echo $!; wait"#;
-    let (_child, pids) = start(script, "unused", 1).await;
-    run(Cursor::new(format!("=other-mark-{}\n+{}\n", pids[0], pids[0]))).expect("the guard runs");
-    assert_gone(&pids);
+async fn missing_program_is_named_below_a_reaper_too() {
+    let error =
+        Spawn::new("no-such-program").cwd("/").start(Some(&guard())).await.expect_err("there is none");
+    assert_eq!(error.to_string(), "cannot start `no-such-program` in /");
+    assert_eq!(error.into_cause().kind(), io::ErrorKind::NotFound);
 }
 
 #[tokio::test]
-async fn what_is_let_go_of_and_what_belongs_to_others_stays() {
-    let (child, pids) = start("sleep 100", "unused", 0).await;
-    run(Cursor::new(format!("=nobody-{0}\n+{0}\n-{0}\n", pids[0]))).expect("the guard runs");
-    assert!(platform::process_started(pids[0]).is_some());
-    drop(child);
+async fn long_arguments_and_variables_arrive_whole() {
+    let long = "x".repeat(100 << 10);
+    let spawn = Spawn::new("sh").args(["-c", "printf %s \"$1$LONG\"", "sh", &long]).env("LONG", &long);
+    let mut child = spawn.start(Some(&guard())).await.expect("the shell starts");
+    let mut out = String::new();
+    child.take_stdout().expect("stdout").read_to_string(&mut out).await.expect("text");
+    assert_eq!(out.len(), 200 << 10);
+    assert!(child.wait().await.expect("it ends").success());
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn what_left_its_group_or_was_never_told_of_is_found_by_its_mark() {
-    let script = "setsid sh -c 'echo $$; sleep 100; sleep 100' & wait";
-    let mark = format!("mark-{}", fastrand::u64(..));
-    let (_child, pids) = start(script, &mark, 1).await;
-    run(Cursor::new(format!("={mark}\n"))).expect("the guard runs");
-    assert_gone(&pids);
+async fn p12_nothing_detached_outlives_its_program() {
+    let guard = guard();
+    for round in 0..20 {
+        let stays = format!("{DETACH} while :; do sleep 1000 > /dev/null; done");
+        let (mut child, pids) = match round % 4 {
+            3 => start_with(&guard, &format!("{DETACH} read -r line; exit 3"), 3).await,
+            _ => start_with(&guard, &stays, 3).await,
+        };
+        match round % 4 {
+            0 => drop(child),
+            1 => drop(child.stop(SHORT).await.expect("it is stopped")),
+            2 => {
+                kill(child.pid());
+                child.wait().await.expect("it ends");
+            }
+            _ => {
+                let status = child.wait().await.expect("it ends");
+                assert_eq!(status.code(), Some(3));
+            }
+        }
+        if round % 4 == 0 {
+            assert_ends(&pids).await;
+        }
+        // Nothing is left when the call returns, not some time later.
+        assert_eq!(alive(&pids), [0; 0], "round {round}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn p12_killed_reaper_and_killed_root_take_their_programs_along() {
+    let guard = guard();
+    for round in 0..20 {
+        let stays = format!("{DETACH} while :; do sleep 1000 > /dev/null; done");
+        let (mut child, pids) = start_with(&guard, &stays, 3).await;
+        let above = process_and_ancestors(child.pid());
+        kill(above[1 + round % 2].pid);
+        match child.wait().await {
+            // The reaper lives, sees the end of the root and kills the program.
+            Ok(status) => assert_eq!((status.signal(), round % 2), (Some(9), 1)),
+            Err(error) => assert_eq!((error.to_string().as_str(), round % 2), ("its reaper was killed", 0)),
+        }
+        assert_eq!(alive(&pids), [0; 0], "round {round}");
+    }
 }
 
 #[tokio::test]
-async fn the_guard_starts_with_the_first_program_and_is_told_of_it() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let seen = dir.path().join("seen");
-    let guard = Guard::new("sh", ["-c".into(), format!("cat > {}", seen.display())]);
-    let spawn = guard.mark(Spawn::new("true")).expect("the guard starts");
-    let mut child = spawn.spawn().expect("the program starts");
-    let pid = child.pid();
-    guard.watch(pid);
-    child.wait().await.expect("the program ends");
-    guard.forget(pid);
-    let expected = format!("={}\n+{pid}\n-{pid}\n", guard.0.mark);
-    let wait = async {
-        while std::fs::read_to_string(&seen).unwrap_or_default() != expected {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), wait).await.expect("the guard is told");
+async fn detached_processes_get_sigterm_before_they_are_killed() {
+    let script =
+        r#"setsid sh -c 'trap "echo saved; exit" TERM; echo ready; while :; do sleep 0.01; done' & wait"#;
+    let guard = guard();
+    let mut child = start(&guard, script).await;
+    let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
+    assert_eq!(lines.next_line().await.expect("readable").as_deref(), Some("ready"));
+    let stop = tokio::spawn(child.stop(Duration::from_millis(500)));
+    assert_eq!(lines.next_line().await.expect("readable").as_deref(), Some("saved"));
+    stop.await.expect("no panic").expect("stop succeeds");
+}
+
+#[tokio::test]
+async fn process_of_others_is_not_touched() {
+    let other = Spawn::new("sleep").args(["1000"]).spawn().expect("it starts");
+    let guard = guard();
+    let (child, pids) = start_with(&guard, DETACH, 3).await;
+    child.stop(SHORT).await.expect("it is stopped");
+    assert_eq!(alive(&pids), [0; 0]);
+    assert!(process_started(other.pid()).is_some());
 }

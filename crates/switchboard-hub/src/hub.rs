@@ -7,11 +7,12 @@ mod notes;
 mod people;
 mod showing;
 mod unseen;
+mod view;
 mod work;
 
 pub use self::notes::Notes;
+pub use self::view::View;
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +31,10 @@ pub use self::showing::Hold;
 use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::blocking;
 use crate::config::HubConfig;
+use crate::disk::{self, DiskTrouble};
 use crate::error::{HubError, is_suspicious};
 use crate::events::{Events, HubEvent};
+use crate::extent::Extent;
 use crate::files::Dir;
 use crate::maintenance;
 use crate::outbox::{self, Doors, Outbound};
@@ -40,7 +43,10 @@ use crate::presence::PresenceBoard;
 use crate::reads;
 use crate::service::{self, Service};
 use crate::store::binding::HubKey;
+use crate::store::cut_log::is_short_read;
+use crate::store::degraded;
 use crate::store::open::wait_for_others;
+use crate::store::open_store::OpenStore;
 use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
@@ -68,7 +74,7 @@ struct Inner {
     folder: Dir,
     writer: Writer,
     running_writer: Mutex<Option<Running>>,
-    readers: Readers,
+    store: Arc<OpenStore>,
     directory: Mutex<CachedDirectory>,
     doors: Doors,
     events: Events,
@@ -78,14 +84,13 @@ struct Inner {
     ids: Mutex<IdClock>,
     following: AtomicBool,
     ticking: AtomicBool,
+    changed_mail: AtomicBool,
     tasks: TaskTracker,
     shutdown: CancellationToken,
     moved_aside: Option<PathBuf>,
     quarantined: Option<PathBuf>,
     planted: Vec<PathBuf>,
     is_local: bool,
-    /// Held shared for as long as the hub is open: see `recover`.
-    _lock: File,
 }
 
 /// Tells when the journal may have changed, whichever process changed it.
@@ -122,37 +127,38 @@ impl Hub {
             let path = folder.path().join(name);
             move |source| crate::files::FileError::Io { action, path, source }
         };
-        let lock = folder.open_own("hub.lock")?;
-        lock.lock_shared().map_err(io("lock", "hub.lock"))?;
-        let Opened { connection, moved_aside, quarantined, planted } =
-            recover::open_or_recover(&folder, &lock, config.key.as_ref())?;
+        let key = config.key.as_ref();
+        let opened = recover::lock_and_open(&folder, key).or_else(|why| degraded::open(&folder, key, why));
+        let (lock, Opened { connection, moved_aside, quarantined, planted }) = opened?;
         let bell = Bell::open(&folder)?;
         let (doors, events) = (Doors::new(config.clock.clone()), Events::new());
         let database = folder.path().join(DATABASE);
+        let connection = Arc::new(Mutex::new(connection));
+        let mut readers = Readers::of(database.clone()).bound(folder.clone(), config.key.clone());
+        if blocking::is_inline() {
+            readers = readers.share_with_writer(connection.clone());
+        }
+        let store = Arc::new(OpenStore::new(&folder, readers, lock));
         let setup = Setup {
-            path: database.clone(),
+            path: database,
             folder: folder.clone(),
             config: config.clone(),
             doors: doors.clone(),
             events: events.clone(),
             bell: bell.clone(),
+            store: store.clone(),
         };
-        let connection = Arc::new(Mutex::new(connection));
         let (writer, running) =
-            Writer::start(connection.clone(), setup).map_err(io("start the writer of", DATABASE))?;
+            Writer::start(connection, setup).map_err(io("start the writer of", DATABASE))?;
         doors.attach(writer.clone());
         let is_local = !platform::is_network_filesystem(folder.path());
         let directory = CachedDirectory::with(config.links.clone());
-        let mut readers = Readers::of(database).bound(folder.clone(), config.key.clone());
-        if blocking::is_inline() {
-            readers = readers.share_with_writer(connection);
-        }
         let inner = Inner {
             config,
             folder,
             writer,
             running_writer: Mutex::new(Some(running)),
-            readers,
+            store,
             directory: Mutex::new(directory),
             doors,
             events,
@@ -162,20 +168,20 @@ impl Hub {
             ids: Mutex::default(),
             following: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
+            changed_mail: AtomicBool::new(false),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
             moved_aside,
             quarantined,
             planted,
             is_local,
-            _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Looks at the database in a folder without opening the hub; changes nothing.
-    pub async fn check(folder: Dir, key: Option<HubKey>) -> Result<DatabaseState, HubError> {
-        let check = move || recover::check(&folder, key.as_ref());
+    pub async fn check(folder: Dir, key: Option<HubKey>, extent: Extent) -> Result<DatabaseState, HubError> {
+        let check = move || recover::check(&folder, key.as_ref(), extent);
         blocking::run(check).await.map_err(|_| HubError::Closed)?
     }
 
@@ -186,6 +192,7 @@ impl Hub {
 
     /// Stops taking work, finishes what was taken, and lets go of the database.
     pub async fn shut_down(&self) {
+        self.index_portion().await;
         self.inner.shutdown.cancel();
         self.inner.doors.close();
         self.inner.tasks.close();
@@ -195,7 +202,17 @@ impl Hub {
         if let Some(running) = running {
             running.join().await;
         }
-        self.inner.readers.close();
+        self.inner.store.readers.close();
+    }
+
+    /// What keeps the store from being written now; `None` where it can be. Everything in it can be read all the same.
+    pub fn disk_trouble(&self) -> Option<DiskTrouble> {
+        disk::probe(&self.inner.folder)
+    }
+
+    /// Whether the store was recovered since this was last asked, so that doors should read back what their files hold.
+    pub fn take_recovery(&self) -> bool {
+        self.inner.store.take_recovery()
     }
 
     /// Takes no further deliveries; those already handed over can still be reported on.
@@ -299,9 +316,19 @@ impl Hub {
     }
 
     async fn submit_one(&self, prepared: Prepared) -> Result<Accepted, HubError> {
+        self.note_changed_mail();
         let answer = self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await?.result().await;
         self.note_damage(&answer);
         answer
+    }
+
+    /// Whether this process has taken in, shown or ended a message.
+    pub fn has_changed_mail(&self) -> bool {
+        self.inner.changed_mail.load(Ordering::Relaxed)
+    }
+
+    fn note_changed_mail(&self) {
+        self.inner.changed_mail.store(true, Ordering::Relaxed);
     }
 
     /// Takes many messages in, in this order, with few waits for the disk. Each has its own answer.
@@ -322,6 +349,7 @@ impl Hub {
         &self,
         messages: impl Iterator<Item = Result<Prepared, HubError>>,
     ) -> Vec<Result<Accepted, HubError>> {
+        self.note_changed_mail();
         let mut pending = Vec::with_capacity(messages.size_hint().0);
         for prepared in messages {
             pending.push(match prepared {
@@ -351,7 +379,14 @@ impl Hub {
             // Not before: what was queued last would be handed over before what had been taken by a process that is gone.
             Ok(doors.open(door))
         });
-        let outbound = opening.await?;
+        let outbound = match opening.await {
+            // The tick does the rest, once the disk can be written again.
+            Err(error) if error.is_disk() => {
+                tracing::warn!(%error, %door, "nothing can be delivered yet");
+                self.inner.doors.open(door)
+            }
+            opened => opened?,
+        };
         if !self.inner.ticking.swap(true, Ordering::Relaxed) {
             let hub = self.clone();
             let ticking = async move { hub.tick().await };
@@ -421,8 +456,12 @@ impl Hub {
                 Ok(())
             });
             self.tell_unseen().await;
-            if round % 5 == 0 && self.read(search::is_behind).await.unwrap_or(false) {
-                self.inner.writer.post(|tx| search::catch_up(tx).map(|_| ()));
+            let missing = match self.glance(search::missing) {
+                Some(missing) => missing,
+                None => self.read(search::missing).await.unwrap_or(0),
+            };
+            if missing >= search::STEP || (missing > 0 && round % 5 == 0) {
+                self.inner.writer.post(|tx| search::catch_up(tx, search::STEP).map(drop));
             }
         }
     }
@@ -490,7 +529,7 @@ impl Hub {
         if !self.inner.is_local {
             return None;
         }
-        let glanced = self.inner.readers.lend_at_once(|connection| {
+        let glanced = self.inner.store.readers.lend_at_once(|connection| {
             wait_for_others(connection, false).ok()?;
             let result = work(connection).ok();
             wait_for_others(connection, true).ok()?;
@@ -501,7 +540,9 @@ impl Hub {
 
     /// Runs `work` on a reading connection, on a thread that may wait.
     fn read_blocking<T>(&self, work: impl FnOnce(&Connection) -> Result<T, HubError>) -> Result<T, HubError> {
-        let result = self.inner.readers.lend(|connection| work(connection))?;
+        let store = &self.inner.store;
+        store.place.check()?;
+        let result = store.readers.lend(|connection| work(connection))?;
         self.note_damage(&result);
         result
     }
@@ -511,6 +552,12 @@ impl Hub {
             && is_suspicious(source)
         {
             recover::suspect(&self.inner.folder);
+        }
+        if let Err(HubError::Store { source }) = result
+            && is_short_read(source)
+        {
+            // Even an empty job makes the writer look at its files.
+            self.inner.writer.post(|_| Ok(()));
         }
     }
 }

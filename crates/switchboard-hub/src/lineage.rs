@@ -20,7 +20,10 @@ pub const AGENT_NAME: &str = "SWITCHBOARD_AGENT_NAME";
 pub const LAUNCHER: &str = "SWITCHBOARD_LAUNCHER";
 
 /// The file name of this program, whose processes are launchers and servers of agents.
-const PROGRAM: &str = "switchboard";
+pub(crate) const PROGRAM: &str = "switchboard";
+
+/// The verb of this program's reapers.
+const REAPER: &str = "sentinel";
 
 /// Variables that agents' programs set for the commands that they run. Variables that people set to configure those
 /// programs are not among them.
@@ -225,14 +228,21 @@ impl Lineage {
     /// program with an agent's help runs it from below that agent.
     fn descended_from(&self) -> Option<Evidence> {
         let names = program_names();
-        (1..self.chain.len()).find_map(|place| {
+        let is_ours = |process: &ProcessInfo| names.contains(&process.program);
+        let found = (1..self.chain.len()).find_map(|place| {
             let process = &self.chain[place];
-            if names.contains(&process.program) {
-                return Some(Evidence::Descendant(process.clone()));
+            if is_ours(process) {
+                return Some((place, Evidence::Descendant(process.clone())));
             }
             let name = self.own_mark(place)?;
-            Some(Evidence::Marked(process.clone(), name.to_owned()))
-        })
+            Some((place, Evidence::Marked(process.clone(), name.to_owned())))
+        });
+        let (place, evidence) = found?;
+        // Above a reaper is the process that it works for, unless that has ended.
+        let is_reaper = |process: &&ProcessInfo| is_ours(process) && verb(process).as_deref() == Some(REAPER);
+        let reapers = self.chain[place..].iter().take_while(is_reaper).count();
+        let host = self.chain.get(place + reapers).filter(|process| reapers > 0 && is_ours(process));
+        Some(host.map_or(evidence, |host| Evidence::Descendant(host.clone())))
     }
 
     /// The variable of ours by which the process at this place is an agent's.

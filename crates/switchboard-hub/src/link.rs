@@ -240,6 +240,11 @@ pub(crate) fn passed_on(
             tx.after.events.push(HubEvent::Delivery(Box::new(delivery)));
         }
     }
+    put_cursor(tx, key, cursor)
+}
+
+/// Notes how far a link has got.
+pub(crate) fn put_cursor(tx: &mut Work<'_>, key: &str, cursor: &str) -> Result<(), HubError> {
     maintenance::note(tx, Door::Nats, LINK, key, Some(cursor))
 }
 

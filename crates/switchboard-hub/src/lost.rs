@@ -20,13 +20,17 @@ pub struct LostDeliveries {
     pub agents: Vec<AgentId>,
 }
 
-/// The messages that have lost deliveries. Of one to a group that still has some, as many are missed as numbers are missing
+/// The messages after a place in the journal that have lost deliveries. Of one to a group that still has some, as many are missed as numbers are missing
 /// between them: who else was meant is not known.
 ///
 /// A post lies in its channel for whoever reads there, and may never have had any.
-pub(crate) fn find(db: &Connection, directory: &Directory) -> Result<Vec<LostDeliveries>, HubError> {
+pub(crate) fn find(
+    db: &Connection,
+    directory: &Directory,
+    after: i64,
+) -> Result<Vec<LostDeliveries>, HubError> {
     let mut found = Vec::new();
-    for stored in with_gaps(db)? {
+    for stored in with_gaps(db, after)? {
         if matches!(stored.message.origin.route, Some(Route::Channel { .. })) {
             continue;
         }
@@ -53,20 +57,20 @@ pub(crate) fn restore(
 
 /// The same for everything in a database of which some was lost, as its files say nothing yet.
 pub(crate) fn restore_all(db: &Connection, directory: &Directory) -> Result<(), HubError> {
-    for stored in with_gaps(db)? {
+    for stored in with_gaps(db, 0)? {
         queue_again(db, directory, &stored, &[])?;
     }
     Ok(())
 }
 
 /// The messages without deliveries, or with numbers missing between those that they have.
-fn with_gaps(db: &Connection) -> Result<Vec<Stored>, HubError> {
+fn with_gaps(db: &Connection, after: i64) -> Result<Vec<Stored>, HubError> {
     let own = format!("FROM deliveries d WHERE d.id >= m.seq * {SPREAD} AND d.id < (m.seq + 1) * {SPREAD}");
     let mut statement = db.prepare(&format!(
         "SELECT {MESSAGE_COLUMNS} FROM messages m \
-         WHERE (SELECT count(*) {own}) <> (SELECT coalesce(max(d.id) - m.seq * {SPREAD} + 1, 1) {own}) ORDER BY m.seq"
+         WHERE m.seq > ?1 AND (SELECT count(*) {own}) <> (SELECT coalesce(max(d.id) - m.seq * {SPREAD} + 1, 1) {own}) ORDER BY m.seq"
     ))?;
-    let mut rows = statement.query([])?;
+    let mut rows = statement.query([after])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         // A damaged row is told of by itself.

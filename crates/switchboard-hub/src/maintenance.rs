@@ -1,14 +1,16 @@
 //! What is done to messages after they were delivered, and to the journal as a whole.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
 
+use crate::clock::from_micros;
 use crate::error::{HubError, is_suspicious};
 use crate::outbox::put_state;
-use crate::reads;
+use crate::reads::{self, Waiting};
 use crate::store::chain::{self, BreakReason};
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
+use crate::store::search;
 use crate::store::writer::Work;
 
 /// What a look over the whole database found.
@@ -152,43 +154,123 @@ pub(crate) fn note(
     Ok(())
 }
 
-/// Removes messages accepted before `before` that everybody is done with. What another hub has taken is that
-/// hub's to keep.
-pub(crate) fn prune(tx: &mut Work<'_>, before: Timestamp) -> Result<usize, HubError> {
-    let old: Vec<i64> = {
-        // The last row stays, so that its number is not given out again.
-        let mut statement = tx.db.prepare(&format!(
-            "SELECT seq FROM messages m WHERE accepted_at < ?1 AND seq < (SELECT max(seq) FROM messages) \
-             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id >= m.seq * {SPREAD} \
-             AND d.id < (m.seq + 1) * {SPREAD} AND d.state NOT IN (4, 5, 7) \
-             AND NOT (d.door = 'nats' AND d.state IN (2, 3))) ORDER BY seq"
-        ))?;
-        let rows = statement.query_map([before.as_microsecond()], |row| row.get(0))?;
-        rows.collect::<rusqlite::Result<_>>()?
-    };
-    let Some(last) = old.iter().max().copied() else { return Ok(0) };
-    for seq in &old {
+/// What retention has to know of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aged {
+    /// Its place in the journal.
+    pub seq: i64,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// The message, without its text.
+    pub message: Waiting,
+    /// Who sent it.
+    pub from: AgentId,
+    /// The recipients of this hub that are done with it.
+    pub done: Vec<AgentId>,
+    /// Whether all recipients are done with it. What another hub has taken is that hub's to keep.
+    pub is_done: bool,
+}
+
+/// The next `most` messages of the journal after a number, for retention. Rows that cannot be read are left out.
+pub(crate) fn aged(db: &Connection, after: i64, most: usize) -> Result<Vec<Aged>, HubError> {
+    let mut messages = db.prepare_cached(
+        "SELECT seq, id, sender, door, scope, native_id, accepted_at FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    )?;
+    let mut deliveries = db.prepare_cached(
+        "SELECT agent, state IN (4, 5, 7), state IN (4, 5, 7) OR (door = 'nats' AND state IN (2, 3)) FROM deliveries \
+         WHERE id >= ?1 AND id < ?2",
+    )?;
+    let mut rows = messages.query(params![after, i64::try_from(most).unwrap_or(i64::MAX)])?;
+    let mut aged = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some(mut found) = read_aged(row) else { continue };
+        let mut states = deliveries.query(rows::delivery_ids(found.seq))?;
+        while let Some(state) = states.next()? {
+            let agent = state.get::<_, String>(0).ok().and_then(|agent| agent.parse::<AgentId>().ok());
+            found.is_done &= state.get::<_, bool>(2)?;
+            found.done.extend(agent.filter(|agent| agent.realm.is_none() && state.get(1).unwrap_or(false)));
+        }
+        aged.push(found);
+    }
+    Ok(aged)
+}
+
+fn read_aged(row: &Row<'_>) -> Option<Aged> {
+    let text = |column| row.get::<_, String>(column).ok();
+    Some(Aged {
+        seq: row.get(0).ok()?,
+        accepted_at: from_micros(row.get(6).ok()?),
+        message: Waiting {
+            id: MessageId::from_bytes(row.get(1).ok()?),
+            native: NativeId { door: Door::from_name(&text(3)?)?, scope: text(4)?, id: text(5)? },
+        },
+        from: text(2)?.parse().ok()?,
+        done: Vec::new(),
+        is_done: true,
+    })
+}
+
+/// Removes those of these messages that everybody is still done with. The last row of the journal stays, so that its
+/// number is not given out again.
+pub(crate) fn prune(tx: &mut Work<'_>, mut entries: Vec<i64>) -> Result<usize, HubError> {
+    // The chain is bridged in the order of the journal.
+    entries.sort_unstable();
+    let mut last = None;
+    let mut removed = 0;
+    for seq in entries {
+        let is_done: bool = tx
+            .db
+            .prepare_cached(
+                "SELECT ?1 < (SELECT max(seq) FROM messages) AND NOT EXISTS (SELECT 1 FROM deliveries \
+                 WHERE id >= ?2 AND id < ?3 AND state NOT IN (4, 5, 7) AND NOT (door = 'nats' AND state IN (2, 3)))",
+            )?
+            .query_row(params![seq, rows::delivery_ids(seq)[0], rows::delivery_ids(seq)[1]], |row| row.get(0))?;
+        if !is_done {
+            continue;
+        }
         // What came in as a file of a channel lies there still: its id is what tells that it was taken in.
         tx.db
             .prepare_cached(
                 "DELETE FROM native_ids WHERE door = (SELECT door FROM messages WHERE seq = ?1) \
-             AND door <> 'channels' AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
+                 AND door <> 'channels' AND id = (SELECT native_id FROM messages WHERE seq = ?1) AND seq = ?1",
             )?
             .execute([seq])?;
-        remove(tx.db, *seq, BreakReason::Retention, tx.now)?;
+        remove(tx.db, seq, BreakReason::Retention, tx.now)?;
+        (last, removed) = (Some(seq), removed + 1);
     }
-    let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
-    tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('pruned', ?1)", [pruned.to_string()])?;
-    Ok(old.len())
+    if let Some(last) = last {
+        let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
+        tx.db
+            .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES ('pruned', CAST(?1 AS TEXT))")?
+            .execute([pruned])?;
+    }
+    Ok(removed)
+}
+
+/// Free pages that the database keeps for what comes next: 4 MiB.
+const SPARE: i64 = 1024;
+
+/// Gives up to `most` free pages back to the file system; says whether more are left to give.
+pub(crate) fn shrink(tx: &Work<'_>, most: i64) -> Result<bool, HubError> {
+    let free: i64 = tx.db.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    let step = most.min(free - SPARE);
+    if step <= 0 {
+        return Ok(false);
+    }
+    let mut statement = tx.db.prepare(&format!("PRAGMA incremental_vacuum({step})"))?;
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(free - SPARE > step)
+}
+
+/// Whether the database has free pages to give back.
+pub(crate) fn has_free_pages(db: &Connection) -> Result<bool, HubError> {
+    Ok(db.pragma_query_value(None, "freelist_count", |row| row.get::<_, i64>(0))? > SPARE)
 }
 
 /// Removes an entry of the journal and what belongs to it, except for its names in protocols.
 pub(crate) fn remove(db: &Connection, seq: i64, reason: BreakReason, now: Timestamp) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "INSERT INTO search (search, rowid, body) SELECT 'delete', seq, body FROM messages WHERE seq = ?1 \
-         AND seq <= (SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable')",
-    )?
-    .execute([seq])?;
+    search::remove(db, seq)?;
     db.prepare_cached("DELETE FROM deliveries WHERE id >= ?1 AND id < ?2")?
         .execute(rows::delivery_ids(seq))?;
     db.prepare_cached("DELETE FROM stops WHERE seq = ?1")?.execute([seq])?;
@@ -197,10 +279,11 @@ pub(crate) fn remove(db: &Connection, seq: i64, reason: BreakReason, now: Timest
     Ok(())
 }
 
-/// Looks the whole database over.
-pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
-    let mut statement = db.prepare("PRAGMA integrity_check(20)")?;
+/// Looks at the messages after a place in the journal; from its beginning on, at the whole database.
+pub(crate) fn health(db: &Connection, after: i64) -> Result<Health, HubError> {
     let mut complaints = Vec::new();
+    let check = if after == 0 { "PRAGMA integrity_check(20)" } else { "PRAGMA quick_check('meta')" };
+    let mut statement = db.prepare(check)?;
     for line in statement.query_map([], |row| row.get::<_, String>(0))? {
         match line {
             Ok(line) => complaints.push(line),
@@ -212,8 +295,9 @@ pub(crate) fn health(db: &Connection) -> Result<Health, HubError> {
     complaints.retain(|line| line != "ok");
     let mut damaged = Vec::new();
     let mut messages = 0;
-    let mut statement = db.prepare(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m ORDER BY m.seq"))?;
-    let mut rows = statement.query([])?;
+    let mut statement =
+        db.prepare(&format!("SELECT {MESSAGE_COLUMNS} FROM messages m WHERE m.seq > ?1 ORDER BY m.seq"))?;
+    let mut rows = statement.query([after])?;
     while let Some(row) = rows.next()? {
         messages += 1;
         if Stored::read(row).is_ok() {

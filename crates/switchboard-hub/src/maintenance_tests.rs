@@ -378,3 +378,38 @@ async fn what_has_expired_or_is_vouched_for_by_nobody_ends_nothing_better() {
     let newer = hub.hub.submit(draft("newer", true)).await.expect("accepted").id;
     assert_eq!(hub.hub.supersede(newer).await.expect("superseded").len(), 2);
 }
+
+#[tokio::test]
+async fn database_shrinks_after_retention_and_its_chain_holds() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let text = "x".repeat(8 << 10);
+    let mut drafts = Vec::new();
+    for _ in 0..1500 {
+        drafts.push(hub.draft("a", "b", &text));
+    }
+    for accepted in hub.hub.submit_all(drafts).await {
+        accepted.expect("accepted");
+    }
+    hub.deliver_all().await;
+    for mail in hub.hub.waiting(agent_id("b")).await.expect("read") {
+        hub.hub.acknowledge(agent_id("b"), mail.id, None).await.expect("acknowledged");
+    }
+    let pages =
+        || -> i64 { hub.sql().pragma_query_value(None, "page_count", |row| row.get(0)).expect("read") };
+    let before = pages();
+    assert!(!hub.hub.shrink().await.expect("shrunk"), "nothing is free yet");
+    assert_eq!(hub.hub.prune(soon_after(&hub)).await.expect("pruned"), 1499);
+    let mut steps = 1;
+    while hub.hub.shrink().await.expect("shrunk") {
+        steps += 1;
+    }
+    assert!(pages() < before / 2, "{} of {before} pages", pages());
+    assert!(steps > 1, "a bounded part at a time");
+    let audit = hub.hub.audit(None).await.expect("looked");
+    assert_eq!((audit.entries, audit.bad), (1, 0));
+    assert_eq!(hub.hub.health().await.expect("looked").complaints, Vec::<String>::new());
+}
+
+fn soon_after(hub: &TestHub) -> Timestamp {
+    hub.hub.now() + seconds(1)
+}

@@ -21,7 +21,8 @@ pub(crate) use self::claim::{claim_due, enqueue, is_due};
 use self::claim::{half_lease, renew};
 pub(crate) use self::returned::tell as tell_returned;
 pub(crate) use self::state::{
-    bound_times, expire_due, hurry, hurry_firsts, put_state, release_gone, take_back,
+    UNFILED, bound_times, expire_due, expired_unfiled, hurry, hurry_firsts, put_state, release_gone,
+    take_back, unfiled_key,
 };
 use self::state::{delivered, settle};
 use crate::clock::Clock;

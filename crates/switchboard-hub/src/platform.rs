@@ -6,11 +6,12 @@
 mod connections;
 mod processes;
 
+use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
@@ -18,10 +19,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use rustix::termios::{self, LocalModes};
 
-pub use self::connections::tcp_client_of;
+pub use self::connections::{TcpPeer, tcp_client_of, tcp_peer};
 pub use self::processes::{
-    Environment, ProcessInfo, process_and_ancestors, process_environment, process_variable,
-    processes_of_program, shares_stdin,
+    Activity, Descendant, Environment, ProcessInfo, activity, children, descendants, process_and_ancestors,
+    process_environment, process_variable, processes_of_program, shares_stdin, signal_process,
 };
 
 /// The mark of a process's start, which tells it from a later process with the same pid.
@@ -60,6 +61,21 @@ pub fn process_started(pid: u32) -> Option<ProcessStart> {
         // Not readable is not the same as gone: /proc may be mounted with `hidepid`, or not at all.
         None => process_exists(pid).then(|| ProcessStart(String::new())),
     }
+}
+
+/// Makes this process a subreaper: a descendant that loses its parent becomes its child. False where the system has none.
+pub fn become_subreaper() -> bool {
+    os::become_subreaper()
+}
+
+/// Names this process in listings such as that of `ps`.
+pub fn set_process_name(name: &CStr) {
+    os::set_process_name(name);
+}
+
+/// This program's file, which stays the same also when another version takes its place.
+pub fn own_program() -> io::Result<PathBuf> {
+    os::own_program()
 }
 
 /// When the process with this pid began, by the machine's clock; `None` when no such process runs or the
@@ -193,9 +209,11 @@ fn process_exists(pid: u32) -> bool {
 
 #[cfg(target_os = "linux")]
 mod os {
+    use std::ffi::CStr;
     use std::fs::{self, File};
+    use std::io;
     use std::os::fd::{AsRawFd, BorrowedFd};
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use jiff::Timestamp;
     use rustix::fs::{AtFlags, Mode, OFlags};
@@ -280,6 +298,22 @@ mod os {
                 .is_ok_and(|environ| environ.split(|&byte| byte == 0).any(|one| one == variable.as_bytes()))
         };
         pids.filter(has_it).collect()
+    }
+
+    /// `PR_SET_CHILD_SUBREAPER`, prctl(2).
+    pub(super) fn become_subreaper() -> bool {
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).is_ok()
+    }
+
+    pub(super) fn set_process_name(name: &CStr) {
+        // A name is a comfort.
+        let _ = rustix::thread::set_name(name);
+    }
+
+    /// The kernel's link to the file that runs, also when that has lost its name.
+    #[expect(clippy::unnecessary_wraps, reason = "other systems may not tell")]
+    pub(super) fn own_program() -> io::Result<PathBuf> {
+        Ok(PathBuf::from("/proc/self/exe"))
     }
 
     /// Functions of the kernel in which a process waits for a terminal's input, proc_pid_wchan(5).
@@ -416,9 +450,21 @@ mod os {
 
 #[cfg(not(target_os = "linux"))]
 mod os {
+    use std::ffi::CStr;
     use std::fs::File;
+    use std::io;
     use std::os::fd::BorrowedFd;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
+
+    pub(super) fn become_subreaper() -> bool {
+        false
+    }
+
+    pub(super) fn set_process_name(_name: &CStr) {}
+
+    pub(super) fn own_program() -> io::Result<PathBuf> {
+        std::env::current_exe()
+    }
 
     #[expect(dead_code, reason = "only Linux tells these apart")]
     pub(super) enum ProcessStat {

@@ -5,21 +5,35 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts};
+use tokio::sync::watch;
 
 /// The last heartbeat of every agent heard by this process.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceBoard {
     beats: Mutex<HashMap<AgentId, Heartbeat>>,
+    /// Counts what agents of this hub begin to do.
+    changes: watch::Sender<u64>,
 }
 
 impl PresenceBoard {
     /// Takes a heartbeat; an older one than is known changes nothing.
     pub(crate) fn hear(&self, beat: Heartbeat) {
         let mut beats = self.beats.lock();
-        match beats.get(&beat.agent) {
-            Some(known) if known.at > beat.at => {}
-            _ => drop(beats.insert(beat.agent.clone(), beat)),
+        let known = beats.get(&beat.agent);
+        if known.is_some_and(|known| known.at > beat.at) {
+            return;
         }
+        let is_like = |known: &Heartbeat| known.status == beat.status && known.message == beat.message;
+        let is_change = beat.agent.realm.is_none() && !known.is_some_and(is_like);
+        beats.insert(beat.agent.clone(), beat);
+        if is_change {
+            self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        }
+    }
+
+    /// Changes whenever an agent of this hub does something else than before.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     pub(crate) fn forget(&self, agent: &AgentId) {

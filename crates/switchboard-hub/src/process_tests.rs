@@ -4,6 +4,7 @@ use std::time::Instant;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
+use crate::files::Dir;
 use crate::platform::process_started;
 
 /// Far longer than any of these programs needs, so that only a hang reaches it.
@@ -91,9 +92,10 @@ async fn a_grandchild_gets_the_same_grace_as_its_parent() {
     let mut child = shell(script).spawn().expect("the shell starts");
     let mut lines = BufReader::new(child.take_stdout().expect("stdout is piped")).lines();
     assert_eq!(lines.next_line().await.expect("stdout is readable").as_deref(), Some("ready"));
+    let Process::Leader(leader) = child.0 else { panic!("there is no reaper") };
     let stop = tokio::spawn(async move {
-        child.signal_group(Signal::TERM);
-        child.stop(DEADLINE).await
+        leader.signal_group(Signal::TERM);
+        leader.stop(DEADLINE).await
     });
     assert_eq!(lines.next_line().await.expect("stdout is readable").as_deref(), Some("saved"));
     stop.await.expect("no panic").expect("stop succeeds");
@@ -158,8 +160,9 @@ async fn the_program_starts_in_its_directory() {
 #[tokio::test]
 async fn the_program_leads_a_group_of_its_own() {
     let child = shell("sleep 100").spawn().expect("the shell starts");
-    let group = rustix::process::getpgid(Some(child.group)).expect("the shell runs");
-    assert_eq!(group, child.group);
+    let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw).expect("it has a pid");
+    let group = rustix::process::getpgid(Some(pid)).expect("the shell runs");
+    assert_eq!(group, pid);
     assert_ne!(group, rustix::process::getpgrp());
 }
 
@@ -184,4 +187,18 @@ async fn a_missing_program_is_named() {
     let error = Spawn::new("no-such-program").cwd("/").spawn().expect_err("there is none");
     assert_eq!(error.to_string(), "cannot start `no-such-program` in /");
     assert_eq!(error.source.kind(), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn programs_are_found_by_path_and_by_name() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let find = |program: &str| find_program(program.as_ref(), folder.path());
+    assert!(find("sh").is_some_and(|found| found.is_absolute()) && find("/bin/sh").is_some());
+    assert_eq!((find("nosuchprogram"), find("./run"), find("")), (None, None, None));
+    let file = Dir::open_root(folder.path()).expect("opened");
+    file.replace("run", b"#!/bin/sh\n", 0o600).expect("written");
+    assert_eq!(find("./run"), None, "it may not be executed");
+    file.replace("run", b"#!/bin/sh\n", 0o700).expect("written");
+    assert_eq!(find("./run"), Some(folder.path().join("./run")));
+    assert_eq!(find("run"), None, "a name is looked for in PATH alone");
 }

@@ -206,6 +206,16 @@ pub(crate) fn native_in(
 
 /// A page of an agent's mailbox: what it has and is not done with, oldest first.
 pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> Result<Page<Mail>, HubError> {
+    Ok(mailbox_within(db, query, now, usize::MAX)?.unwrap_or_else(Page::new))
+}
+
+/// The same page; `None` if the bodies of its messages have more than `most_bytes`.
+pub(crate) fn mailbox_within(
+    db: &Connection,
+    query: &MailboxQuery,
+    now: Timestamp,
+    most_bytes: usize,
+) -> Result<Option<Page<Mail>>, HubError> {
     let (index, states) = query.part.index();
     // What has expired is hidden from the moment on, also before housekeeping comes by.
     let sql = format!(
@@ -213,7 +223,7 @@ pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> 
          JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.id >= ?2 AND {states} \
          AND (d.expires_at IS NULL OR d.expires_at > ?3 OR d.state > 3) ORDER BY d.id"
     );
-    let mut page = Page::new();
+    let (mut page, mut bytes) = (Page::new(), 0_usize);
     let mut statement = db.prepare_cached(&sql)?;
     let first = query.after.saturating_add(1).saturating_mul(SPREAD);
     let mut rows = statement.query(params![query.agent.to_string(), first, now.as_microsecond()])?;
@@ -222,11 +232,15 @@ pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> 
             let delivery = rows::delivery(row, MESSAGE_WIDTH, stored.message.id)?;
             Ok(Mail { stored, delivery })
         });
+        bytes = bytes.saturating_add(mail.as_ref().map_or(0, |mail| mail.stored.message.body.len()));
+        if bytes > most_bytes {
+            return Ok(None);
+        }
         if !page.take(mail, query.limit)? {
             break;
         }
     }
-    Ok(page)
+    Ok(Some(page))
 }
 
 /// The place in the journal of the newest message that waits for an agent.
@@ -247,15 +261,36 @@ pub(crate) fn count(
     most: usize,
     now: Timestamp,
 ) -> Result<usize, HubError> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let (index, states) = part.index();
-    let sql = format!(
-        "SELECT count(*) FROM (SELECT 1 FROM deliveries INDEXED BY {index} WHERE agent = ?1 AND {states} \
-         AND (expires_at IS NULL OR expires_at > ?3 OR state > 3) LIMIT ?2)"
-    );
+    let waiting = match part {
+        Part::Unseen => "unseen",
+        Part::Waiting => "waiting",
+        Part::Done => return count_done(db, agent, most),
+    };
+    let kept: i64 = db
+        .prepare_cached(&format!("SELECT {waiting} FROM mailboxes WHERE agent = ?1"))?
+        .query_row([agent.to_string()], |row| row.get(0))
+        .optional()?
+        .unwrap_or(0);
+    if kept <= 0 {
+        return Ok(0);
+    }
+    // What has expired is counted by the triggers until housekeeping has ended it.
+    let expired: i64 = db
+        .prepare_cached(
+            "SELECT count(*) FROM deliveries INDEXED BY deliveries_expiring WHERE expires_at <= ?2 AND agent = ?1 \
+             AND expires_at IS NOT NULL AND (state < 4 OR state = 6) AND (state = 2 OR (?3 AND state = 3))",
+        )?
+        .query_row(params![agent.to_string(), now.as_microsecond(), part == Part::Waiting], |row| row.get(0))?;
+    Ok(usize::try_from(kept - expired).unwrap_or(0).min(most))
+}
+
+fn count_done(db: &Connection, agent: &AgentId, most: usize) -> Result<usize, HubError> {
     Ok(db
-        .prepare_cached(&sql)?
-        .query_row(params![agent.to_string(), most, now.as_microsecond()], |row| row.get(0))?)
+        .prepare_cached(
+            "SELECT count(*) FROM (SELECT 1 FROM deliveries INDEXED BY deliveries_done WHERE agent = ?1 \
+             AND state IN (4, 7) LIMIT ?2)",
+        )?
+        .query_row(params![agent.to_string(), i64::try_from(most).unwrap_or(i64::MAX)], |row| row.get(0))?)
 }
 
 /// The place in the journal of the first message that a peer has not got yet.
@@ -280,26 +315,37 @@ pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> R
         .unwrap_or(false))
 }
 
-/// Everything that must have a file in an agent's mailbox folder, without the bodies.
-pub(crate) fn waiting(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
+/// The messages after a number of the journal that must have a file in an agent's mailbox folder, without the bodies.
+pub(crate) fn waiting_after(
+    db: &Connection,
+    agent: &AgentId,
+    after: i64,
+    most: usize,
+) -> Result<Vec<(i64, Waiting)>, HubError> {
     let sql = format!(
-        "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_waiting \
-         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3) \
-         AND d.door = 'workspace'"
+        "SELECT m.id, m.door, m.scope, m.native_id, m.seq FROM deliveries d INDEXED BY deliveries_waiting \
+         JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3) AND d.id >= ?2 \
+         AND d.door = 'workspace' ORDER BY d.id LIMIT ?3"
     );
-    waiting_rows(db, &sql, agent)
+    let first = after.saturating_add(1).saturating_mul(SPREAD);
+    let values = params![agent.to_string(), first, i64::try_from(most).unwrap_or(i64::MAX)];
+    waiting_rows(db, &sql, agent, values, |row| row.get(4))
 }
 
-fn waiting_rows(db: &Connection, sql: &str, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
-    let read = |row: &Row<'_>| -> rusqlite::Result<Waiting> {
+fn waiting_rows<T>(
+    db: &Connection,
+    sql: &str,
+    agent: &AgentId,
+    values: impl rusqlite::Params,
+    more: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+) -> Result<Vec<(T, Waiting)>, HubError> {
+    let read = |row: &Row<'_>| -> rusqlite::Result<(T, Waiting)> {
         let door = Door::from_name(&row.get::<_, String>(1)?).unwrap_or(Door::Workspace);
-        Ok(Waiting {
-            id: MessageId::from_bytes(row.get(0)?),
-            native: NativeId { door, scope: row.get(2)?, id: row.get(3)? },
-        })
+        let native = NativeId { door, scope: row.get(2)?, id: row.get(3)? };
+        Ok((more(row)?, Waiting { id: MessageId::from_bytes(row.get(0)?), native }))
     };
     let mut statement = db.prepare_cached(sql)?;
-    let mut rows = statement.query([agent.to_string()])?;
+    let mut rows = statement.query(values)?;
     let mut waiting = Vec::new();
     while let Some(row) = rows.next()? {
         match read(row) {
@@ -317,7 +363,8 @@ pub(crate) fn on_the_way(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting
          JOIN messages m ON m.seq = d.id / {SPREAD} \
          WHERE d.door = 'workspace' AND (d.state < 2 OR d.state = 6) AND d.agent = ?1"
     );
-    waiting_rows(db, &sql, agent)
+    let found = waiting_rows(db, &sql, agent, [agent.to_string()], |_| Ok(()))?;
+    Ok(found.into_iter().map(|((), waiting)| waiting).collect())
 }
 
 /// A page of the journal, in order of acceptance, after a cursor.

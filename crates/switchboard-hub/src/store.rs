@@ -2,11 +2,16 @@
 
 pub(crate) mod adopt;
 pub(crate) mod binding;
+mod caught;
 pub(crate) mod chain;
+pub(crate) mod cut_log;
+pub(crate) mod degraded;
 pub(crate) mod finish;
 pub(crate) mod gather;
+mod in_place;
 pub(crate) mod memory;
 pub(crate) mod open;
+pub(crate) mod open_store;
 pub(crate) mod readers;
 pub(crate) mod recover;
 mod refused;

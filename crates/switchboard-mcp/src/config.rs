@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortChoice {
     /// 3100, or where that is taken the first free one of the four after it, as clients of the workspace
-    /// protocol expect.
+    /// protocol expect; where all five are taken, any free one.
     #[default]
     Default,
     /// This port or none; 0 lets the system choose.

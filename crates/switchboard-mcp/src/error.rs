@@ -15,16 +15,6 @@ pub enum McpError {
         /// What the system said.
         source: io::Error,
     },
-    /// All ports that clients look at are taken.
-    #[error(
-        "the ports {first} to {last} are all taken; end one of the servers there, or choose another port"
-    )]
-    NoFreePort {
-        /// The first that was tried.
-        first: u16,
-        /// The last that was tried.
-        last: u16,
-    },
     /// A standard stream could not be used.
     #[error("cannot use {stream}")]
     Stdio {

@@ -4,5 +4,6 @@ mod batches;
 mod faults;
 mod limits;
 mod priming;
+mod prompt;
 mod rig;
 mod sessions;

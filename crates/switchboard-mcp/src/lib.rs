@@ -36,7 +36,7 @@ pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;
 pub use http::serve_http;
 pub use listener::Listener;
-pub use passing::{NothingPasses, PassedCall, PassedList, Passing};
+pub use passing::{NothingPasses, PassedCall, PassedList, Passing, offer_passing};
 pub use server_info::ServerInfo;
 pub use stdio::{input as standard_input, output as standard_output, serve_stdio};
 pub use token::{Token, random_id, read_token, write_token};

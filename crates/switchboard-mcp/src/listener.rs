@@ -34,7 +34,8 @@ impl Listener {
                         Err(source) => return Err(McpError::Bind { port, source }),
                     }
                 }
-                Err(McpError::NoFreePort { first: FIRST_PORT, last: LAST_PORT })
+                // Clients find any other port in `server_info.json`, and those of the protocol look there first.
+                Self::bind_one(0).await.map_err(|source| McpError::Bind { port: 0, source })
             }
         }
     }

@@ -16,14 +16,16 @@ async fn a_taken_port_is_an_error_that_names_it() {
 }
 
 #[tokio::test]
-async fn the_default_is_one_of_the_ports_that_clients_look_at() {
-    let mut held = Vec::new();
-    let error = loop {
-        match Listener::bind(PortChoice::Default).await {
-            Ok(listener) => held.push(listener),
-            Err(error) => break error,
+async fn default_is_a_known_port_then_any_free_one() {
+    let mut known = Vec::new();
+    // Other programs may hold some of the five as well.
+    let further = loop {
+        let listener = Listener::bind(PortChoice::Default).await.unwrap();
+        if !(FIRST_PORT..=LAST_PORT).contains(&listener.port()) {
+            break listener;
         }
+        known.push(listener);
     };
-    assert!(held.iter().all(|listener| (FIRST_PORT..=LAST_PORT).contains(&listener.port())), "{held:?}");
-    assert!(matches!(error, McpError::NoFreePort { first: FIRST_PORT, last: LAST_PORT }), "{error}");
+    assert!(known.len() <= 5, "{known:?}");
+    assert_ne!(further.port(), 0);
 }

@@ -3,17 +3,26 @@
 //! `rmcp` reads messages into types, and what its types do not know is lost. A call that only passes through,
 //! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
 //! result. That is quicker, too, and therefore good for calls that do not pass through as well.
+//!
+//! Over stdio every call that [`Passing::takes`] goes this way. Over streamable HTTP only those of which
+//! [`Passing::is_prompt`] says so: the others need a stream of events, which is `rmcp`'s. The handler of such a session
+//! offers its way with [`offer_passing`].
 
 use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use ::http::request::Parts;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rmcp::ErrorData;
+use rmcp::model::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::caller::Caller;
 use crate::intake;
 
 /// How many calls of one session may be on their way at once. One more is refused.
@@ -26,6 +35,11 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub trait Passing: Clone + Send + Sync + 'static {
     /// Whether it answers the calls of a tool.
     fn takes(&self, tool: &str) -> bool;
+
+    /// Whether the calls of a tool that it takes are answered soon and without a word to the client before the answer.
+    fn is_prompt(&self, _tool: &str) -> bool {
+        false
+    }
 
     /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
     fn call(&self, call: PassedCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
@@ -45,6 +59,8 @@ pub trait Passing: Clone + Send + Sync + 'static {
 /// A call that passes through.
 #[derive(Debug)]
 pub struct PassedCall {
+    /// Who calls.
+    pub caller: Caller,
     /// The tool's name.
     pub tool: String,
     /// Its arguments, as the client wrote them.
@@ -79,6 +95,66 @@ impl Passing for NothingPasses {
 
     async fn call(&self, _: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
         Err(RawValue::NULL.to_owned())
+    }
+}
+
+/// A [`Passing`] of any kind, for its prompt calls.
+#[derive(Clone)]
+pub(crate) struct PromptPassing(Arc<dyn PromptCalls>);
+
+/// What [`PromptPassing`] needs of a [`Passing`].
+trait PromptCalls: Send + Sync {
+    fn is_prompt(&self, tool: &str) -> bool;
+
+    fn call(&self, call: PassedCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>>;
+}
+
+impl<P: Passing> PromptCalls for P {
+    fn is_prompt(&self, tool: &str) -> bool {
+        self.takes(tool) && Passing::is_prompt(self, tool)
+    }
+
+    fn call(&self, call: PassedCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
+        Box::pin(Passing::call(self, call))
+    }
+}
+
+impl Passing for PromptPassing {
+    fn takes(&self, tool: &str) -> bool {
+        self.0.is_prompt(tool)
+    }
+
+    fn is_prompt(&self, tool: &str) -> bool {
+        self.0.is_prompt(tool)
+    }
+
+    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        self.0.call(call).await
+    }
+}
+
+impl fmt::Debug for PromptPassing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PromptPassing")
+    }
+}
+
+/// The place where the handler of a session over HTTP leaves its [`Passing`]. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PassingSlot(Arc<OnceLock<PromptPassing>>);
+
+impl PassingSlot {
+    pub(crate) fn get(&self) -> Option<&PromptPassing> {
+        self.0.get()
+    }
+}
+
+/// Has the prompt calls of a session go past `rmcp` from now on. `extensions` are those of the context of any message of
+/// the session; where its transport has no use for this, nothing happens.
+pub fn offer_passing(extensions: &Extensions, passing: impl Passing) {
+    let parts = extensions.get::<Parts>();
+    if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<PassingSlot>()) {
+        let _ = slot.0.set(PromptPassing(Arc::new(passing)));
     }
 }
 
@@ -179,6 +255,7 @@ impl OnTheirWay {
             Err(error) => return Seen::Refused(id.to_owned(), error),
         };
         let call = PassedCall {
+            caller: Caller::STDIO,
             tool: params.name.to_owned(),
             arguments: params.arguments.map(ToOwned::to_owned),
             meta: params.meta.map(ToOwned::to_owned),

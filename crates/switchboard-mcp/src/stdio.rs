@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::Either;
+use futures_util::poll;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::serve_server_with_ct;
 use rmcp::transport::Transport;
@@ -162,7 +163,7 @@ impl<P: Passing, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     }
 
     async fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.is_open && pass(bytes, &self.passing, &self.on_their_way, &self.output) {
+        if self.is_open && pass(bytes, &self.passing, &self.on_their_way, &self.output).await {
             return Ok(());
         }
         let message = match intake::read(bytes) {
@@ -186,8 +187,8 @@ impl<P: Passing, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     }
 }
 
-/// Passes a call on, or takes it back. Says whether the message was one of these.
-fn pass<P, W>(bytes: &[u8], passing: &P, on_their_way: &OnTheirWay, output: &Output<W>) -> bool
+/// Passes a call on, or takes it back. Says whether the message was one of these. Does not wait for the answer.
+async fn pass<P, W>(bytes: &[u8], passing: &P, on_their_way: &OnTheirWay, output: &Output<W>) -> bool
 where
     P: Passing,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -201,7 +202,7 @@ where
     };
     output.unanswered.send_modify(|count| *count += 1);
     let (passing, on_their_way, output) = (passing.clone(), on_their_way.clone(), output.clone());
-    tokio::spawn(async move {
+    let mut answered = Box::pin(async move {
         let (outcome, is_wanted) = match call {
             Ok(call) => {
                 let outcome = match call {
@@ -218,6 +219,10 @@ where
         }
         output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
     });
+    // Most calls only read, and are answered here and now. The others go on beside what the client says next.
+    if poll!(&mut answered).is_pending() {
+        tokio::spawn(answered);
+    }
     true
 }
 

@@ -134,7 +134,7 @@ pub(crate) enum Command {
     Adopt(Later<adopt::Adopt>),
     /// Check files, database, permissions and locks; changes nothing without --fix
     Doctor(Later<doctor::Doctor>),
-    /// Ends what another process of ours has started, when that process is gone
+    /// Kill child processes of a switchboard process that died
     #[command(hide = true)]
     Sentinel(Later<sentinel::Sentinel>),
     /// Print a completion script for your shell

@@ -71,7 +71,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Install(Later(args)) => install::install(&args, &context),
         Command::Uninstall(Later(args)) => install::uninstall(&args, &context),
         Command::Hook(Later(args)) => hook::run(args, context).await,
-        Command::Serve(Later(args)) => serve::run(args, context).await,
+        Command::Serve(Later(args)) => Box::pin(serve::run(args, context)).await,
         Command::Audit(Later(args)) => audit::run(args, context).await,
         Command::Doctor(Later(args)) => doctor::run(args, context).await,
         Command::Claim(Later(args)) => claim::run(args, context).await,
@@ -79,7 +79,7 @@ pub(crate) async fn run(command: Command, context: Context) -> Result<(), Failur
         Command::Release(Later(args)) => release::run(args, context).await,
         Command::Reserve(Later(args)) => reserve::run(args, context).await,
         Command::Guard(Later(args)) => guard::run(args, context).await,
-        Command::Sentinel(Later(args)) => sentinel::run(args),
+        Command::Sentinel(Later(args)) => sentinel::run(args).await,
         Command::Completions(Later(args)) => completions::run(&args, &context),
     }
 }

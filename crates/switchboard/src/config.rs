@@ -10,6 +10,7 @@ mod notify;
 mod swarm;
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +44,16 @@ const LIMIT: u64 = 1 << 20;
 /// After how long a sender is told that nobody has looked: longer than a model takes for most turns.
 const UNSEEN: Duration = Duration::from_mins(1);
 
+/// The port at which clients of the older router look for it.
+const LEGACY_PORT: u16 = 8765;
+
 /// The settings, resolved: every door's own, and the hub's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) workspace: door_workspace::Config,
     pub(crate) http: switchboard_mcp::HttpConfig,
+    /// Where clients of the older router are served without a token; `None`: nowhere.
+    pub(crate) legacy_router: Option<SocketAddr>,
     pub(crate) profile: door_workspace::Profile,
     pub(crate) suites: door_suites::Config,
     /// The link with other hubs, where there is to be one.
@@ -271,10 +277,11 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     settings.notify = notify::resolve(file.notify.unwrap_or_default())?;
     let workspace = file.workspace.unwrap_or_default();
     let retention = workspace.retention.unwrap_or_default();
+    let default = door_workspace::Retention::default();
     settings.workspace.retention = door_workspace::Retention {
-        archive: days(retention.archive),
-        receipts: days(retention.receipts),
-        journal: days(retention.journal),
+        archive: days(retention.archive).or(default.archive),
+        receipts: days(retention.receipts).or(default.receipts),
+        journal: days(retention.journal).or(default.journal),
     };
     let millis = std::time::Duration::from_millis;
     settings.workspace.settle = workspace.settle_ms.map_or(settings.workspace.settle, millis);
@@ -298,6 +305,10 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     if let Some(port) = http.port {
         settings.http.port = PortChoice::Exactly(port);
     }
+    let router = file.router.unwrap_or_default();
+    let port = router.legacy_port.unwrap_or(LEGACY_PORT);
+    let is_legacy = router.legacy_clients.unwrap_or_default();
+    settings.legacy_router = is_legacy.then_some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     settings.nats = nats::resolve(file.nats.unwrap_or_default())?;
     settings.swarm = swarm::resolve(file.swarm.unwrap_or_default())?;
     settings.channels = channels::resolve(file.channels.unwrap_or_default())?;

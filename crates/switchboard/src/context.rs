@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use door_channels::Channels;
+use door_channels::{Channels, Sighting};
 use door_suites::{Places, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
-use switchboard_core::{AgentId, Directory};
+use switchboard_core::{AgentId, Directory, Name};
 use switchboard_hub::lineage::AGENT_NAME;
 use switchboard_hub::{HUB_NAME, Hub, HubError, Outbound, WorkTree};
 use tokio::runtime::Handle;
@@ -291,6 +291,9 @@ impl Context {
             ));
         }
         self.note_quarantine(&workspace);
+        if let Some(trouble) = workspace.hub().disk_trouble() {
+            self.printer.degraded(&trouble);
+        }
         Ok(workspace)
     }
 
@@ -330,6 +333,18 @@ impl Context {
     pub(crate) async fn channels(&self, workspace: &Workspace) -> Result<Channels, Failure> {
         let config = channel_config(&self.settings()?, workspace);
         Ok(Channels::open(config, workspace.hub().clone()).await?)
+    }
+
+    /// What the heartbeat files of watchers say. Where their folder is not mounted, nothing, and that is told: mail goes on.
+    pub(crate) async fn sightings(&self, workspace: &Workspace) -> Result<Vec<Sighting>, Failure> {
+        match self.channels(workspace).await {
+            Ok(channels) => Ok(channels.sightings().await?),
+            Err(failure) if failure.is_unmounted() => {
+                tracing::warn!("nothing is known of watchers: {}", failure.message);
+                Ok(Vec::new())
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Opens the swarms of an open workspace.
@@ -381,6 +396,19 @@ fn workspace_of(folder: &Path) -> Option<PathBuf> {
     let above =
         |folder: &Path| folder.ancestors().find(|folder| folder.join(FOLDER).is_dir()).map(Path::to_path_buf);
     above(folder).or_else(|| above(&WorkTree::of(folder).ok()?.main_tree()?))
+}
+
+/// What to do about a link that leads to nobody.
+pub(crate) const BROKEN_LINK: &str =
+    "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json";
+
+/// What is wrong with the links of the settings that lead to a swarm or hub of which nobody is known.
+pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
+    let directory = workspace.hub().directory().await?;
+    let told = |(link, realm): (String, &Name)| {
+        format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known")
+    };
+    Ok(directory.broken_links().map(told).collect())
 }
 
 /// The settings of the channels of an open workspace.

@@ -28,7 +28,16 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
 }
 
+/// What to do where the channels folder is not the one that was used before.
+pub(crate) const ANOTHER_FOLDER: &str =
+    "mount it; if another folder is meant to be there now, `switchboard channel root --accept`";
+
 impl Failure {
+    /// Whether the folder of the channels is not there now, and may be back later.
+    pub(crate) fn is_unmounted(&self) -> bool {
+        matches!(self.code, "channels_unmounted" | "no_channels")
+    }
+
     pub(crate) fn new(code: &'static str, exit: Exit, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), hint: None, exit }
     }

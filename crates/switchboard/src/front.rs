@@ -1,8 +1,9 @@
 //! What a client of MCP meets: the workspace's own tools and the suites, as one server.
 //!
 //! A call comes in by either of two ways. Over stdio it goes past `rmcp` ([`Passed`]): to a suite as it was written,
-//! to a tool of ours because reading it into all the types that it could be takes longer than most tools do.
-//! Otherwise `rmcp` has read it into its types, and the result of a suite is read into them again.
+//! to a tool of ours because reading it into all the types that it could be takes longer than most tools do. Over
+//! streamable HTTP so do the prompt tools of ours. Otherwise `rmcp` has read it into its types, and the result of a suite
+//! is read into them again.
 
 mod convert;
 mod host;
@@ -31,6 +32,7 @@ use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionConte
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
+use switchboard_mcp::offer_passing;
 use tokio::sync::SetOnce;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -285,6 +287,7 @@ impl ServerHandler for Front {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.session.peer.set(context.peer.clone()).is_ok() {
+            offer_passing(&context.extensions, self.passed());
             self.tell_changes(context.peer);
         }
     }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use switchboard_core::{escape_json_line, quote_continuation, reveal};
+use switchboard_hub::disk::DiskTrouble;
 
 use crate::failure::{Exit, Failure};
 
@@ -52,6 +53,15 @@ impl Printer {
         if !self.json {
             let _ = writeln!(anstream::stderr().lock(), "{text}");
         }
+    }
+
+    /// Says that the workspace can be read and not written; to scripts as well, beside their JSON.
+    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
+    pub(crate) fn degraded(self, trouble: &DiskTrouble) {
+        let _ = writeln!(
+            anstream::stderr().lock(),
+            "warning: the workspace is degraded: {trouble}; what is there can be read, and nothing can be sent"
+        );
     }
 
     /// Says what went wrong and what to do next.

@@ -9,7 +9,7 @@ use switchboard_core::{
     Delivery, DeliveryState, Message, Receipt, Standing, Trust, label_inline, reveal, sanitize_inline,
 };
 use switchboard_hub::clock::ago;
-use switchboard_hub::{Stored, fresh_mark};
+use switchboard_hub::{Hub, Stored, fresh_mark};
 
 /// How much of a body is printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;
@@ -67,6 +67,13 @@ pub(crate) enum Reader {
     Person,
     /// An agent, which may take a tag in a text for a word of its client.
     Model,
+}
+
+/// Adds to an answer that the workspace is degraded, and why.
+pub(crate) fn note_disk(object: &mut Value, hub: &Hub) {
+    if let Some(trouble) = hub.disk_trouble() {
+        object["degraded"] = json!({ "code": trouble.fault.code(), "message": trouble.to_string() });
+    }
 }
 
 /// A receipt, for `send` and `receipt`. Scripts rely on these names.

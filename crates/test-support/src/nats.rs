@@ -78,6 +78,11 @@ impl NatsServer {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// Its process, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.running.as_ref().map(Running::id)
+    }
+
     /// Ends it at once, as a power failure of its own would.
     pub fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {

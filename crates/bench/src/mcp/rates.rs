@@ -1,4 +1,7 @@
 //! How many calls a second a server answers, one at a time and many at a time, and what its tools cost to list.
+//!
+//! `stdio` is `switchboard mcp` in a workspace without `serve`; `attached` is the same where `serve` answers, which then
+//! is one more process on the way; `http` is `serve` itself, with a connection and a session for each call in flight.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,8 +13,8 @@ use tokio::task::JoinSet;
 
 use super::http::{Connection, Serve};
 use super::pipe::{Client, Server};
-use super::{BENCH, NODE, workspace};
-use crate::figure::Figure;
+use super::{BENCH, NODE, fresh, workspace};
+use crate::figure::{Figure, Target};
 use crate::load::{READER, sender};
 use crate::place::Place;
 use crate::progress::say;
@@ -19,6 +22,9 @@ use crate::stats::{median, rate};
 
 /// How many calls are in flight at once.
 const IN_FLIGHT: [usize; 2] = [1, 32];
+
+/// What our rates should be, beside the least that a Node program has to be.
+const ENOUGH: Target = Target::AtLeast(1.5);
 
 /// Before it counts, in each round.
 const WARM_UP: usize = 50;
@@ -30,12 +36,13 @@ pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, u
     let folder = place.fresh()?;
     workspace(&folder).await?;
     let serve = Serve::start(&folder).await?;
-    let ours = Server::ours(&sender(0), &folder);
+    let (alone, attached) = (fresh(place).await?, Server::ours(&sender(0), &folder));
     for in_flight in IN_FLIGHT {
-        let (mut by_pipe, mut by_http, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
+        let [mut by_pipe, mut by_socket, mut by_http, mut theirs] = [const { Vec::new() }; 4];
         for _ in 0..rounds {
             Place::settle();
-            by_pipe.push(rate(calls, piped(&ours, "check_inbox", in_flight, calls).await?));
+            by_pipe.push(rate(calls, piped(&alone, "check_inbox", in_flight, calls).await?));
+            by_socket.push(rate(calls, piped(&attached, "check_inbox", in_flight, calls).await?));
             by_http.push(rate(calls, over_http(&serve, in_flight, calls).await?));
             theirs.push(rate(calls, piped(node, "echo", in_flight, calls).await?));
         }
@@ -44,8 +51,10 @@ pub(super) async fn run(node: &Server, place: &Place, (rounds, calls): (usize, u
             let metric = format!("check_inbox_{way}_{in_flight}");
             Figure::new(BENCH, metric, median(rates), "1/s", rounds * calls).beside(NODE, median(&theirs))
         };
-        figure("stdio", &by_pipe).print()?;
-        figure("http", &by_http).print()?;
+        figure("stdio", &by_pipe).print_against(ENOUGH)?;
+        figure("attached", &by_socket).print()?;
+        let by_http = figure("http", &by_http);
+        if in_flight == 1 { by_http.print()? } else { by_http.print_against(ENOUGH)? }
     }
     serve.close().await?;
     for profile in PROFILES {

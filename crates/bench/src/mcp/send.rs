@@ -75,7 +75,7 @@ pub(super) async fn run(place: &Place, (rounds, count): (usize, usize)) -> anyho
     figure("send_message_in_a_row_p50", &calls.in_a_row).beside(LEAST, least).print()?;
     let least = median(&submits.apart) + median(&echoes.apart);
     figure("send_message_p99", &calls.apart_p99).beside(LEAST, least).print()?;
-    figure("send_message_p50", &calls.apart).beside(LEAST, least).print_against(Target::AtMost(1.5))
+    figure("send_message_p50", &calls.apart).beside(LEAST, least).print_against(Target::AtMost(1.3))
 }
 
 impl Series {

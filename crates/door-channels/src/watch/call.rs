@@ -1,11 +1,10 @@
 //! Running the program that answers.
 
 use std::io;
-use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_hub::guard::{Guard, GuardError};
+use switchboard_hub::guard::Guard;
 use switchboard_hub::lineage::LaunchKind;
 use switchboard_hub::process::{Spawn, SpawnError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -36,8 +35,6 @@ pub(super) enum Failed {
     TooMuch { limit: usize },
     #[error("the answer has {size} bytes and the limit is {limit}")]
     TooLong { size: usize, limit: usize },
-    #[error("nobody would end the program if this process were killed")]
-    NoGuard(#[from] GuardError),
     #[error("the output is not UTF-8 text (first bad byte at {at})")]
     NotUtf8 { at: usize },
     #[error("the program says: {reason}")]
@@ -57,8 +54,7 @@ fn said(complaints: &str) -> String {
 
 /// Runs the program to its end and returns what it printed.
 ///
-/// It gets a process group of its own, which ends with it: a program that hangs leaves nothing behind. The guard sees to that
-/// where this process is killed.
+/// All that the program starts ends with it, also where this process is killed.
 pub(super) async fn call(
     watcher: &WatcherConfig,
     agent: &Name,
@@ -72,21 +68,15 @@ pub(super) async fn call(
             return Err(Failed::LongArgument { size: prompt.len(), limit: ARGUMENT });
         }
         spawn = spawn.args([prompt]);
-    } else {
-        spawn = spawn.stdin(Stdio::piped());
     }
     if let Some(folder) = &watcher.folder {
         spawn = spawn.cwd(folder);
     }
     let names: Vec<&str> = watcher.env.iter().map(String::as_str).collect();
     spawn = spawn.env_allow(&names).for_agent(LaunchKind::Watcher, agent.as_str());
-    if let Some(guard) = guard {
-        spawn = guard.mark(spawn)?;
-    }
-    let child = spawn.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    // In this order, so that the child is gone before the guard lets go of it.
-    let (_watched, mut child) = (guard.map(|guard| Watched::new(guard, child.pid())), child);
-    let (stdin, stdout, stderr) = (child.take_stdin(), child.take_stdout(), child.take_stderr());
+    let mut child = spawn.start(guard).await?;
+    let stdin = child.take_stdin().filter(|_| watcher.prompt_by == PromptBy::Stdin);
+    let (stdout, stderr) = (child.take_stdout(), child.take_stderr());
     let work = async {
         let tell = async {
             if let Some(mut stdin) = stdin {
@@ -116,25 +106,6 @@ pub(super) async fn call(
     tokio::time::timeout(watcher.timeout, work)
         .await
         .unwrap_or(Err(Failed::TimedOut { after: watcher.timeout }))
-}
-
-/// A program under guard, for as long as it may run.
-struct Watched<'g> {
-    guard: &'g Guard,
-    pid: u32,
-}
-
-impl<'g> Watched<'g> {
-    fn new(guard: &'g Guard, pid: u32) -> Self {
-        guard.watch(pid);
-        Self { guard, pid }
-    }
-}
-
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        self.guard.forget(self.pid);
-    }
 }
 
 async fn read_at_most(stream: impl AsyncRead + Unpin) -> Result<Vec<u8>, Failed> {

@@ -63,16 +63,20 @@ pub(super) enum Taken {
 
 impl Claim {
     /// Takes a message on, for as long as a call of the program may take. Blocks.
+    ///
+    /// `watcher` tells one watcher from all others. It is at one message at a time, so that a claim of its own that it did
+    /// not give back is one that it lost, as where the folder was unmounted meanwhile.
     pub(super) fn take(
         dir: &Dir,
         message: &str,
         now: Timestamp,
         lease: SignedDuration,
+        watcher: &str,
     ) -> Result<Taken, FileError> {
         let name = format!("{message}.json");
         let mut file = ClaimFile {
             owner: Owner::this_process().to_string(),
-            token: format!("{:032x}", fastrand::u128(..)),
+            token: format!("{watcher}-{:032x}", fastrand::u128(..)),
             until: now.saturating_add(lease).unwrap_or(now),
             done: false,
             reply: None,
@@ -82,7 +86,7 @@ impl Claim {
             if dir.create_new(&name, &pretty(&file), Durability::Later)? == Created::Created {
                 return Ok(Taken::Ours(Self { dir: dir.clone(), name, file }));
             }
-            match standing(dir, &name, now)? {
+            match standing(dir, &name, now, watcher)? {
                 None => {}
                 Some(Standing::Held) => return Ok(Taken::Busy),
                 Some(Standing::Done) => return Ok(Taken::Done),
@@ -95,7 +99,7 @@ impl Claim {
             Err(LockError::Busy { .. }) => return Ok(Taken::Busy),
             Err(LockError::Io(error)) => return Err(error),
         };
-        match standing(dir, &name, now)? {
+        match standing(dir, &name, now, watcher)? {
             Some(Standing::Abandoned(reply)) => file.reply = reply,
             Some(Standing::Done) => return Ok(Taken::Done),
             // Given back or taken a moment ago: the next look will tell.
@@ -157,11 +161,12 @@ enum Standing {
 }
 
 /// How the claim of this name stands; nothing where there is none.
-fn standing(dir: &Dir, name: &str, now: Timestamp) -> Result<Option<Standing>, FileError> {
+fn standing(dir: &Dir, name: &str, now: Timestamp, watcher: &str) -> Result<Option<Standing>, FileError> {
     let Some(found) = dir.read(name, LIMIT)? else { return Ok(None) };
+    let is_own = |claim: &ClaimFile| claim.token.split_once('-').is_some_and(|(by, _)| by == watcher);
     Ok(Some(match serde_json::from_slice::<ClaimFile>(&found.bytes) {
         Ok(claim) if claim.done => Standing::Done,
-        Ok(claim) if is_abandoned(&claim, now) => Standing::Abandoned(claim.reply),
+        Ok(claim) if is_own(&claim) || is_abandoned(&claim, now) => Standing::Abandoned(claim.reply),
         Ok(_) => Standing::Held,
         // One that cannot be read is nobody's.
         Err(_) => Standing::Abandoned(None),

@@ -14,7 +14,20 @@ fn noon() -> Timestamp {
 }
 
 fn take(dir: &Dir, now: Timestamp) -> Taken {
-    Claim::take(dir, "general.msg-1", now, LEASE).unwrap()
+    take_as(dir, now, &format!("{:016x}", fastrand::u64(..)))
+}
+
+fn take_as(dir: &Dir, now: Timestamp, watcher: &str) -> Taken {
+    Claim::take(dir, "general.msg-1", now, LEASE, watcher).unwrap()
+}
+
+#[test]
+fn watcher_takes_its_own_lost_claim_over() {
+    let (_folder, dir) = folder();
+    let mut lost = ours(take_as(&dir, noon(), "one"));
+    assert!(lost.answer(reply()).unwrap());
+    assert!(matches!(take_as(&dir, noon(), "other"), Taken::Busy));
+    assert_eq!(ours(take_as(&dir, noon(), "one")).reply(), Some(&reply()));
 }
 
 fn ours(taken: Taken) -> Claim {

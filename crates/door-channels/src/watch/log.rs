@@ -28,7 +28,9 @@ pub(super) async fn write(tree: &Tree, agent: &Name, now: Timestamp, line: &str)
         logs.append(&name, line.as_bytes())?;
         Ok(())
     });
-    if let Err(error) = written.await {
+    if let Err(error) = written.await
+        && !error.is_unmounted()
+    {
         tracing::warn!(%agent, error = %describe(&error), "the log could not be written");
     }
 }

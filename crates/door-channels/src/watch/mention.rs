@@ -69,7 +69,14 @@ pub(crate) fn begins_with(text: &str, agent: &str) -> bool {
 fn begins_with_id(text: &str, agent: &str) -> bool {
     let text = text.trim_start();
     let Some((start, rest)) = text.split_at_checked(agent.len()) else { return false };
-    start.eq_ignore_ascii_case(agent) && ends_token(rest)
+    start.eq_ignore_ascii_case(agent) && ends_word(rest)
+}
+
+/// Whether a word ends here: at white space or the end, with at most punctuation before that. `claude.md`, `claude/src` and
+/// `claude's` go on.
+fn ends_word(rest: &str) -> bool {
+    let rest = rest.trim_start_matches([',', ':', ';', '.', '!', '?', ')']);
+    rest.chars().next().is_none_or(char::is_whitespace)
 }
 
 /// The parts of a line that are not between backticks: one or more, and as many again. Those without a partner begin nothing.

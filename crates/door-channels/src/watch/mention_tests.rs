@@ -66,12 +66,24 @@ fn texts_that_are_made_to_take_long_do_not() {
 }
 
 #[test]
-fn a_text_begins_with_an_id_as_a_word() {
+fn c5_text_starts_with_a_whole_id() {
     for (text, expected) in [
         ("codex, please", true),
         ("Codex: please", true),
         ("  codex", true),
+        ("CODEX!?", true),
+        ("codex\nplease", true),
+        ("codex says hello", true),
         ("codexes", false),
+        ("codex's idea", false),
+        ("codex.md is missing", false),
+        ("codex/src is empty", false),
+        ("codex@example.org wrote", false),
+        ("codex\u{200d}x please", false),
+        ("`codex` please", false),
+        ("> codex, please", false),
+        ("```\ncodex, please\n```", false),
+        ("(codex) please", false),
         ("codex-2 please", false),
         ("dear codex", false),
         ("", false),

@@ -28,25 +28,27 @@ impl Watcher {
         reply: Option<ChannelMessage>,
         note: &str,
     ) -> Result<Fate, ChannelError> {
-        let claim = match reply {
-            None => claim,
+        let (claim, refused) = match reply {
+            None => (claim, None),
             Some(reply) => match self.post(stored, claim, reply).await? {
-                Some(claim) => claim,
+                Some(posted) => posted,
                 None => return Ok(Fate::Later),
             },
         };
-        self.acknowledge(stored.message.id, note).await?;
+        let refused = refused.map(|reason| format!("no answer: {reason}"));
+        self.acknowledge(stored.message.id, refused.as_deref().unwrap_or(note)).await?;
         blocking(move || Ok(claim.done()?)).await?;
         Ok(Fate::Done)
     }
 
-    /// Posts the answer, or what takes its place where the hub does not take it; nothing where the claim was lost.
+    /// Posts the answer, or what takes its place where the hub does not take it; nothing where the claim was lost. The
+    /// reason comes along where the answer was refused and nothing took its place.
     async fn post(
         &self,
         stored: &Stored,
         mut claim: Claim,
         mut reply: ChannelMessage,
-    ) -> Result<Option<Claim>, ChannelError> {
+    ) -> Result<Option<(Claim, Option<String>)>, ChannelError> {
         let channel = &self.config.channel;
         let (id, seq) = loop {
             let Some(written) = self.write_down(claim, reply).await? else {
@@ -65,7 +67,7 @@ impl Watcher {
                     self.log(&format!("{} cannot be posted: {}", reply.id, describe(&refused))).await;
                     match self.instead_of(reply, &refused) {
                         Some(other) => reply = other,
-                        None => return Ok(Some(claim)),
+                        None => return Ok(Some((claim, Some(describe(&refused))))),
                     }
                 }
                 Err(error) => return Err(error),
@@ -76,7 +78,7 @@ impl Watcher {
         tell_hub(&mut reply, self.channels.own_name().await?.as_ref());
         let Some((claim, reply)) = self.put_up(claim, reply).await? else { return Ok(None) };
         self.channels.named(channel, id, &reply.id).await?;
-        Ok(Some(claim))
+        Ok(Some((claim, None)))
     }
 
     /// Journals the answer; its place there.
@@ -105,12 +107,12 @@ impl Watcher {
     }
 
     /// What is posted where the hub does not take an answer, so that nobody waits for it: the same for everyone in the
-    /// channel where whoever asked cannot be reached, and otherwise why there is none.
+    /// channel where whoever asked cannot be reached, and otherwise an incident, where those are posted.
     fn instead_of(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
         let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
         let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };
         if !is_unreachable {
-            if other.kind == INCIDENT || self.config.silent {
+            if other.kind == INCIDENT || !self.config.incidents {
                 return None;
             }
             INCIDENT.clone_into(&mut other.kind);

@@ -40,6 +40,8 @@ pub(super) struct Watcher {
     pub(super) channels: Channels,
     pub(super) config: WatcherConfig,
     pulse: Pulse,
+    /// Tells its claims from those of all other watchers.
+    token: String,
 }
 
 /// What lasts from one message to the next.
@@ -50,6 +52,8 @@ pub(super) struct Memory {
     held_up: HashSet<MessageId>,
     /// How often each message was tried.
     attempts: HashMap<MessageId, u32>,
+    /// Answers that could not be posted yet: the program is not asked again.
+    unposted: HashMap<MessageId, String>,
     /// Whether what came while the watcher was down has been gone through.
     is_caught_up: bool,
     /// The newest of the mailbox and of the journal when all was done with.
@@ -70,7 +74,7 @@ pub(super) enum Fate {
 
 impl Watcher {
     pub(super) fn new(channels: Channels, config: WatcherConfig, pulse: Pulse) -> Self {
-        Self { channels, config, pulse }
+        Self { channels, config, pulse, token: format!("{:016x}", fastrand::u64(..)) }
     }
 
     /// Answers until `shutdown`. A call that runs then is ended, and its message answered after the restart.
@@ -83,9 +87,21 @@ impl Watcher {
     async fn watch(&self) {
         let mut changes = self.channels.hub().changes();
         let mut memory = Memory::default();
+        let mut is_told = false;
         loop {
-            let pause = match self.look(&mut memory).await {
+            let looked = self.look(&mut memory).await;
+            is_told &= looked.as_ref().is_err_and(ChannelError::is_unmounted);
+            let pause = match looked {
                 Ok(pause) => pause,
+                // Its log is in that folder as well.
+                Err(error) if error.is_unmounted() => {
+                    if !is_told {
+                        let agent = &self.config.agent;
+                        tracing::warn!(%agent, error = %describe(&error), "messages wait for the folder");
+                        is_told = true;
+                    }
+                    Some(PAUSE)
+                }
                 Err(error) => {
                     self.log(&format!("trouble: {}", describe(&error))).await;
                     Some(PAUSE)
@@ -186,7 +202,9 @@ impl Watcher {
             (self.channels.tree().clone(), self.config.agent.clone(), self.channels.hub().now());
         // By the name that it has for everyone who shares the folder.
         let claimed = format!("{}.{}", self.config.channel, request.id);
-        let taken = blocking(move || Ok(Claim::take(&tree.claims(&name)?, &claimed, now, lease)?)).await?;
+        let token = self.token.clone();
+        let taken =
+            blocking(move || Ok(Claim::take(&tree.claims(&name)?, &claimed, now, lease, &token)?)).await?;
         let claim = match taken {
             Taken::Ours(claim) => claim,
             Taken::Busy => return Ok(Fate::Later),
@@ -203,6 +221,12 @@ impl Watcher {
             // The claim that had it is gone; the journal has it still.
             self.channels.put(&reply.message, reply.seq, &self.config.channel).await?;
             return self.finish(stored, claim, None, ANSWERED).await;
+        }
+        if let Some(text) = memory.unposted.get(&id).cloned() {
+            let reply = self.reply(stored, &request, "chat", text).await?;
+            let fate = self.finish(stored, claim, Some(reply), ANSWERED).await?;
+            memory.unposted.remove(&id);
+            return Ok(fate);
         }
         let limit = self.channels.hub().config().loops.pair_per_minute;
         // As the hub does: only what answers an agent can be part of a storm.
@@ -244,8 +268,11 @@ impl Watcher {
             Ok(text) => {
                 memory.breaker.worked();
                 memory.attempts.remove(&id);
+                memory.unposted.insert(id, text.clone());
                 let reply = self.reply(stored, &request, "chat", text).await?;
-                self.finish(stored, claim, Some(reply), ANSWERED).await
+                let fate = self.finish(stored, claim, Some(reply), ANSWERED).await?;
+                memory.unposted.remove(&id);
+                Ok(fate)
             }
             Err(failed) => self.fail(stored, &request, claim, &failed, memory).await,
         }
@@ -283,8 +310,9 @@ impl Watcher {
             return Ok(Fate::Later);
         }
         memory.attempts.remove(&id);
-        let note = format!("no answer: {reason}");
-        if self.config.silent {
+        let rest_of_note = rest.as_ref().map(|rest| format!("; {rest}")).unwrap_or_default();
+        let note = format!("no answer: {reason}{rest_of_note}");
+        if !self.config.incidents {
             return self.finish(stored, claim, None, &note).await;
         }
         let mut text = format!("{} could not answer: {reason}", self.config.agent);

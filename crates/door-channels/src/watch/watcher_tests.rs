@@ -88,7 +88,9 @@ async fn what_is_for_the_agent_is_answered_and_nothing_else() {
         ("all", "@codex please", true),
         ("all", "to everyone", false),
         ("all", "@codex-2 please", false),
-        ("all", "codex, please", false),
+        ("all", "codex, please", true),
+        ("all", "codexette says", false),
+        ("all", "ask codex, please", false),
         ("qc-1", "to another", false),
     ] {
         test.channels.join(&agent("codex"), &name("general")).await.unwrap();
@@ -102,7 +104,7 @@ async fn what_is_for_the_agent_is_answered_and_nothing_else() {
     let reply = answer_to(&test, &asked[0].0).await;
     assert_eq!((reply.from.as_str(), reply.to.as_str(), reply.content.text.as_str()), ("codex", "all", "42"));
     assert_eq!(reply.metadata.as_ref().unwrap()["mode"], "watcher");
-    assert_eq!(runs(&test), 2);
+    assert_eq!(runs(&test), 3);
     work.end().await;
     let log = std::fs::read_to_string(test.path("logs/codex-watcher.log")).unwrap();
     assert!(log.contains("answering") && log.contains("stopped"), "{log}");
@@ -284,7 +286,8 @@ async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_
         reply.timestamp = "2026-01-11T16:33:16.000Z".into();
         let claims = test.channels.tree().claims(&name("codex")).unwrap();
         let taken =
-            Claim::take(&claims, &format!("general.{}", asked.id), test.channels.hub().now(), GRACE).unwrap();
+            Claim::take(&claims, &format!("general.{}", asked.id), test.channels.hub().now(), GRACE, "dead")
+                .unwrap();
         let Taken::Ours(mut claim) = taken else { panic!("{taken:?}") };
         claim.answer(reply.clone()).unwrap();
         if posted_before {
@@ -303,9 +306,10 @@ async fn c8_an_answer_that_a_dead_watcher_had_come_to_is_posted_and_the_program_
 }
 
 #[tokio::test]
-async fn a_failure_is_told_to_the_sender_or_kept_silent_or_tried_again() {
+async fn failure_is_noted_posted_where_asked_for_or_tried_again() {
     let told = TestChannels::new(&[]).await;
-    let work = start(&told, vec![watcher(&told, "echo it broke >&2; exit 1")]).await;
+    let incidents = WatcherConfig { incidents: true, ..watcher(&told, "echo it broke >&2; exit 1") };
+    let work = start(&told, vec![incidents]).await;
     let asked = told.post("human", "codex", "what is it?").await;
     let reply = answer_to(&told, &asked.id).await;
     assert_eq!(reply.kind, "incident");
@@ -317,9 +321,10 @@ async fn a_failure_is_told_to_the_sender_or_kept_silent_or_tried_again() {
     work.end().await;
 
     let silent = TestChannels::new(&[]).await;
-    let work = start(&silent, vec![WatcherConfig { silent: true, ..watcher(&silent, "exit 1") }]).await;
+    let work = start(&silent, vec![watcher(&silent, "exit 1")]).await;
     let asked = silent.post("human", "codex", "what is it?").await;
-    assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
+    let note = done_with(&work, &asked.id).await;
+    assert_eq!(note, "no answer: the program ended with exit status: 1");
     work.end().await;
     assert_eq!(silent.texts().await, ["what is it?"]);
 
@@ -363,7 +368,8 @@ async fn c9_an_answer_that_is_too_long_or_no_text_is_told_to_the_sender() {
         ("printf 'a\\377b'", "the output is not UTF-8 text (first bad byte at 1)"),
     ] {
         let test = TestChannels::new(&[]).await;
-        let work = start(&test, vec![watcher(&test, script)]).await;
+        let watchers = vec![WatcherConfig { incidents: true, ..watcher(&test, script) }];
+        let work = start(&test, watchers).await;
         let asked = test.post("human", "codex", "what is it?").await;
         let reply = answer_to(&test, &asked.id).await;
         assert_eq!(reply.kind, "incident");
@@ -448,14 +454,15 @@ async fn a_reply_too_many_within_a_minute_waits_and_a_person_lets_it_go_on() {
 #[tokio::test]
 async fn a_program_that_is_left_alone_is_shown_to_be_and_whoever_asked_last_is_told() {
     let test = TestChannels::new(&[]).await;
-    let work = start(&test, vec![watcher(&test, "echo it broke >&2; exit 1")]).await;
+    let broken = watcher(&test, "echo it broke >&2; exit 1");
+    let work = start(&test, vec![WatcherConfig { incidents: true, ..broken }]).await;
     let mut asked = Vec::new();
     for number in 0..3 {
         asked.push(test.post("human", "codex", &format!("{number}")).await.id);
     }
     let reply = answer_to(&test, &asked[2]).await;
     assert!(reply.content.text.contains("left alone until"), "{}", reply.content.text);
-    done_with(&work, &asked[2]).await;
+    assert!(done_with(&work, &asked[2]).await.contains("left alone until"));
     let seen = test.channels.sightings().await.unwrap().remove(0);
     let error = seen.error.unwrap();
     assert!(error.contains("left alone until") && error.contains("it broke"), "{error}");
@@ -515,7 +522,8 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
 #[tokio::test]
 async fn whoever_asked_is_told_before_the_program_is_left_alone_however_often_it_is_tried() {
     let test = TestChannels::new(&[]).await;
-    let watchers = vec![WatcherConfig { retries: 9, ..watcher(&test, "echo it broke >&2; exit 1") }];
+    let broken = watcher(&test, "echo it broke >&2; exit 1");
+    let watchers = vec![WatcherConfig { retries: 9, incidents: true, ..broken }];
     let work = start(&test, watchers).await;
     let asked = test.post("human", "codex", "what is it?").await;
     let reply = answer_to(&test, &asked.id).await;
@@ -523,6 +531,51 @@ async fn whoever_asked_is_told_before_the_program_is_left_alone_however_often_it
     assert!(reply.content.text.contains("it broke") && reply.content.text.contains("left alone until"));
     assert!(done_with(&work, &asked.id).await.starts_with("no answer: "));
     assert_eq!((runs(&test), test.texts().await.len()), (3, 2));
+    work.end().await;
+}
+
+#[tokio::test]
+async fn watcher_answers_after_its_folder_was_unmounted() {
+    let test = TestChannels::new(&[]).await;
+    let file = |name: &str| test.folder.path().join(name).display().to_string();
+    let script =
+        format!("while ! test -e {}; do sleep 0.01; done; echo 42; touch {}", file("go"), file("done"));
+    let watchers = vec![watcher(&test, &script)];
+    let work = start_with(&test, move |config| {
+        config.watchers = watchers;
+        config.shared = true;
+    })
+    .await;
+    let asked = work.channels.post(Post::new(agent("human"), name("general"), "@codex why?")).await.unwrap();
+    let is_there = async |name: &str| {
+        while !test.folder.path().join(name).exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(is_there("runs")).await;
+    test.unmount();
+    write_carelessly(&test.folder.path().join("go"), "");
+    soon(is_there("done")).await;
+    assert!(work.channels.read(&name("general"), None).await.unwrap_err().is_unmounted());
+    test.mount();
+    assert_eq!(answer_to(&test, &asked.message.id).await.content.text, "42");
+    let next = test.post("human", "codex", "and now?").await;
+    assert_eq!(answer_to(&test, &next.id).await.content.text, "42");
+    assert_eq!(runs(&test), 2, "once for each");
+    work.end().await;
+}
+
+#[tokio::test]
+async fn watcher_without_its_program_is_not_started() {
+    let test = TestChannels::new(&[]).await;
+    let missing = WatcherConfig { command: vec!["nosuchprogram".into()], ..watcher(&test, "") };
+    assert_eq!(missing.missing_program(), Some("nosuchprogram"));
+    let other = WatcherConfig { agent: name("qc-1"), ..watcher(&test, "echo 42") };
+    let work = start(&test, vec![missing, other]).await;
+    let asked = test.post("human", "qc-1", "what is it?").await;
+    answer_to(&test, &asked.id).await;
+    let seen: Vec<_> = test.channels.sightings().await.unwrap().into_iter().map(|one| one.agent).collect();
+    assert_eq!(seen, [name("qc-1")]);
     work.end().await;
 }
 

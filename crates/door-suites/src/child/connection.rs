@@ -284,8 +284,8 @@ impl Connection {
     }
 
     fn progressed(&self, params: &RawValue) {
-        let id = Object::parse(params).and_then(|params| params.get("progressToken")?.get().parse().ok());
-        let Some(id): Option<u64> = id else { return };
+        let id = Object::parse(params).and_then(|params| envelope::number(params.get("progressToken")));
+        let Some(id) = id else { return };
         let calls = self.calls.lock();
         if let Some(notes) = calls.pending.get(&id).and_then(|pending| pending.notes.as_ref())
             && notes.try_send(params.to_owned()).is_err()

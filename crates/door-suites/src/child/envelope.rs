@@ -82,8 +82,24 @@ pub(super) fn parse_batch(bytes: &[u8]) -> Option<Vec<&RawValue>> {
     serde_json::from_slice(bytes).ok()
 }
 
-fn number(id: Option<&RawValue>) -> Option<u64> {
-    id?.get().parse().ok()
+/// The number in an id of ours, also where the child gives it back as `"5"` or `5.0`.
+///
+/// JSON-RPC wants the id back as it was, but there are servers that keep ids as strings, and languages whose only
+/// number is a float. The official SDKs for TypeScript and Python find the request in both cases. All our ids are
+/// numbers and none is given twice, so that no other request can be meant.
+pub(super) fn number(id: Option<&RawValue>) -> Option<u64> {
+    let text = id?.get();
+    let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let digits = match text.split_once('.') {
+        // Not by way of a float, which would round a large number to another.
+        Some((whole, fraction)) if !fraction.is_empty() && fraction.bytes().all(|digit| digit == b'0') => {
+            whole
+        }
+        Some(_) => return None,
+        None => text,
+    };
+    let is_plain = digits == "0" || !digits.starts_with(['0', '+', '-']);
+    digits.parse().ok().filter(|_| is_plain)
 }
 
 /// An error as the child wrote it; one that is not even an error object is quoted.
@@ -151,3 +167,7 @@ fn write_raw(out: &mut Vec<u8>, raw: &RawValue) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "envelope_tests.rs"]
+mod tests;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
+use switchboard_hub::platform;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
@@ -15,6 +16,13 @@ use super::shared::Shared;
 use super::{http, sse, stdio, ws};
 use crate::host::Caller;
 use crate::spec::{Framing, Launch};
+
+/// How often, and how far apart, a program is looked at to see whether it is busy.
+const BUSY_LOOKS: u32 = 10;
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The ticks of processor time, 10 ms each, that a program uses in that time if it is busy: a tenth of a processor.
+const BUSY_TICKS: u64 = 5;
 
 /// How much the file with a remembered framing may hold: one word.
 const FRAMING_FILE_CAP: u64 = 64;
@@ -97,18 +105,22 @@ impl Starter {
     }
 
     /// Starts the program and opens it. The error says also whether it ran and said nothing.
+    ///
+    /// One that is busy when its time is over is still starting, and has more time, as long as a download would have.
     async fn start_program(
         &self,
         caller: &Caller,
         framing: Framing,
         limit: Duration,
     ) -> Result<Arc<Connection>, (ChildError, bool)> {
-        let connection = stdio::start(&self.shared, framing).map_err(|error| (error, false))?;
+        let connection = stdio::start(&self.shared, framing).await.map_err(|error| (error, false))?;
         let starting = Unopened::new(&connection);
-        let until = Instant::now() + limit;
-        let opened = match timeout_at(until, opening::initialize(&connection, caller, limit)).await {
-            Ok(opened) => opened,
-            Err(_) => Err(spawn_timeout(&self.shared, limit)),
+        let most = self.shared.spec.limits.fetch.max(limit);
+        let begun = Instant::now();
+        let opened = tokio::select! {
+            biased;
+            opened = opening::initialize(&connection, caller, most) => opened,
+            () = over(&connection, begun, limit, most) => Err(spawn_timeout(&self.shared, begun.elapsed())),
         };
         match opened {
             Ok(()) => {
@@ -152,6 +164,30 @@ impl Starter {
     fn framing_file(&self) -> String {
         format!("{}.framing", file_name(self.shared.name()))
     }
+}
+
+/// Waits until the time of a start is over: after the limit as soon as the program is idle, at the latest after `most`.
+async fn over(connection: &Connection, begun: Instant, limit: Duration, most: Duration) {
+    sleep_until(begun + limit).await;
+    let Some(pid) = connection.pid else { return };
+    while begun.elapsed() < most && is_busy(pid).await {
+        tracing::debug!(child = connection.shared.name(), pid, "it is busy starting; it is given more time");
+    }
+}
+
+/// Whether a program uses the processor, or would if it had one, for a good part of a moment.
+async fn is_busy(pid: u32) -> bool {
+    let activity =
+        || async move { tokio::task::spawn_blocking(move || platform::activity(pid)).await.ok().flatten() };
+    let Some(first) = activity().await else { return false };
+    let (mut last, mut running) = (first, 0);
+    for _ in 0..BUSY_LOOKS {
+        sleep(BUSY_PAUSE).await;
+        let Some(now) = activity().await else { return false };
+        running += u32::from(now.is_running);
+        last = now;
+    }
+    running * 2 >= BUSY_LOOKS || last.ticks.saturating_sub(first.ticks) >= BUSY_TICKS
 }
 
 /// A connection that is not open yet, and ends when its opening does not come to an end.

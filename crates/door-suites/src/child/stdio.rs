@@ -1,6 +1,5 @@
 //! A child that is a program of ours: started, read, and ended with all that it started itself.
 
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,26 +26,15 @@ pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
 const STDERR_BUFFER: usize = 16 * 1024;
 
 /// Starts the program. Nothing has been said to it when this returns.
-pub(super) fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connection>, ChildError> {
+pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connection>, ChildError> {
     let Launch::Stdio { command, args, env, cwd, .. } = &shared.spec.launch else {
         return Err(shared.cannot_start("it is not a program", "give it a `command`"));
     };
-    let guard = &shared.options.guard;
-    let mut spawn = Spawn::new(command)
-        .args(args)
-        .cwd(cwd)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let mut spawn = Spawn::new(command).args(args).cwd(cwd);
     for (name, value) in env {
         spawn = spawn.env(name, value);
     }
-    if let Some(guard) = guard {
-        spawn = guard.mark(spawn).map_err(|error| {
-            shared.cannot_start(format!("the process that guards it cannot be started: {error}"), "try again")
-        })?;
-    }
-    let mut process = spawn.spawn().map_err(|error| {
+    let mut process = spawn.start(shared.options.guard.as_ref()).await.map_err(|error| {
         let cause = match std::error::Error::source(&error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
@@ -57,9 +45,6 @@ pub(super) fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<Connec
             format!("check `command` and `cwd` in {file}, and that the program is in `PATH`"),
         )
     })?;
-    if let Some(guard) = guard {
-        guard.watch(process.pid());
-    }
     let streams = (process.take_stdin(), process.take_stdout(), process.take_stderr());
     let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
         return Err(shared.cannot_start("it has no standard streams", "try again"));
@@ -147,7 +132,6 @@ async fn keep(
     listener: JoinHandle<()>,
     _living: Living,
 ) {
-    let pid = process.pid();
     let exited = tokio::select! {
         status = process.wait() => Some(status),
         // Without its stdout it is of no use; most often it is about to end, and then we want to know how.
@@ -173,8 +157,5 @@ async fn keep(
         if let Err(error) = process.stop(grace).await {
             tracing::warn!(child = connection.shared.name(), %error, "a child cannot be waited for");
         }
-    }
-    if let Some(guard) = &connection.shared.options.guard {
-        guard.forget(pid);
     }
 }

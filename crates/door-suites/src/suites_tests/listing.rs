@@ -49,12 +49,40 @@ async fn four_suites_and_the_search_cost_no_more_than_260_tokens_and_start_nothi
 }
 
 #[tokio::test]
-async fn one_suite_needs_no_search_and_long_descriptions_are_cut() {
+async fn own_descriptions_are_whole_and_their_cut_is_told() {
     let rig = Rig::new();
-    rig.describe("only", &described("only", &"word ".repeat(100)));
-    let list = rig.open().tools();
-    assert_eq!(names(&list), ["only_suite"]);
-    assert!(list[0].get().len() < 400, "{}", list[0].get());
+    let long = "word ".repeat(300);
+    rig.describe("only", &described("only", &long));
+    let suites = rig.open();
+    let list = suites.tools();
+    assert_eq!(names(&list), ["only_suite"], "one suite needs no search");
+    assert!(list[0].get().contains(long.trim()), "{}", list[0].get());
+    assert_eq!(suites.problems(), []);
+
+    rig.describe("only", &described("only", &"word ".repeat(1000)));
+    let suites = rig.open();
+    assert!(suites.tools()[0].get().len() < 2_400);
+    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
+    let told = "only: its description has 4999 characters and 2000 are shown. Make it shorter.";
+    assert_eq!(problems, [told]);
+}
+
+#[tokio::test]
+async fn cut_tool_list_is_told_to_model_and_person() {
+    let rig = Rig::new();
+    let many: Vec<Value> = (0..10_001).map(|number| json!({ "name": format!("tool_{number}") })).collect();
+    rig.child("box", &json!({ "tools": many }));
+    let suites = rig.open_trusted();
+    let (first, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
+    assert!(
+        !failed && first.contains("box lists more tools than are read; these are the first 10000"),
+        "{first}"
+    );
+    suites.close().await;
+
+    // Another process knows it from the kept catalogue.
+    let problems: Vec<String> = rig.open().problems().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(problems, ["box lists more tools than are read; these are the first 10000."]);
 }
 
 #[tokio::test]

@@ -7,12 +7,12 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use switchboard_hub::guard::Guard;
 use switchboard_hub::process::Spawn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
@@ -51,6 +51,7 @@ pub(super) struct Command {
     folder: PathBuf,
     /// All that was said so far; it only grows.
     prompt: String,
+    guard: Option<Guard>,
 }
 
 #[derive(Deserialize)]
@@ -61,14 +62,14 @@ struct Reply {
 }
 
 impl Command {
-    pub(super) fn new(command: &[String], folder: PathBuf, task: &Task<'_>) -> Self {
+    pub(super) fn new(command: &[String], folder: PathBuf, task: &Task<'_>, guard: Option<Guard>) -> Self {
         let mut prompt = format!("{}\n\n{PROTOCOL}\n\n# Tools\n\n", task.system);
         for tool in task.tools {
             let line = json!({ "name": tool.name, "description": tool.description, "args": tool.schema });
             let _ = writeln!(prompt, "{line}");
         }
         let _ = write!(prompt, "\n# Question\n\n{}\n", task.question);
-        Self { words: command.to_vec(), folder, prompt }
+        Self { words: command.to_vec(), folder, prompt, guard }
     }
 
     pub(super) async fn next(&mut self, said: Said) -> Result<Turn, ModelError> {
@@ -117,15 +118,11 @@ impl Command {
         let Some((program, args)) = self.words.split_first() else {
             return Err(self.failed("is empty; set 'command' of the wrapper", ""));
         };
-        let spawn = Spawn::new(program)
-            .args(args)
-            .cwd(&self.folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        let spawn = Spawn::new(program).args(args).cwd(&self.folder);
         let mut child = settings()
             .fold(spawn, |spawn, (name, value)| spawn.env(name, value))
-            .spawn()
+            .start(self.guard.as_ref())
+            .await
             .map_err(|error| {
                 let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
                 self.failed(

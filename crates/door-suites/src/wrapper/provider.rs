@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use switchboard_hub::guard::Guard;
 
 use super::anthropic::Anthropic;
 use super::command::Command;
@@ -145,11 +146,18 @@ impl Provider {
     }
 
     /// Begins a conversation. A program starts in the folder, where its role is.
-    pub(super) fn begin(&self, task: &Task<'_>, folder: &Path) -> Result<Model, ModelError> {
+    pub(super) fn begin(
+        &self,
+        task: &Task<'_>,
+        folder: &Path,
+        guard: Option<&Guard>,
+    ) -> Result<Model, ModelError> {
         Ok(match self {
             Self::Anthropic { base, key, model } => Model::Anthropic(Anthropic::new(base, key, model, task)?),
             Self::OpenAi { base, key, model } => Model::OpenAi(OpenAi::new(base, key.as_ref(), model, task)?),
-            Self::Command { command } => Model::Command(Command::new(command, folder.to_owned(), task)),
+            Self::Command { command } => {
+                Model::Command(Command::new(command, folder.to_owned(), task, guard.cloned()))
+            }
         })
     }
 }

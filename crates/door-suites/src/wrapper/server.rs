@@ -61,6 +61,7 @@ pub struct Wrapper(Arc<Inner>);
 struct Inner {
     original: Original,
     child: Child,
+    guard: Option<Guard>,
     places: Places,
     trust: Trust,
     settings: WrapperSettings,
@@ -101,7 +102,8 @@ impl Wrapper {
         }
         let provider = Provider::choose(&original.name, &settings, lookup).map_err(|error| error.to_string());
         Ok(Self(Arc::new(Inner {
-            child: original.child(places, guard),
+            child: original.child(places, guard.clone()),
+            guard,
             tool: tool(&original),
             trust: Trust::load(places),
             places: places.clone(),
@@ -169,7 +171,8 @@ impl Wrapper {
             tools: &toolbox.offers,
             question: &role::question(&question.query, question.context.as_deref()),
         };
-        let model = provider.begin(&task, folder.path()).map_err(|error| error.to_string())?;
+        let model =
+            provider.begin(&task, folder.path(), inner.guard.as_ref()).map_err(|error| error.to_string())?;
         let _ = steps.try_send(format!("asks {}", provider.shown()));
         let conversation =
             Conversation { model, child: &inner.child, toolbox: &toolbox, bounds: inner.bounds, steps };
@@ -181,12 +184,12 @@ impl Wrapper {
         let (places, name) = (self.0.places.clone(), inner_name(&self.0.original.name));
         let check = move || {
             let mut pins = Pins::load(&places, &name)?;
-            let problems = pins.check(&listed)?;
+            let changed = pins.check(&listed)?;
             let fresh: Vec<String> = pins.new_tools().iter().cloned().collect();
             for tool in fresh {
                 pins.first_use(&tool)?;
             }
-            Ok::<_, crate::error::SuiteError>(problems.into_iter().map(|problem| problem.tool).collect())
+            Ok::<_, crate::error::SuiteError>(changed.into_iter().collect())
         };
         let checked = tokio::task::spawn_blocking(check).await.map_err(|error| error.to_string())?;
         checked.map_err(|error| error.to_string())

@@ -58,8 +58,8 @@ impl Node {
         self.approvals.open.insert(key, Approval { id: approval_id.clone(), at: at.clone(), due });
         let now = self.router.hub().now();
         let expires = now.saturating_add(SignedDuration::from_secs(limit.into())).unwrap_or(now);
-        let required =
-            ApprovalRequired { at, approval_id: approval_id.clone(), ask, expires_at: stamp(expires) };
+        let (id, hash) = (approval_id.clone(), ask.hash());
+        let required = ApprovalRequired { at, approval_id: id, ask, hash, expires_at: stamp(expires) };
         if policy == Policy::Ask {
             self.job.record.lock().approvals.insert(approval_id.clone(), required.clone());
             self.router.save(&self.job).await;

@@ -1,6 +1,5 @@
 //! What clients ask for, one function a command.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,13 +10,14 @@ use tokio::sync::oneshot;
 
 use super::{Place, Router, unknown_job};
 use crate::delivery::{DIALECT, METADATA};
+use crate::dialect;
 use crate::intake::reject;
 use crate::job::{Job, NodeShared};
 use crate::node::NodeOrder;
 use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request};
 use crate::wire::event::{
-    ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobsList, NodeAnswer,
-    QueueList, RejectCode, SwarmLaunched, SwarmList, SwarmStatus, SwarmTerminated,
+    ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobTerminated, JobsList,
+    NodeAnswer, QueueList, RejectCode,
 };
 
 /// Who asks.
@@ -61,20 +61,33 @@ impl Router {
     pub(crate) async fn handle(&self, asker: &Asker, request: Request) -> Handled {
         let Request { request_id, command, dialect } = request;
         match command {
-            Command::Launch(launch) => self.do_launch(asker, *launch, request_id, dialect).await,
-            Command::JobsList(_) => Ok(vec![self.list(asker, request_id, dialect)]),
+            Command::Launch(launch) => {
+                let (router, asker) = (self.clone(), asker.clone());
+                let (answer, heard) = oneshot::channel();
+                // A client that has read of its job may hang up before the first prompt is in the journal.
+                self.spawn(async move {
+                    let _ = answer.send(router.do_launch(&asker, *launch, request_id, dialect).await);
+                });
+                heard.await.unwrap_or_else(|_| Err(not_now("the router is being stopped".to_owned())))
+            }
+            Command::JobsList(_) => {
+                let jobs = self.jobs().into_iter().filter(|job| asker.may(job)).map(|job| job.info());
+                Ok(vec![EventBody::JobsList(JobsList { request_id, jobs: jobs.collect() })])
+            }
             Command::JobStatus(asked) => {
                 let job = self.job_for(asker, &asked.job_id)?;
-                Ok(vec![status(&job, request_id, dialect)])
+                Ok(vec![EventBody::JobStatus(JobStatusAnswer { request_id, job: job.info() })])
             }
             Command::Terminate(asked) => {
                 let job = self.job_for(asker, &asked.job_id)?;
-                if !self.terminate(&job, &request_id).await {
+                if self.terminate(&job, &request_id).await {
+                    return Ok(Vec::new());
+                }
+                if !dialect {
                     return Err(job_over(format!("job '{}' is over already", job.id)));
                 }
-                let (swarm_id, job_id) = (job.id.to_string(), job.id.to_string());
-                let answer = SwarmTerminated { request_id, swarm_id, job_id };
-                Ok(dialect.then_some(EventBody::SwarmTerminated(answer)).into_iter().collect())
+                // The older router's clients end every job of a list, also those that are over.
+                Ok(vec![EventBody::JobTerminated(terminated(&job, request_id))])
             }
             Command::Interrupt(asked) => {
                 let (_, node) = self.node_for(asker, &asked.job_id, asked.node_id)?;
@@ -88,6 +101,7 @@ impl Router {
             Command::Approve(asked) => self.approve(asker, asked, request_id).await,
             Command::ApprovalsList(filter) => self.approvals(asker, &filter, request_id),
             Command::QueueList(filter) => self.queues(asker, &filter, request_id),
+            Command::ProvidersList(_) => Ok(vec![EventBody::ProvidersList(dialect::providers(request_id))]),
             Command::Hello(_) | Command::Inject(_) | Command::Subscribe(_) => Ok(Vec::new()),
         }
     }
@@ -96,14 +110,6 @@ impl Router {
         let prompt = launch.prompt.clone();
         let job = self.launch(launch, &request_id, &asker.client, asker.owner_name(), dialect).await?;
         let mut answers = Vec::new();
-        if dialect {
-            answers.push(EventBody::SwarmLaunched(SwarmLaunched {
-                request_id: request_id.clone(),
-                swarm_id: job.id.to_string(),
-                job_id: job.id.to_string(),
-                node_count: job.nodes.len(),
-            }));
-        }
         if let Some(prompt) = prompt {
             let asked = Asked { asker, request_id: &request_id, dialect };
             let draft = |node: &Arc<NodeShared>| (self.draft(asked, node, prompt.clone()), Place::none(node));
@@ -193,15 +199,6 @@ impl Router {
         let at = At { job_id: node.job.to_string(), swarm_id, node_id: node.node, injection_id: id };
         let (request_id, client) = (asked.request_id.to_owned(), asked.asker.client.clone());
         EventBody::InjectAck(Injection { request_id, client, at })
-    }
-
-    fn list(&self, asker: &Asker, request_id: String, dialect: bool) -> EventBody {
-        let jobs = self.jobs().into_iter().filter(|job| asker.may(job)).map(|job| job.info());
-        if !dialect {
-            return EventBody::JobsList(JobsList { request_id, jobs: jobs.collect() });
-        }
-        let swarms: BTreeMap<_, _> = jobs.map(|job| (job.job_id.clone(), job)).collect();
-        EventBody::SwarmList(SwarmList { request_id, swarms })
     }
 
     async fn approve(&self, asker: &Asker, asked: Approve, request_id: String) -> Handled {
@@ -297,18 +294,14 @@ fn nodes_of(
     numbers.into_iter().map(|number| node_of(job, number)).collect()
 }
 
-fn status(job: &Job, request_id: String, dialect: bool) -> EventBody {
-    let info = job.info();
-    if !dialect {
-        return EventBody::JobStatus(JobStatusAnswer { request_id, job: info });
-    }
-    EventBody::SwarmStatus(SwarmStatus {
+/// What is said of the end of a job.
+pub(super) fn terminated(job: &Job, request_id: String) -> JobTerminated {
+    JobTerminated {
         request_id,
-        swarm_id: info.job_id.clone(),
-        job_id: info.job_id,
-        node_count: info.nodes.len(),
-        status: info.status,
-    })
+        job_id: job.id.to_string(),
+        swarm_id: job.swarm(),
+        total_tokens: job.total_tokens.load(Ordering::Relaxed),
+    }
 }
 
 async fn tell(node: &NodeShared, order: NodeOrder) -> Result<(), CommandRejected> {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, JobId, Name, NodeId, Route};
@@ -14,6 +14,7 @@ use switchboard_hub::Registration;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::commands::terminated;
 use super::{JOBS, Router};
 use crate::error::RouterError;
 use crate::intake::reject;
@@ -21,7 +22,7 @@ use crate::job::{Job, JobRecord, NodeShared, NodeView};
 use crate::node::{Node, NodeOrder};
 use crate::turn::Turn;
 use crate::wire::command::{AgentKind, Folders, Input, Launch};
-use crate::wire::event::{CommandRejected, EventBody, JobLaunched, JobTerminated, RejectCode};
+use crate::wire::event::{CommandRejected, EventBody, JobLaunched, RejectCode};
 use crate::worker::{self, WorkerLog, is_log};
 
 /// Most nodes of a job.
@@ -269,12 +270,7 @@ impl Router {
         self.save(job).await;
         let folders: Vec<_> = job.nodes.iter().map(|node| node.cwd.clone()).collect();
         remove_worktrees(job.launch.folders, &folders).await;
-        self.log().say(&EventBody::JobTerminated(JobTerminated {
-            request_id: request_id.to_owned(),
-            job_id: job.id.to_string(),
-            swarm_id: job.swarm(),
-            total_tokens: job.total_tokens.load(Ordering::Relaxed),
-        }));
+        self.log().say(&EventBody::JobTerminated(terminated(job, request_id.to_owned())));
         self.forget_old_jobs().await;
         true
     }

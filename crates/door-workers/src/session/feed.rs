@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -11,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::Transport;
+use crate::dialect::translate_lines;
 use crate::log::{Batch, Expired, Wanted, seq_of};
 use crate::router::{Asker, Router};
 use crate::wire::event::{CutOff, EventBody, Heartbeat, Subscribed};
@@ -98,6 +100,8 @@ pub(super) struct Feed<W> {
     sieve: Option<Arc<Sieve>>,
     /// Whether it has once had everything: only then can it fall behind.
     is_live: bool,
+    /// Whether it is told everything in the older router's words.
+    is_older: Arc<AtomicBool>,
 }
 
 impl<W: AsyncWrite + Unpin> Feed<W> {
@@ -107,6 +111,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         outgoing: mpsc::Receiver<Outgoing>,
         transport: Transport,
         done: CancellationToken,
+        is_older: Arc<AtomicBool>,
     ) -> Self {
         let seq = router.log().newest();
         let everything = Filter {
@@ -117,7 +122,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
             Transport::Stdio => Some(Arc::new(Sieve { filter: everything, router: router.clone() })),
             Transport::Socket => None,
         };
-        Self { router, writer, outgoing, transport, done, seq, served: seq, sieve, is_live: false }
+        Self { router, writer, outgoing, transport, done, seq, served: seq, sieve, is_live: false, is_older }
     }
 
     /// Writes until the client hangs up, or everything was told and `done`.
@@ -181,7 +186,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
 
     fn apply(&mut self, outgoing: Outgoing, bytes: &mut Vec<u8>) {
         match outgoing {
-            Outgoing::Answer(body) => bytes.extend(self.line(&body)),
+            Outgoing::Answer(body) => bytes.extend(self.in_its_words(self.line(&body))),
             Outgoing::Begin { filter } => {
                 if self.sieve.is_none() {
                     self.sieve = Some(Arc::new(Sieve { filter, router: self.router.clone() }));
@@ -222,7 +227,7 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
                 break;
             }
             self.seq = batch.seq;
-            bytes = batch.bytes;
+            bytes = self.in_its_words(batch.bytes);
         }
         Ok(bytes)
     }
@@ -313,6 +318,10 @@ impl<W: AsyncWrite + Unpin> Feed<W> {
         let busy = nodes.filter(|node| node.state.lock().injection.is_some()).count();
         let jobs = jobs.iter().filter(|job| !job.is_terminated()).count();
         EventBody::Heartbeat(Heartbeat { jobs, busy })
+    }
+
+    fn in_its_words(&self, lines: Vec<u8>) -> Vec<u8> {
+        if self.is_older.load(Ordering::Acquire) { translate_lines(&lines) } else { lines }
     }
 
     fn line(&self, body: &EventBody) -> Vec<u8> {

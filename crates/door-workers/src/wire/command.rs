@@ -40,6 +40,8 @@ pub enum Command {
     QueueList(JobFilter),
     /// Says which events are wanted, and from where on.
     Subscribe(Subscribe),
+    /// Lists what the older router's clients may launch.
+    ProvidersList(Nothing),
 }
 
 /// Who asks, and in which dialect the answer has to be.
@@ -437,7 +439,7 @@ impl Decision {
 /// Payload of `subscribe`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Subscribe {
-    /// Everything after this `seq`; from now on without it.
+    /// The last `seq` that the client has: events after it follow. From now on without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
     /// Only these jobs; all of them without it.

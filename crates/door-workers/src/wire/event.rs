@@ -83,14 +83,8 @@ pub enum EventBody {
     Heartbeat(Heartbeat),
     /// The last line before the router hangs up on a client.
     CutOff(CutOff),
-    /// The answer to `swarm_launch`.
-    SwarmLaunched(SwarmLaunched),
-    /// The answer to `swarm_list`.
-    SwarmList(SwarmList),
-    /// The answer to `swarm_status`.
-    SwarmStatus(SwarmStatus),
-    /// The answer to `swarm_terminate`.
-    SwarmTerminated(SwarmTerminated),
+    /// The answer to `providers_list` of the older router.
+    ProvidersList(ProvidersList),
 }
 
 /// Where something happens: all runtime events have these.
@@ -145,9 +139,6 @@ impl EventBody {
             Self::BudgetExceeded(data) => &data.job_id,
             Self::JobStatus(data) => &data.job.job_id,
             Self::InterruptAck(data) | Self::SteerAck(data) => &data.at.job_id,
-            Self::SwarmLaunched(data) => &data.job_id,
-            Self::SwarmStatus(data) => &data.job_id,
-            Self::SwarmTerminated(data) => &data.job_id,
             Self::Hello(_)
             | Self::CommandRejected(_)
             | Self::JobsList(_)
@@ -156,7 +147,7 @@ impl EventBody {
             | Self::Subscribed(_)
             | Self::Heartbeat(_)
             | Self::CutOff(_)
-            | Self::SwarmList(_) => return None,
+            | Self::ProvidersList(_) => return None,
         })
     }
 }

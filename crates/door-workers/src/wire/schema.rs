@@ -1,5 +1,8 @@
 //! JSON Schema 2020-12 of every command and event, made from the types.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -8,7 +11,7 @@ use super::command::{
     Approve, ApproveExecution, Hello, Inject, JobFilter, JobRef, Launch, NodeRef, Nothing, Steer, Subscribe,
     SwarmLaunch, SwarmRef,
 };
-use super::event::EventBody;
+use super::event::{EventBody, OlderEvent};
 
 /// Every schema with the name of its file.
 pub fn all() -> Vec<(String, Value)> {
@@ -30,8 +33,34 @@ pub fn all() -> Vec<(String, Value)> {
     schemas.push(older::<SwarmRef>("swarm_status"));
     schemas.push(older::<SwarmRef>("swarm_terminate"));
     schemas.push(older::<ApproveExecution>("approve_execution"));
-    schemas.extend(events());
+    schemas.push(older::<Nothing>("providers_list"));
+    schemas.extend(every_event());
     schemas
+}
+
+/// The events of both routers. Where both call one the same, either form is good.
+fn every_event() -> impl Iterator<Item = (String, Value)> {
+    let mut all: BTreeMap<String, Value> = events::<EventBody>().into_iter().collect();
+    for (file, theirs) in events::<OlderEvent>() {
+        match all.entry(file) {
+            Entry::Vacant(free) => drop(free.insert(theirs)),
+            Entry::Occupied(mut taken) => either(taken.get_mut(), theirs),
+        }
+    }
+    all.into_iter()
+}
+
+/// Lets the data of an event have another form as well.
+fn either(schema: &mut Value, mut other: Value) {
+    let forms = [take(&mut schema["properties"], "data"), take(&mut other["properties"], "data")];
+    schema["properties"]["data"] = json!({ "anyOf": forms });
+    if let Some(Value::Object(more)) = take(&mut other, "$defs")
+        && let Some(definitions) =
+            schema.as_object_mut().map(|schema| schema.entry("$defs").or_insert(json!({})))
+        && let Some(definitions) = definitions.as_object_mut()
+    {
+        definitions.extend(more);
+    }
 }
 
 /// `inject` calls the job by either router's name, and with the older one's leaves out what that leaves out.
@@ -101,9 +130,9 @@ fn command<P: JsonSchema>(name: &str) -> (String, Value) {
     (format!("command.{name}.schema.json"), schema)
 }
 
-/// One schema per variant of [`EventBody`], so that none can be forgotten.
-fn events() -> Vec<(String, Value)> {
-    let mut all = generator().into_root_schema_for::<EventBody>().to_value();
+/// One schema per variant of an enum of events, so that none can be forgotten.
+fn events<E: JsonSchema>() -> Vec<(String, Value)> {
+    let mut all = generator().into_root_schema_for::<E>().to_value();
     let definitions = take(&mut all, "$defs").unwrap_or_default();
     let Some(Value::Array(variants)) = take(&mut all, "oneOf") else { return Vec::new() };
     variants.into_iter().filter_map(|variant| event(&variant, &definitions)).collect()

@@ -22,7 +22,7 @@ const VERSION: u64 = 1;
 const OUTPUT: usize = 16 << 10;
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, Vec::new()) {
+    let program = match Program::start(&seat, Vec::new()).await {
         Ok(program) => program,
         Err(error) => return error,
     };

@@ -14,7 +14,7 @@ use super::program::Program;
 use super::{Link, Order, Report, Seat};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
-    let program = match Program::start(&seat, arguments(&seat)) {
+    let program = match Program::start(&seat, arguments(&seat)).await {
         Ok(program) => program,
         Err(error) => return error,
     };

@@ -20,7 +20,7 @@ use crate::wire::event::{Ask, Tokens, TurnStatus};
 
 pub(super) async fn run(seat: Seat, mut link: Link) -> String {
     let args = ["app-server".into()].into_iter().chain(NO_SHARED_DAEMON.map(Into::into));
-    let program = match Program::start(&seat, args.collect()) {
+    let program = match Program::start(&seat, args.collect()).await {
         Ok(program) => program,
         Err(error) => return error,
     };

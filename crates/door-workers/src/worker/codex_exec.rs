@@ -70,7 +70,7 @@ async fn turn(
     session: &mut Option<Session>,
     link: &mut Link,
 ) -> (TurnStatus, Option<String>) {
-    let mut program = match Program::start(seat, arguments(seat, session.as_ref(), content)) {
+    let mut program = match Program::start(seat, arguments(seat, session.as_ref(), content)).await {
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };

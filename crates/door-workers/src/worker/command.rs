@@ -24,7 +24,7 @@ async fn turn(seat: &Seat, content: String, link: &mut Link) -> (TurnStatus, Opt
         Input::Stdin => (Vec::new(), content),
         Input::Argument => (vec![OsString::from(content)], String::new()),
     };
-    let mut program = match Program::start(seat, args) {
+    let mut program = match Program::start(seat, args).await {
         Ok(program) => program,
         Err(error) => return (TurnStatus::Failed, Some(error)),
     };

@@ -1,7 +1,6 @@
 //! An agent's process: started with a known environment, heard line by line, ended with all that it started.
 
 use std::ffi::OsString;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts the seat's program, or the agent's usual one where none was named, with these arguments.
-    pub(super) fn start(seat: &Seat, args: Vec<OsString>) -> Result<Self, String> {
+    pub(super) async fn start(seat: &Seat, args: Vec<OsString>) -> Result<Self, String> {
         let launch = &seat.launch;
         let mut words: Vec<OsString> = launch.program.iter().map(OsString::from).collect();
         if words.is_empty() {
@@ -51,32 +50,21 @@ impl Program {
         words.extend(args);
         let mut allowed: Vec<&str> = launch.env_allow.iter().map(String::as_str).collect();
         allowed.extend(own_variables(launch.agent));
-        let mut spawn = Spawn::new(program)
-            .args(words)
-            .cwd(&seat.cwd)
-            .env_allow(&allowed)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .env(
-                "SWITCHBOARD_WORKSPACE_ROOT",
-                std::path::absolute(&seat.workspace).unwrap_or_else(|_| seat.workspace.clone()),
-            );
+        let mut spawn = Spawn::new(program).args(words).cwd(&seat.cwd).env_allow(&allowed).env(
+            "SWITCHBOARD_WORKSPACE_ROOT",
+            std::path::absolute(&seat.workspace).unwrap_or_else(|_| seat.workspace.clone()),
+        );
         for (name, value) in &launch.env {
             spawn = spawn.env(name, value);
         }
         // What it does with our command line it does as the agent that it is, whatever the job's own variables say.
         spawn = spawn.for_agent(LaunchKind::Worker, seat.name.as_str());
-        if let Some(guard) = &seat.guard {
-            spawn = guard.mark(spawn).map_err(|error| error.to_string())?;
-        }
-        let mut child = spawn.spawn().map_err(|error| match std::error::Error::source(&error) {
-            Some(source) => format!("{error}: {source}"),
-            None => error.to_string(),
+        let mut child = spawn.start(seat.guard.as_ref()).await.map_err(|error| {
+            match std::error::Error::source(&error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            }
         })?;
-        if let Some(guard) = &seat.guard {
-            guard.watch(child.pid());
-        }
         let streams = (child.take_stdin(), child.take_stdout(), child.take_stderr());
         let (stdin, Some(stdout), Some(stderr)) = streams else {
             return Err("the program has no standard streams".to_owned());
@@ -155,7 +143,6 @@ impl Program {
         self.stdin = None;
         let ended = timeout(LAST_WORDS, self.child.wait()).await;
         let _ = timeout(LAST_WORDS, &mut self.listener).await;
-        self.forget();
         match ended {
             Ok(Ok(status)) => (status.success(), format!("it ended ({status})")),
             Ok(Err(error)) => (false, format!("it cannot be waited for: {error}")),
@@ -166,21 +153,11 @@ impl Program {
     /// Ends the program and all that it started.
     pub(super) async fn stop(mut self) -> String {
         self.stdin = None;
-        let (grace, pid, guard) = (self.seat.grace, self.child.pid(), self.seat.guard.clone());
-        let ended = self.child.stop(grace).await;
+        let ended = self.child.stop(self.seat.grace).await;
         let _ = timeout(LAST_WORDS, &mut self.listener).await;
-        if let Some(guard) = guard {
-            guard.forget(pid);
-        }
         match ended {
             Ok(status) => format!("it was stopped ({status})"),
             Err(error) => format!("it cannot be waited for: {error}"),
-        }
-    }
-
-    fn forget(&self) {
-        if let Some(guard) = &self.seat.guard {
-            guard.forget(self.child.pid());
         }
     }
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use switchboard_core::{
     AddressError, NameError, ResolveError, TaskNameError, clean, clean_value, quote_continuation,
 };
+use switchboard_hub::disk::DiskTrouble;
 use switchboard_hub::{HubError, WorkTreeError};
 
 use super::unread::Unread;
@@ -16,6 +17,8 @@ use crate::roles::RoleError;
 pub(super) struct Answer {
     text: String,
     data: Map<String, Value>,
+    /// Whether the caller's mail is as it was when the call began.
+    leaves_mail_alone: bool,
 }
 
 /// What a tool says when it did not.
@@ -35,7 +38,16 @@ impl Answer {
             Value::Object(data) => data,
             other => Map::from_iter([("result".to_owned(), other)]),
         };
-        Self { text: text.into(), data }
+        Self { text: text.into(), data, leaves_mail_alone: false }
+    }
+
+    /// Says that the tool changed nothing in the caller's mailbox.
+    pub(super) fn leaving_mail_alone(self) -> Self {
+        Self { leaves_mail_alone: true, ..self }
+    }
+
+    pub(super) fn leaves_mail_alone(&self) -> bool {
+        self.leaves_mail_alone
     }
 
     /// The data alone.
@@ -101,12 +113,27 @@ pub(super) fn result(outcome: Outcome, unread: Unread) -> CallToolResult {
     result
 }
 
+/// Adds to a result that the workspace is degraded, and why.
+pub(super) fn note_disk(mut result: CallToolResult, trouble: Option<DiskTrouble>) -> CallToolResult {
+    let Some(trouble) = trouble else { return result };
+    let line =
+        format!("The workspace is degraded: {trouble}. Reading works; nothing can be sent until then.");
+    result.content.push(ContentBlock::text(line));
+    if let Some(data) = &mut result.structured_content {
+        data["degraded"] = json!({ "code": trouble.fault.code(), "message": trouble.to_string() });
+    }
+    result
+}
+
 impl From<WorkspaceError> for Problem {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Hub(error) => error.into(),
             WorkspaceError::Role(error @ RoleError::Unfilled { .. }) => {
                 Self::new(error.to_string()).next("get_team_roster lists the agents and their roles.")
+            }
+            WorkspaceError::NoTerminal { .. } | WorkspaceError::NotOneTerminal { .. } => {
+                Self::new(error.to_string()).next("Send it with the action delegate_task, which is mail.")
             }
             WorkspaceError::Lock(_) => {
                 Self::new(error.to_string()).next("Another program is changing the state; try again.")
@@ -139,6 +166,9 @@ impl From<HubError> for Problem {
             HubError::StaleClaim { .. } => {
                 Self::new(text).next("Nothing was done. Stop working on it, or claim_task again.")
             }
+            HubError::LeaseTooLong { .. } => {
+                Self::new(text).next("Give minutes of at most 1440, and ask again before it ends.")
+            }
             HubError::FilesReserved { taken } => {
                 let holder = taken.first().map_or_else(String::new, |(_, by)| format!(" {}", by.holder));
                 Self::new(text).next(format!("Work at something else, or ask{holder}."))
@@ -154,6 +184,12 @@ impl From<HubError> for Problem {
             HubError::NoSpace { .. } => {
                 Self::new(text).next("Nothing was accepted. Tell the person that the disk is full.")
             }
+            HubError::ReadOnly { .. } => {
+                Self::new(text).next("Tell the person that the workspace is read-only.")
+            }
+            HubError::StoreDeleted { .. } => Self::new(text).next(
+                "Tell the person; `switchboard init` makes a new workspace, and a new session works in it.",
+            ),
             HubError::Unsure { .. } => Self::new(text)
                 .next("Look with search_messages whether it was sent before you send it again."),
             _ if temporary => Self::new(text).next("Try again."),

@@ -111,6 +111,12 @@ impl Claims {
                 Ok(Ok(()))
             }
             Err(HubError::ServiceTaken { holder, .. }) => Ok(Err(Taken::Process { holder })),
+            // A lock needs a file, and no other process can make one either.
+            Err(error) if error.is_disk() => {
+                let holder = Holder::Registered { session, busy: 0, tells_end };
+                held.insert(key, Held { holder, heard: Instant::now(), _lock: None });
+                Ok(Ok(()))
+            }
             Err(other) => Err(other),
         }
     }
@@ -125,7 +131,11 @@ impl Claims {
         let held = match held.entry(key) {
             Entry::Occupied(held) => held.into_mut(),
             Entry::Vacant(place) => {
-                let lock = if stays { self.hub.share_service(&service(place.key()))? } else { None };
+                let lock = match stays.then(|| self.hub.share_service(&service(place.key()))) {
+                    Some(Err(error)) if error.is_disk() => None,
+                    Some(shared) => shared?,
+                    None => None,
+                };
                 let holder = Holder::Configured { sessions: 0 };
                 place.insert(Held { holder, heard: Instant::now(), _lock: lock })
             }

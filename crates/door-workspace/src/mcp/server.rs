@@ -18,7 +18,7 @@ use switchboard_core::AgentId;
 use switchboard_mcp::Caller;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::{self, Outcome};
+use super::answer::{self, Answer, Outcome};
 use super::claims::Claims;
 use super::resources;
 use super::session::{Call, Session};
@@ -121,7 +121,7 @@ impl ToolServer {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> (Outcome, Option<AgentId>) {
+    ) -> (Outcome, Unread) {
         let caller = Caller::of(context);
         // Calls of a session run side by side, but none before a registration that came before it.
         let _registering = if tools::says_who(&request.name) {
@@ -132,35 +132,56 @@ impl ToolServer {
         };
         let call = match self.session.begin(&caller) {
             Ok(call) => call,
-            Err(problem) => return (Err(problem), None),
+            // A session that lost its agent is told nothing of that agent's mail.
+            Err(problem) => return (Err(problem), Unread::default()),
         };
         let name = request.name.as_ref();
-        let now = match self.moment(&call, &caller, context).await {
+        let (lists_inbox, only_sends) = (tools::lists_inbox(name), tools::only_sends(name));
+        let now = match self.moment(&call, lists_inbox, &caller, context).await {
             Ok(now) => now,
-            Err(problem) => return (Err(problem), None),
+            Err(problem) => return (Err(problem), Unread::default()),
         };
-        let outcome = self.work(&call, &now, name, request.arguments, &caller, context).await;
+        let (hub, work) =
+            (self.workspace.hub(), self.work(&call, &now, name, request.arguments, &caller, context));
+        let (outcome, known) = if only_sends {
+            // Even a message to oneself is unread only once it is delivered, so that it can be counted while the disk is
+            // waited for.
+            let (outcome, unread) = tokio::join!(work, Unread::of(hub, call.agent()));
+            (outcome, Some(unread))
+        } else {
+            let outcome = work.await;
+            let leaves_mail_alone = outcome.as_ref().is_ok_and(Answer::leaves_mail_alone);
+            (outcome, now.mailbox.as_ref().filter(|_| leaves_mail_alone).map(Unread::as_of))
+        };
         // Whom the session speaks for may have been decided just now.
         let agent = self.session.agent(&caller);
         if outcome.is_ok() {
-            let now = if tools::only_sends(name) { Ok(now) } else { self.workspace.snapshot().await };
+            let still_holds = lists_inbox || only_sends;
+            let now = if still_holds { Ok(now) } else { self.workspace.snapshot().await };
             self.note_use(now, agent.as_ref(), name).await;
         }
-        (outcome, agent)
+        let unread = match known {
+            Some(unread) => unread,
+            None => Unread::of(hub, agent.as_ref()).await,
+        };
+        (outcome, unread)
     }
 
     /// What a call goes by. From now on its agent is known.
     async fn moment(
         &self,
         call: &Call<'_>,
+        lists_inbox: bool,
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Result<Snapshot, answer::Problem> {
-        let now = self.workspace.snapshot().await?;
+        let look = async || match call.agent().filter(|_| lists_inbox) {
+            Some(agent) => self.workspace.snapshot_with_inbox(agent).await,
+            None => self.workspace.snapshot().await,
+        };
+        let now = look().await?;
         match call.agent() {
-            Some(agent) if self.make_known(&now, agent, caller, context).await? => {
-                Ok(self.workspace.snapshot().await?)
-            }
+            Some(agent) if self.make_known(&now, agent, caller, context).await? => Ok(look().await?),
             _ => Ok(now),
         }
     }
@@ -199,8 +220,12 @@ impl ToolServer {
             return Ok(false);
         }
         let interface = tools::client_name(context).unwrap_or_else(|| "unknown".to_owned());
-        self.workspace.register_chat_agent(ChatRegistration::new(agent.name.clone(), interface)).await?;
-        Ok(true)
+        let registration = ChatRegistration::new(agent.name.clone(), interface);
+        match self.workspace.register_chat_agent(registration).await {
+            // What needs no registration works all the same.
+            Err(error) if error.is_disk() => Ok(false),
+            registered => registered.map(|_| true).map_err(Into::into),
+        }
     }
 
     /// The agent that reads resources. It is known from then on, as from a call: whoever waits for news of its mailbox has to
@@ -276,18 +301,9 @@ impl ServerHandler for ToolServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let hub = self.workspace.hub();
-        let (outcome, unread) = if tools::only_sends(&request.name) {
-            // Even a message to oneself is unread only once it is delivered, so that it can be counted while
-            // the disk is waited for. A session that lost its agent is told nothing of that agent's mail.
-            let agent = self.agent(&context);
-            let (sent, unread) = tokio::join!(self.call(request, &context), Unread::of(hub, agent.as_ref()));
-            (sent.0, if sent.1.is_some() { unread } else { Unread::default() })
-        } else {
-            let (outcome, agent) = self.call(request, &context).await;
-            (outcome, Unread::of(hub, agent.as_ref()).await)
-        };
-        Ok(CallToolResponse::Complete(answer::result(outcome, unread)))
+        let (outcome, unread) = self.call(request, &context).await;
+        let trouble = self.workspace.hub().disk_trouble();
+        Ok(CallToolResponse::Complete(answer::note_disk(answer::result(outcome, unread), trouble)))
     }
 
     /// There are none, and a server that says so must not answer as if it had a list of them.

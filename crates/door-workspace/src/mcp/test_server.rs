@@ -74,10 +74,15 @@ impl TestTools {
         }
     }
 
+    /// A server for one more session.
+    pub(crate) fn server(&self) -> ToolServer {
+        self.first.another()
+    }
+
     /// A session that speaks for nobody yet.
     pub(crate) async fn client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let server = self.first.another();
+        let server = self.server();
         tokio::spawn(async move {
             if let Ok(running) = server.serve(ours).await {
                 let _ = running.waiting().await;

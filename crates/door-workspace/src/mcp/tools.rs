@@ -175,6 +175,25 @@ pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
 }
 
+/// Whether a call of a tool is answered at once, without a word to the client before: it waits for nobody but the disk.
+pub fn is_prompt(name: &str) -> bool {
+    let waits = matches!(
+        name,
+        "wait_for_message"
+            | "claim_task"
+            | "renew_claim"
+            | "release_claim"
+            | "run_in_terminal"
+            | "handoff_clipboard"
+    );
+    !waits && TOOLS.iter().any(|listed| listed.tool.name == name)
+}
+
+/// Whether a tool lists the caller's inbox.
+pub(super) fn lists_inbox(name: &str) -> bool {
+    name == "check_inbox"
+}
+
 /// The tool that would do the same as this call: an `execute` message is typed, whoever sends it.
 pub(super) fn does_the_same(name: &str, arguments: Option<&JsonObject>) -> Option<&'static str> {
     let action = arguments?.get("action")?.as_str()?;

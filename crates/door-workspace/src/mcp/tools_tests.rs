@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::mcp::test_server::{TestTools, text};
 use crate::mcp::{ToolConfig, ToolServer};
+use crate::test_workspace::{letter, message};
 
 fn names(profile: Profile) -> Vec<String> {
     list(profile).into_iter().map(|tool| tool.name.into_owned()).collect()
@@ -367,4 +368,38 @@ async fn only_a_file_of_the_workspace_goes_to_the_clipboard() {
         let said = lead.refused("handoff_clipboard", json!({"file": file})).await;
         assert!(said.contains("cannot be handed over"), "{said}");
     }
+}
+
+#[tokio::test]
+async fn check_inbox_shows_what_others_did_before() {
+    let tools = TestTools::new().await;
+    let (t, codex) = (&tools.workspace, tools.agent("codex").await);
+    let other = t.another().await;
+    let inbox = async || {
+        // A folder that has just changed may change once more without another time.
+        t.clock.advance(jiff::SignedDuration::from_mins(1));
+        let mail = codex.ok("check_inbox", json!({})).await;
+        let bodies = mail["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["payload"].as_str().unwrap().to_owned());
+        (bodies.collect::<Vec<_>>(), mail["unread"].clone())
+    };
+    let mut expected = Vec::new();
+    assert_eq!(inbox().await, (expected.clone(), Value::Null));
+    for number in 0..3 {
+        let body = format!("message {number}");
+        let sent = other.send(letter("claude", "codex", &body)).await.unwrap();
+        t.workspace.hub().settled(sent.id).await.unwrap();
+        expected.push(body);
+        for _ in 0..2 {
+            assert_eq!(inbox().await, (expected.clone(), Value::Null), "nothing of it is unread afterwards");
+        }
+        let (id, body) = (format!("msg_1_{number}"), format!("file {number}"));
+        t.put("codex", &message(&id, "claude", "codex", &body));
+        expected.push(body);
+        assert_eq!(inbox().await.0, expected);
+    }
+    other.close().await;
 }

@@ -3,8 +3,7 @@
 use switchboard_core::AgentId;
 use switchboard_hub::{Hub, Part};
 
-/// Counting stops here: nobody cares whether it is 100 or 1,000.
-const COUNTED: usize = 100;
+use crate::snapshot::{COUNTED, MailboxView};
 
 /// How many messages an agent has not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,6 +14,11 @@ impl Unread {
     pub(super) async fn of(hub: &Hub, agent: Option<&AgentId>) -> Self {
         let Some(agent) = agent else { return Self(0) };
         Self(hub.count(agent.clone(), Part::Unseen, COUNTED).await.unwrap_or_default())
+    }
+
+    /// The count of a moment.
+    pub(super) fn as_of(mailbox: &MailboxView) -> Self {
+        Self(mailbox.unseen)
     }
 
     pub(super) fn count(self) -> usize {

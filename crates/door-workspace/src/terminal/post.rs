@@ -71,7 +71,7 @@ impl Workspace {
     /// The present, with every file taken in that lies in a mailbox: what is found later came later.
     pub(crate) async fn terminal_mark(&self) -> Result<Mark, WorkspaceError> {
         let at = self.hub().now();
-        self.sweep_all().await?;
+        self.sweep_changed().await?;
         Ok(Mark { seq: last_seq(self).await?, at })
     }
 

@@ -89,7 +89,7 @@ async fn a_dropped_file_is_typed_only_where_the_owner_said_so_and_never_an_old_o
         let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
         test.put("codex", &file("msg_2_old", Timestamp::UNIX_EPOCH));
         test.put("codex", &file("msg_3_new", later));
-        test.workspace.sweep_all().await.unwrap();
+        test.workspace.sweep_all(0).await.unwrap();
         let next = post.look().await.unwrap().map(|next| next.text);
         assert_eq!(next.as_deref(), is_typed.then_some("msg_3_new"));
         assert!(test.names("outbox/claude").contains(&"msg_1_prepared.refused.receipt.json".to_owned()));

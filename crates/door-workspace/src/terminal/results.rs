@@ -6,7 +6,7 @@ use switchboard_core::{AgentId, Message};
 use switchboard_hub::files::{Durability, FileError};
 
 use crate::ids;
-use crate::receipts::later_name;
+use crate::receipts::result_name;
 use crate::translate::{is_foreign, iso};
 use crate::tree::{Folders, Section, Tree};
 use crate::wire::{ReceiptFile, pretty};
@@ -105,7 +105,7 @@ impl ExecuteResult {
             error: self.reason().map(str::to_owned),
         };
         let folder = Folders::new(tree).make(Section::Outbox, &message.from.name)?;
-        folder.create_new(&later_name(&native, self.status()), &pretty(&file), Durability::Later)?;
+        folder.create_new(&result_name(&native, self.status()), &pretty(&file), Durability::Later)?;
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl ExecuteResult {
         let Some(folder) = tree.folder(Section::Outbox, message.from.name.as_str())? else { return Ok(None) };
         let native = ids::native_of(message);
         let reason = |status: &str| -> Result<Option<String>, FileError> {
-            let found = folder.read(&later_name(&native, status), LIMIT)?;
+            let found = folder.read(&result_name(&native, status), LIMIT)?;
             let file = found.and_then(|found| serde_json::from_slice::<ReceiptFile>(&found.bytes).ok());
             Ok(file.map(|file| file.error.unwrap_or_default()))
         };

@@ -86,6 +86,22 @@ impl Workspace {
         Ok(TerminalRun { id, native_id: ids::to_native(id), outcome })
     }
 
+    /// Refuses an `execute` message that would never be typed: what is accepted before somebody runs the terminal is not.
+    pub async fn check_execute(&self, kind: &Kind, to: &Address) -> Result<(), WorkspaceError> {
+        if kind.as_str() != EXECUTE {
+            return Ok(());
+        }
+        let Some(agent) = to.as_agent().filter(|agent| agent.realm.is_none()) else {
+            return Err(WorkspaceError::NotOneTerminal { to: to.clone() });
+        };
+        let agent = self.hub().directory().await?.canonical(agent);
+        if self.is_terminal_worked(&agent).await? {
+            Ok(())
+        } else {
+            Err(WorkspaceError::NoTerminal { agent })
+        }
+    }
+
     async fn terminal_outcome(
         &self,
         id: MessageId,

@@ -1,5 +1,6 @@
 //! Who is in a workspace, in the hub and in `state.json`: the file is shared with other programs.
 
+use serde_json::{Map, Value};
 use switchboard_core::{AgentId, AgentRecord, Heartbeat, Name, TeamRecord};
 use switchboard_hub::Registration;
 
@@ -8,6 +9,7 @@ use crate::delivery::describe;
 use crate::error::WorkspaceError;
 use crate::mailbox::{adopt, gather};
 use crate::registration::{is_title, role};
+use crate::state::is_sign_of_life_due;
 use crate::tree::Section;
 
 impl Workspace {
@@ -132,6 +134,14 @@ impl Workspace {
 
     /// Notes that an agent is there, at most once a minute and never at the cost of what it asked for.
     pub async fn note_alive(&self, agent: &AgentId) {
+        self.note_alive_in(&*self.read_whole().await, agent).await;
+    }
+
+    /// The same, where `known` is what `state.json` said a moment ago.
+    pub(crate) async fn note_alive_in(&self, known: &Map<String, Value>, agent: &AgentId) {
+        if !is_sign_of_life_due(known, &agent.name, self.hub.now()) {
+            return;
+        }
         let (state, now, name) = (self.state.clone(), self.hub.now(), agent.name.clone());
         let noted = blocking(move || state.touch(&name, now)).await;
         if let Err(error) = noted {

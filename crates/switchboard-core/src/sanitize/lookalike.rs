@@ -49,6 +49,25 @@ pub(super) fn fold(c: char) -> char {
     ALIKE.iter().find(|(_, alike)| alike.contains(c)).map_or(c, |(letter, _)| *letter)
 }
 
+/// True for a letter or a sign outside ASCII that is drawn like one of ASCII.
+fn is_lookalike(c: char) -> bool {
+    const SIGNS: &str = "‐‑‒–—−⁃․‥⁄∕╱⧸‚‘’‛“”′″´˝；︰∶꞉ː⁏❘∣ǀ﹨∖⧵＄";
+    !c.is_ascii() && (fold(c).is_ascii() || SIGNS.contains(c) || ('\u{ff01}'..='\u{ff5e}').contains(&c))
+}
+
+/// Escapes the characters of a word that look like ASCII ones, unless the word as a whole is of another script.
+pub(super) fn push_revealed(word: &str, shown: &mut String) {
+    let is_foreign = |c: char| c.is_alphabetic() && !is_lookalike(c) && !c.is_ascii();
+    let is_of_other_script = word.chars().any(is_foreign) && !word.chars().any(|c| c.is_ascii_alphabetic());
+    for c in word.chars() {
+        if is_lookalike(c) && !is_of_other_script {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+}
+
 /// The small letter of this number, from 0.
 fn letter(number: u32) -> char {
     u8::try_from(number).map_or('a', |number| char::from(b'a' + number % 26))

@@ -7,10 +7,21 @@ use super::{Resident, changed, put_agent, put_team};
 use crate::error::HubError;
 use crate::store::writer::Work;
 
-/// Makes these the agents of another hub, and no others; says whether that changed anything.
+/// Makes these the agents of other hubs, and no others; says whether that changed anything.
 ///
 /// They are known as `name@hub`, so that no agent of ours is ever taken for one of theirs.
-pub(crate) fn put_residents(tx: &mut Work<'_>, hub: &Name, residents: &[Resident]) -> Result<bool, HubError> {
+pub(crate) fn put_residents(tx: &mut Work<'_>, hubs: &[(Name, Vec<Resident>)]) -> Result<bool, HubError> {
+    let mut has_changed = false;
+    for (hub, residents) in hubs {
+        has_changed |= put_residents_of(tx, hub, residents)?;
+    }
+    if has_changed {
+        changed(tx)?;
+    }
+    Ok(has_changed)
+}
+
+fn put_residents_of(tx: &mut Work<'_>, hub: &Name, residents: &[Resident]) -> Result<bool, HubError> {
     let directory = tx.directory.value.clone();
     let mut has_changed = false;
     for known in directory.residents(hub) {
@@ -40,9 +51,6 @@ pub(crate) fn put_residents(tx: &mut Work<'_>, hub: &Name, residents: &[Resident
             put_team(tx, &TeamRecord { id: team.clone(), title, composite: false, created_at: tx.now })?;
         }
         put_agent(tx, &record)?;
-    }
-    if has_changed {
-        changed(tx)?;
     }
     Ok(has_changed)
 }

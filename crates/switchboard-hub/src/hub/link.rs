@@ -49,6 +49,17 @@ impl Hub {
         answer
     }
 
+    /// Writes a cursor of a link, after everything that was handed to the hub before.
+    ///
+    /// Does not wait for the disk: a power failure may take the cursor, and never leaves it without what it covers.
+    pub async fn put_link_cursor(&self, key: &'static str, cursor: String) -> Result<(), HubError> {
+        let writer = &self.inner.writer;
+        let noted = writer.queue_repeatable(move |tx| link::put_cursor(tx, key, &cursor));
+        let answer = noted.await?.result().await;
+        self.note_damage(&answer);
+        answer
+    }
+
     /// Notes what other hubs said of messages that were passed on; returns the deliveries for which it is news.
     pub async fn judged(&self, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
         self.write(move |tx| link::judged(tx, verdicts)).await
@@ -73,6 +84,11 @@ impl Hub {
 
     /// Makes these the known agents of another hub, and no others; says whether that changed anything.
     pub async fn put_residents(&self, hub: Name, residents: Vec<Resident>) -> Result<bool, HubError> {
-        self.write(move |tx| directory::put_residents(tx, &hub, &residents)).await
+        self.put_residents_of(vec![(hub, residents)]).await
+    }
+
+    /// The same for many hubs in one transaction: each change of the directory has it read again as a whole.
+    pub async fn put_residents_of(&self, hubs: Vec<(Name, Vec<Resident>)>) -> Result<bool, HubError> {
+        self.write(move |tx| directory::put_residents(tx, &hubs)).await
     }
 }

@@ -8,16 +8,21 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Name, 
 
 use super::Hub;
 use crate::error::HubError;
+use crate::extent::Extent;
 use crate::lost::{self, LostDeliveries};
 use crate::reads::{self, Mail, MailboxQuery, Page, Part, Waiting};
 use crate::store::rows::Stored;
 use crate::store::search;
+use crate::store::writer::Work;
 use crate::submit::{self, Draft, Prepared};
-use crate::{audit, directory, maintenance, outbox};
+use crate::{audit, directory, maintenance, mend, outbox};
 
 impl Hub {
     /// The message of this id.
     pub async fn message(&self, id: MessageId) -> Result<Option<Stored>, HubError> {
+        if let Some(found) = self.glance(|db| reads::message(db, id)) {
+            return Ok(found);
+        }
         self.read(move |db| reads::message(db, id)).await
     }
 
@@ -111,7 +116,17 @@ impl Hub {
 
     /// Everything that must have a file in an agent's mailbox folder.
     pub async fn waiting(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
-        self.read(move |db| reads::waiting(db, &directory::canonical(db, &agent)?)).await
+        Ok(self.waiting_after(agent, 0, usize::MAX).await?.into_iter().map(|(_, waiting)| waiting).collect())
+    }
+
+    /// The same after a number of the journal, at most `most` of them and in their order, each with its number.
+    pub async fn waiting_after(
+        &self,
+        agent: AgentId,
+        after: i64,
+        most: usize,
+    ) -> Result<Vec<(i64, Waiting)>, HubError> {
+        self.read(move |db| reads::waiting_after(db, &directory::canonical(db, &agent)?, after, most)).await
     }
 
     /// What is on its way to an agent's mailbox folder.
@@ -167,15 +182,64 @@ impl Hub {
         before: Option<i64>,
         limit: usize,
     ) -> Result<Page<Stored>, HubError> {
-        if self.read(search::is_behind).await? {
-            while self.write(search::catch_up).await? {}
+        self.search_with(words, before, limit, |_| ()).await
+    }
+
+    /// [`search`](Self::search), with a callback for the number of messages that are still to be indexed.
+    ///
+    /// The newest messages are indexed first, and the search ends as soon as they fill the page.
+    pub async fn search_with(
+        &self,
+        words: &str,
+        before: Option<i64>,
+        limit: usize,
+        progress: impl Fn(u64),
+    ) -> Result<Page<Stored>, HubError> {
+        let mut coverage = self.read(search::Coverage::read).await?;
+        // Searching again after each step would cost more than indexing: the steps double in between.
+        let mut steps = 1;
+        loop {
+            let query = words.to_owned();
+            let mut page = self.read(move |db| reads::search(db, &query, before, limit)).await?;
+            let oldest = page.items.last().filter(|_| page.items.len() == limit).map(|stored| stored.seq);
+            let missing = coverage.missing();
+            if missing == 0 || coverage.answers(before, oldest) {
+                page.more |= missing > 0 && oldest.is_some();
+                return Ok(page);
+            }
+            for _ in 0..steps {
+                if coverage.missing() == 0 {
+                    break;
+                }
+                progress(u64::try_from(coverage.missing()).unwrap_or(0));
+                coverage = match self.write(|tx| search::catch_up(tx, search::STEP)).await {
+                    // What is in the index already can be found all the same.
+                    Err(error) if error.is_disk() => return Ok(page),
+                    caught_up => caught_up?,
+                };
+            }
+            steps *= 2;
         }
-        let words = words.to_owned();
-        self.read(move |db| reads::search(db, &words, before, limit)).await
+    }
+
+    /// Indexes some of what the search does not cover yet, where this process has added to it and it is worth a
+    /// transaction.
+    pub(crate) async fn index_portion(&self) {
+        if !self.has_changed_mail() {
+            return;
+        }
+        let due = match self.glance(search::Coverage::read) {
+            Some(coverage) => Ok(coverage),
+            None => self.read(search::Coverage::read).await,
+        };
+        if due.is_ok_and(search::Coverage::is_due) {
+            self.inner.writer.post(|tx| search::catch_up(tx, search::PORTION).map(drop));
+        }
     }
 
     /// Notes that an agent was shown these messages; returns those for which that is new.
     pub async fn mark_seen(&self, agent: AgentId, ids: Vec<MessageId>) -> Result<Vec<Delivery>, HubError> {
+        self.note_changed_mail();
         self.write(move |tx| {
             let agent = tx.directory.value.canonical(&agent);
             maintenance::advance(tx, &agent, &ids, DeliveryState::Seen, None)
@@ -190,6 +254,7 @@ impl Hub {
         id: MessageId,
         note: Option<String>,
     ) -> Result<Option<Delivery>, HubError> {
+        self.note_changed_mail();
         self.write(move |tx| {
             let agent = tx.directory.value.canonical(&agent);
             let delivery = maintenance::delivery_to(tx.db, id, &agent)?;
@@ -205,6 +270,17 @@ impl Hub {
     /// `newer`; returns them.
     pub async fn supersede(&self, newer: MessageId) -> Result<Vec<Delivery>, HubError> {
         self.write(move |tx| maintenance::supersede(tx, newer)).await
+    }
+
+    /// The mailbox deliveries that expired and whose files are still to be archived, at most `most`.
+    pub async fn expired_unfiled(&self, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
+        self.read(move |db| outbox::expired_unfiled(db, most)).await
+    }
+
+    /// Notes that the file of an expired delivery is archived.
+    pub async fn filed(&self, agent: &AgentId, id: MessageId) -> Result<(), HubError> {
+        let key = outbox::unfiled_key(agent, id);
+        self.note(Door::Workspace, outbox::UNFILED, key, None).await
     }
 
     /// Ends deliveries whose message lost its use; returns them.
@@ -271,20 +347,83 @@ impl Hub {
         self.write(move |tx| maintenance::note(tx, door, topic, &key, value.as_deref())).await
     }
 
-    /// Removes from the journal what everybody was done with before `before`; returns how many.
+    /// The next `most` messages of the journal after a number, for retention.
+    pub async fn aged(&self, after: i64, most: usize) -> Result<Vec<maintenance::Aged>, HubError> {
+        self.read(move |db| maintenance::aged(db, after, most)).await
+    }
+
+    /// Removes these messages from the journal, except for what somebody is not done with; returns how many.
+    pub async fn remove_entries(&self, entries: Vec<i64>) -> Result<usize, HubError> {
+        self.write(move |tx| maintenance::prune(tx, entries)).await
+    }
+
+    /// Notes something that may be lost in a power failure, because whoever misses it finds it out again. Does not wait
+    /// for the disk.
+    pub async fn note_repeatable(
+        &self,
+        door: Door,
+        topic: &'static str,
+        key: String,
+        value: Option<String>,
+    ) -> Result<(), HubError> {
+        let note = move |tx: &mut Work<'_>| maintenance::note(tx, door, topic, &key, value.as_deref());
+        let answer = self.inner.writer.queue_repeatable(note).await?.result().await;
+        self.note_damage(&answer);
+        answer
+    }
+
+    /// Removes from the journal all messages accepted before `before` that everybody is done with; returns how many.
     pub async fn prune(&self, before: Timestamp) -> Result<usize, HubError> {
-        self.write(move |tx| maintenance::prune(tx, before)).await
+        /// Messages that one transaction removes, so that senders are not kept waiting.
+        const STEP: usize = 500;
+        let (mut after, mut removed) = (0, 0);
+        loop {
+            let page = self.aged(after, STEP).await?;
+            let Some(last) = page.last() else { return Ok(removed) };
+            after = last.seq;
+            let is_old = |aged: &&maintenance::Aged| aged.is_done && aged.accepted_at < before;
+            let old: Vec<i64> = page.iter().filter(is_old).map(|aged| aged.seq).collect();
+            if !old.is_empty() {
+                removed += self.remove_entries(old).await?;
+            }
+        }
+    }
+
+    /// Gives free pages of the database back to the file system, a bounded number of them; says whether more are left.
+    pub async fn shrink(&self) -> Result<bool, HubError> {
+        /// Pages that one transaction moves: 2 MiB, some 10 ms.
+        const STEP: i64 = 512;
+        if !self.read(maintenance::has_free_pages).await? {
+            return Ok(false);
+        }
+        self.write(|tx| maintenance::shrink(tx, STEP)).await
     }
 
     /// Looks the whole database over. Takes time in proportion to its size.
     pub async fn health(&self) -> Result<maintenance::Health, HubError> {
-        self.read(maintenance::health).await
+        self.health_of(Extent::Everything).await
     }
 
-    /// The messages in the journal that have lost deliveries. Takes time in proportion to its size.
-    pub async fn lost_deliveries(&self) -> Result<Vec<LostDeliveries>, HubError> {
+    /// Looks at a part of the journal, and for all of it at the database as a whole.
+    pub async fn health_of(&self, extent: Extent) -> Result<maintenance::Health, HubError> {
+        self.read(move |db| maintenance::health(db, extent.after(db)?)).await
+    }
+
+    /// Whether an examination of this extent covers the whole journal.
+    pub async fn is_covered_by(&self, extent: Extent) -> Result<bool, HubError> {
+        self.read(move |db| Ok(extent.after(db)? == 0)).await
+    }
+
+    /// The messages in a part of the journal that have lost deliveries.
+    pub async fn lost_deliveries(&self, extent: Extent) -> Result<Vec<LostDeliveries>, HubError> {
         let directory = self.directory().await?;
-        self.read(move |db| lost::find(db, &directory)).await
+        self.read(move |db| lost::find(db, &directory, extent.after(db)?)).await
+    }
+
+    /// Repairs a row of the journal whose digest or native id is damaged; false where something else is. `likely` is
+    /// what its door would call the message.
+    pub async fn mend_damaged(&self, seq: i64, likely: Option<NativeId>) -> Result<bool, HubError> {
+        self.write(move |tx| mend::mend(tx, seq, likely)).await
     }
 
     /// Makes the deliveries of a message anew that are gone; says how many. Those in `had` have got as far as is said there,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rusqlite::Connection;
 use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
+use tokio::sync::watch;
 
 use super::Hub;
 use crate::directory::{self, Registration};
@@ -12,7 +13,7 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::writer::CachedDirectory;
 
-fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
+pub(super) fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
     cached.refresh(db)?;
     Ok(cached.value.clone())
 }
@@ -103,6 +104,11 @@ impl Hub {
         let agent = beat.agent.clone();
         self.inner.presence.hear(beat);
         self.inner.events.send(HubEvent::Presence(Box::new(self.presence(&agent))));
+    }
+
+    /// Changes whenever this process hears that an agent of this hub does something else than before.
+    pub fn presence_changes(&self) -> watch::Receiver<u64> {
+        self.inner.presence.changes()
     }
 
     /// Whether an agent is awake, as far as this process has heard.

@@ -45,13 +45,18 @@ impl Hub {
         if ids.is_empty() {
             return Ok(hold);
         }
+        let wanted = ids.clone();
         let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
         // Forgotten in a power failure, nobody holds it, and nobody is there either.
         let holding =
             self.inner.writer.queue_repeatable(move |tx| showing::hold(tx, &agent, &ids, how, &token, lease));
         let answer = holding.await?.result().await;
         self.note_damage(&answer);
-        hold.ids = answer?;
+        hold.ids = match answer {
+            // Nobody can be told to leave it to this reader, who must not go without for that.
+            Err(error) if error.is_disk() => wanted,
+            answer => answer?,
+        };
         Ok(hold)
     }
 }

@@ -70,6 +70,7 @@ impl Hub {
         lease: SignedDuration,
         note: Option<String>,
     ) -> Result<TaskClaim, HubError> {
+        claims::check_lease(lease)?;
         self.write(move |tx| claims::claim(tx, task, &agent, lease, note)).await
     }
 
@@ -81,6 +82,7 @@ impl Hub {
         lease: SignedDuration,
         note: Option<String>,
     ) -> Result<TaskClaim, HubError> {
+        claims::check_lease(lease)?;
         self.ask_everywhere(ClaimAct::Claim, task, agent, (0, lease, note)).await
     }
 
@@ -144,6 +146,7 @@ impl Hub {
         lease: Option<SignedDuration>,
     ) -> Result<TaskClaim, HubError> {
         let lease = if let Some(lease) = lease {
+            claims::check_lease(lease)?;
             lease
         } else {
             let task = task.clone();
@@ -188,6 +191,7 @@ impl Hub {
 
     /// Reserves files, all or none.
     pub async fn reserve(&self, asked: Reserve) -> Result<Vec<Reservation>, HubError> {
+        claims::check_lease(asked.lease)?;
         self.write(move |tx| reservations::reserve(tx, &asked)).await
     }
 

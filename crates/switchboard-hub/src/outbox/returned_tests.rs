@@ -3,7 +3,7 @@ use std::sync::Arc;
 use switchboard_core::{AgentId, DeliveryState, Door, Links, NativeId, Outcome};
 
 use crate::test_hub::{TestHub, agent_id, config, soon};
-use crate::{Draft, Hub, Part, Registration};
+use crate::{Draft, Hub, Part, Peer, Registration};
 
 const REASON: &str = "the only way to 'bob' is the one the message came by";
 
@@ -16,6 +16,8 @@ async fn forwarding() -> TestHub {
     hub.hub.shut_down().await;
     hub.hub = Hub::open(settings).await.expect("opened");
     hub.hub.register(Registration::mailbox("alice".parse().expect("a name"))).await.expect("registered");
+    let bob = Peer { name: "bob".parse().expect("a name"), role: None };
+    hub.hub.put_peers("research".parse().expect("a name"), vec![bob]).await.expect("known");
     hub
 }
 

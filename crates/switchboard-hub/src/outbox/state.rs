@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use switchboard_core::{
-    AgentId, Delivery, DeliveryId, DeliveryState, Door, MessageId, Outcome, after_attempt,
+    AgentId, Delivery, DeliveryId, DeliveryState, Door, MessageId, Outcome, Route, after_attempt,
 };
 
 use super::claim::lease;
 use super::returned;
 use crate::error::HubError;
 use crate::events::HubEvent;
+use crate::maintenance;
 use crate::owed;
 use crate::owner::Owner;
 use crate::reads;
@@ -189,7 +190,9 @@ fn read_delivery(tx: &Work<'_>, id: DeliveryId, fence: Option<i64>) -> Result<Op
 pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
     let owners: Vec<String> = {
         let mut statement =
-            tx.db.prepare("SELECT DISTINCT owner FROM deliveries WHERE state = 1 AND owner IS NOT NULL")?;
+            tx.db.prepare_cached(
+                "SELECT DISTINCT owner FROM deliveries WHERE (state < 2 OR state = 6) AND state = 1 AND owner IS NOT NULL",
+            )?;
         let owners = statement.query_map([], |row| row.get(0))?;
         owners.collect::<rusqlite::Result<_>>()?
     };
@@ -197,7 +200,7 @@ pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
         let gone = owner.parse::<Owner>().map_or(true, |owner| owner.is_gone());
         if gone {
             tx.db.execute(
-                "UPDATE deliveries SET due_at = min(queued_at, ?2) WHERE state = 1 AND owner = ?1",
+                "UPDATE deliveries SET due_at = min(queued_at, ?2) WHERE (state < 2 OR state = 6) AND state = 1 AND owner = ?1",
                 params![owner, tx.now.as_microsecond()],
             )?;
         }
@@ -248,6 +251,33 @@ pub(crate) fn bound_times(tx: &mut Work<'_>) -> Result<(), HubError> {
     Ok(())
 }
 
+/// Under this topic stand the mailbox deliveries that have expired and whose files are not in the archive yet: any process
+/// ends a delivery, and the workspace door of any process moves its file.
+pub(crate) const UNFILED: &str = "unfiled";
+
+/// The note of an expired delivery.
+pub(crate) fn unfiled_key(agent: &AgentId, message: MessageId) -> String {
+    format!("{message} {agent}")
+}
+
+/// The expired deliveries whose files are not in the archive yet.
+pub(crate) fn expired_unfiled(db: &Connection, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
+    let mut statement =
+        db.prepare_cached("SELECT key FROM notes WHERE door = ?1 AND topic = ?2 ORDER BY key LIMIT ?3")?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let keys = statement.query_map(params![Door::Workspace.as_str(), UNFILED, most], |row| row.get(0))?;
+    let mut unfiled = Vec::new();
+    for key in keys {
+        let key: String = key?;
+        if let Some((message, agent)) = key.split_once(' ')
+            && let (Ok(message), Ok(agent)) = (message.parse(), agent.parse())
+        {
+            unfiled.push((agent, message));
+        }
+    }
+    Ok(unfiled)
+}
+
 /// Ends deliveries whose message lost its use before it was taken. At most `most` at a time.
 pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>, HubError> {
     let sql = format!(
@@ -276,6 +306,10 @@ pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>
     }
     for delivery in &mut expired {
         put_state(tx, delivery, DeliveryState::Expired, Some("it was not taken before it expired".into()))?;
+        if matches!(delivery.route, Route::Mailbox { .. }) {
+            let key = unfiled_key(&delivery.agent, delivery.message);
+            maintenance::note(tx, Door::Workspace, UNFILED, &key, Some(""))?;
+        }
     }
     // Others may have waited behind them.
     let peers: BTreeSet<&AgentId> = expired

@@ -1,6 +1,31 @@
-//! TCP connections of processes: which process is connected to a server on this machine.
+//! TCP connections of processes: which process is connected to a server on this machine, and whose it is.
 //!
 //! Linux answers from `/proc`. Other systems do not tell.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// The client end of a TCP connection within this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpPeer {
+    /// The user whose socket it is.
+    pub uid: u32,
+    /// The kernel's number of the socket.
+    inode: u64,
+}
+
+impl TcpPeer {
+    /// The processes that hold the client end, as far as this user may look into them.
+    pub fn processes(&self) -> Vec<u32> {
+        os::processes_with_socket(self.inode)
+    }
+}
+
+/// The client end of a connection that was accepted here, by both addresses; `None` where the system does not tell.
+/// An error where no process holds the client end any more.
+pub fn tcp_peer(local: SocketAddr, client: SocketAddr) -> io::Result<Option<TcpPeer>> {
+    os::tcp_peer(local, client)
+}
 
 /// The first of these processes that holds a TCP connection to a port on which `server` listens; `None` also where the
 /// system does not tell.
@@ -11,8 +36,10 @@ pub fn tcp_client_of(server: u32, candidates: &[u32]) -> Option<u32> {
 #[cfg(target_os = "linux")]
 mod os {
     use std::collections::HashSet;
-    use std::fs;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+    use std::{fs, io};
+
+    use super::TcpPeer;
 
     /// States of a socket in `/proc/net/tcp`.
     const ESTABLISHED: &str = "01";
@@ -24,7 +51,39 @@ mod os {
         pub(super) local: SocketAddr,
         pub(super) remote: SocketAddr,
         pub(super) is_listening: bool,
+        pub(super) uid: u32,
+        /// 0 where no process holds it: the user is not told then.
         pub(super) inode: u64,
+    }
+
+    pub(super) fn tcp_peer(local: SocketAddr, client: SocketAddr) -> io::Result<Option<TcpPeer>> {
+        let mut tables = Vec::new();
+        for table in ["tcp", "tcp6"] {
+            match fs::read_to_string(format!("/proc/self/net/{table}")) {
+                Ok(table) => tables.push(table),
+                // A kernel without IPv6 has one table.
+                Err(error) if table == "tcp" => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let ends = (client.ip().to_canonical(), client.port(), local.ip().to_canonical(), local.port());
+        let is_client = |socket: &Socket| {
+            let (own, remote) = (socket.local, socket.remote);
+            !socket.is_listening
+                && socket.inode != 0
+                && (own.ip(), own.port(), remote.ip(), remote.port()) == ends
+        };
+        let mut sockets = tables.iter().flat_map(|table| table.lines().skip(1).filter_map(parse));
+        let found = sockets.find(is_client).map(|socket| TcpPeer { uid: socket.uid, inode: socket.inode });
+        found
+            .map(Some)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotConnected, "the client is gone already"))
+    }
+
+    pub(super) fn processes_with_socket(inode: u64) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| socket_inodes(*pid).contains(&inode)).collect()
     }
 
     pub(super) fn tcp_client_of(server: u32, candidates: &[u32]) -> Option<u32> {
@@ -74,6 +133,7 @@ mod os {
             local: address(words.get(1)?)?,
             remote: address(words.get(2)?)?,
             is_listening,
+            uid: words.get(7)?.parse().ok()?,
             inode: words.get(9)?.parse().ok()?,
         })
     }
@@ -101,6 +161,19 @@ mod os {
 
 #[cfg(not(target_os = "linux"))]
 mod os {
+    use std::io;
+    use std::net::SocketAddr;
+
+    use super::TcpPeer;
+
+    pub(super) fn tcp_peer(_local: SocketAddr, _client: SocketAddr) -> io::Result<Option<TcpPeer>> {
+        Ok(None)
+    }
+
+    pub(super) fn processes_with_socket(_inode: u64) -> Vec<u32> {
+        Vec::new()
+    }
+
     pub(super) fn tcp_client_of(_server: u32, _candidates: &[u32]) -> Option<u32> {
         None
     }

@@ -12,6 +12,7 @@ fn kernel_table_is_read() {
         local: "127.0.0.1:8080".parse().unwrap(),
         remote: "0.0.0.0:0".parse().unwrap(),
         is_listening: true,
+        uid: 1000,
         inode: 4711,
     };
     assert_eq!(parse(listening), Some(expected));
@@ -21,6 +22,7 @@ fn kernel_table_is_read() {
         local: "127.0.0.1:33333".parse().unwrap(),
         remote: "127.0.0.1:8080".parse().unwrap(),
         is_listening: false,
+        uid: 0,
         inode: 815,
     };
     assert_eq!(parse(mapped), Some(expected));
@@ -39,4 +41,19 @@ fn connected_process_is_client() {
     let (accepted, _) = server.accept().unwrap();
     assert_eq!(tcp_client_of(me, &[1, me]), Some(me));
     drop((client, accepted));
+}
+
+#[test]
+fn tcp_peer_is_client_process() {
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        // A machine without IPv6 has no such address.
+        let Ok(server) = TcpListener::bind(address) else { continue };
+        let client = TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let (accepted, from) = server.accept().unwrap();
+        let peer = tcp_peer(accepted.local_addr().unwrap(), from).unwrap().unwrap();
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert_eq!(peer.processes(), [std::process::id()]);
+        drop(client);
+        assert!(tcp_peer(accepted.local_addr().unwrap(), from).is_err(), "nobody holds it any more");
+    }
 }

@@ -2,9 +2,14 @@
 //!
 //! Linux answers from `/proc`. Other systems answer from `ps`, which tells neither environments nor open files.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
+
+use rustix::process::{Pid, Signal};
+
+use super::{ProcessStart, process_started};
 
 /// A running process, as the system lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +48,65 @@ pub fn process_and_ancestors(pid: u32) -> Vec<ProcessInfo> {
 /// The running processes whose program has one of these file names.
 pub fn processes_of_program(names: &[&str]) -> Vec<ProcessInfo> {
     os::processes_of_program(names)
+}
+
+/// The children of this process, also those that have ended and were not collected.
+pub fn children() -> Vec<u32> {
+    os::children()
+}
+
+/// A process that descends from this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Descendant {
+    /// The process id.
+    pub pid: u32,
+    /// Tells the process from a later one with the same pid.
+    start: ProcessStart,
+}
+
+/// The running processes that descend from this one.
+pub fn descendants() -> Vec<Descendant> {
+    let this = std::process::id();
+    let below = with_descendants(this).into_iter().filter(|pid| *pid != this);
+    below.filter_map(|pid| Some(Descendant { pid, start: process_started(pid)? })).collect()
+}
+
+/// The pids of a process and of all that descend from it.
+fn with_descendants(pid: u32) -> BTreeSet<u32> {
+    let family = os::family();
+    let mut known = BTreeSet::from([pid]);
+    loop {
+        let before = known.len();
+        let below = family.iter().filter(|(_, parent)| known.contains(parent)).map(|(pid, _)| *pid);
+        let below: Vec<u32> = below.collect();
+        known.extend(below);
+        if known.len() == before {
+            return known;
+        }
+    }
+}
+
+/// Sends a signal to a process unless it has ended.
+pub fn signal_process(process: &Descendant, signal: Signal) {
+    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else { return };
+    let is_same = || process_started(process.pid).is_some_and(|start| start.may_equal(&process.start));
+    if let Err(error) = os::signal_if(pid, is_same, signal) {
+        tracing::debug!(pid = process.pid, ?signal, %error, "a process takes no signal");
+    }
+}
+
+/// How busy a process and its descendants are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// The processor time that they have used, in ticks of the system's clock.
+    pub ticks: u64,
+    /// True if one of them runs, waits for a processor or waits for a disk.
+    pub is_running: bool,
+}
+
+/// How busy a process and its descendants are; `None` where the system does not tell.
+pub fn activity(pid: u32) -> Option<Activity> {
+    os::activity(pid)
 }
 
 /// A variable in the environment that a process was started with; `None` also where the system does not tell.
@@ -91,7 +155,9 @@ mod os {
     use std::os::unix::ffi::OsStringExt;
     use std::path::{Path, PathBuf};
 
-    use super::{ProcessInfo, file_name};
+    use rustix::process::{Pid, PidfdFlags, Signal};
+
+    use super::{Activity, ProcessInfo, file_name};
 
     pub(super) fn finder() -> impl Fn(u32) -> Option<ProcessInfo> {
         read
@@ -130,6 +196,59 @@ mod os {
         pids.filter(is_named).filter_map(read).collect()
     }
 
+    /// From `/proc/self/task/*/children` where the kernel has it: proc_pid_tid_children(5).
+    pub(super) fn children() -> Vec<u32> {
+        let this = std::process::id();
+        let from_scan =
+            || family().into_iter().filter(|(_, parent)| *parent == this).map(|(pid, _)| pid).collect();
+        children_of_threads().unwrap_or_else(from_scan)
+    }
+
+    fn children_of_threads() -> Option<Vec<u32>> {
+        let mut all = Vec::new();
+        for thread in fs::read_dir("/proc/self/task").ok()? {
+            let listed = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+            all.extend(listed.split_ascii_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        Some(all)
+    }
+
+    /// Each process with its parent.
+    pub(super) fn family() -> Vec<(u32, u32)> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let parent = |pid: u32| parse_parent(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+        pids.filter_map(|pid| Some((pid, parent(pid)?))).collect()
+    }
+
+    pub(super) fn activity(pid: u32) -> Option<Activity> {
+        let stats = super::with_descendants(pid).into_iter();
+        let stats =
+            stats.filter_map(|pid| parse_activity(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
+        stats.reduce(|one, other| Activity {
+            ticks: one.ticks + other.ticks,
+            is_running: one.is_running || other.is_running,
+        })
+    }
+
+    /// Reads `state`, `utime`, `stime`, `cutime` and `cstime`, fields 3 and 14 to 17 of `/proc/<pid>/stat`.
+    pub(super) fn parse_activity(stat: &str) -> Option<Activity> {
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        let is_running = matches!(fields.next()?, "R" | "D");
+        let ticks = fields.skip(10).take(4).map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+        Some(Activity { ticks, is_running })
+    }
+
+    /// Signals the process that has this pid now, if it is still the same: the handle keeps the pid from being reused.
+    pub(super) fn signal_if(
+        pid: Pid,
+        is_same: impl FnOnce() -> bool,
+        signal: Signal,
+    ) -> rustix::io::Result<()> {
+        let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+        if is_same() { rustix::process::pidfd_send_signal(handle, signal) } else { Ok(()) }
+    }
+
     pub(super) fn process_environment(pid: u32) -> Option<Vec<u8>> {
         read_file(pid, "environ").ok()
     }
@@ -149,7 +268,30 @@ mod os {
 
 #[cfg(not(target_os = "linux"))]
 mod os {
-    use super::{ProcessInfo, listing};
+    use rustix::process::{Pid, Signal};
+
+    use super::{Activity, ProcessInfo, listing};
+
+    pub(super) fn activity(_pid: u32) -> Option<Activity> {
+        None
+    }
+
+    pub(super) fn children() -> Vec<u32> {
+        let this = std::process::id();
+        family().into_iter().filter(|(_, parent)| *parent == this).map(|(pid, _)| pid).collect()
+    }
+
+    pub(super) fn family() -> Vec<(u32, u32)> {
+        listing::all().into_iter().map(|process| (process.pid, process.parent)).collect()
+    }
+
+    pub(super) fn signal_if(
+        pid: Pid,
+        is_same: impl FnOnce() -> bool,
+        signal: Signal,
+    ) -> rustix::io::Result<()> {
+        if is_same() { rustix::process::kill_process(pid, signal) } else { Ok(()) }
+    }
 
     pub(super) fn finder() -> impl Fn(u32) -> Option<ProcessInfo> {
         let all = listing::all();

@@ -42,3 +42,13 @@ fn processes_are_found_by_program() {
     assert_eq!(process_variable(this.pid, "PATH"), std::env::var("PATH").ok());
     assert_eq!(process_variable(this.pid, "NO_SUCH_VARIABLE"), None);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn activity_is_read_after_the_name() {
+    let stat = "7 (a) (b c)) S 5 7 7 0 -1 4194304 1 2 3 4 10 20 300 4000 20 0 1 0 99";
+    assert_eq!(os::parse_activity(stat), Some(Activity { ticks: 4330, is_running: false }));
+    assert_eq!(os::parse_activity(&stat.replace(") S", ") R")).map(|it| it.is_running), Some(true));
+    assert_eq!(os::parse_activity("7 (a"), None);
+    assert!(activity(std::process::id()).is_some());
+}

@@ -30,7 +30,7 @@ async fn from_elsewhere() -> (tempfile::TempDir, HubKey) {
 async fn foreign_database_is_quarantined_once() {
     let (folder, key) = from_elsewhere().await;
     let dir = Dir::open_root(folder.path()).expect("it opens");
-    let state = Hub::check(dir.clone(), Some(key.clone())).await.expect("looked");
+    let state = Hub::check(dir.clone(), Some(key.clone()), crate::Extent::Everything).await.expect("looked");
     assert_eq!(state, DatabaseState::Foreign);
     let hub = Hub::open(keyed(folder.path(), &key)).await.expect("open");
     assert!(hub.quarantined().is_some_and(|aside| aside.exists()));

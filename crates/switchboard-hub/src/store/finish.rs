@@ -176,6 +176,12 @@ impl Inner {
             self.refuse(batches, &error);
             return;
         }
+        if let Err(deleted) = self.setup.store.place.check() {
+            for job in batches.into_iter().flat_map(|batch| batch.jobs) {
+                job.finish(Some(deleted.again()));
+            }
+            return;
+        }
         let mut changed = false;
         for Batch { jobs, after, .. } in batches {
             changed |= after.changed;

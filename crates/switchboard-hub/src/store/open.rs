@@ -1,5 +1,6 @@
 //! Opening the database: settings, schema, and what stands in the way.
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use sha2::{Digest, Sha256};
 
 use crate::blocking;
 use crate::error::HubError;
+use crate::files::{Dir, Durability};
 use crate::store::binding::HubKey;
 
 /// The schema this program writes.
-const SCHEMA: i64 = 3;
+const SCHEMA: i64 = 4;
 
 /// How far ahead of ours a schema can be and still be one. What is beyond is damage.
 const FORESEEABLE: i64 = 1000;
@@ -66,16 +68,30 @@ pub(crate) fn open_for_reading(path: &Path, at_close: AtClose) -> Result<Connect
 
 /// Writes the header of an empty database in WAL mode. It is on disk on return.
 ///
-/// SQLite removes the log of a database without pages, so the header comes before the log. The rollback journal of
-/// this one transaction stays in memory: `hub.db-journal` is never a file of ours.
-pub(crate) fn write_header(path: &Path) -> Result<(), HubError> {
+/// SQLite removes the log of a database without pages, so the header comes before the log. It is made beside the database
+/// and put there in one write: to SQLite it takes two transactions, and a process that opened the database between the
+/// two would be in the way of the second. `hub.db-journal` is never a file of ours.
+pub(crate) fn write_header(folder: &Dir, name: &str) -> Result<(), HubError> {
+    /// Far more than an empty database has.
+    const LARGEST: u64 = 1 << 20;
+    let draft = format!("{name}.header");
+    folder.remove(&draft)?;
+    folder.create_new(&draft, b"", Durability::Later)?;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags)?;
+    let connection = Connection::open_with_flags(folder.path().join(&draft), flags)?;
     connection.pragma_update(None, "journal_mode", "MEMORY")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
+    // Can only be set while there are no pages. Free pages go back to the file system a part at a time: see `shrink`.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.close().map_err(|(_, error)| error.into())
+    connection.close().map_err(|(_, error)| error)?;
+    if let Some(header) = folder.read(&draft, LARGEST)? {
+        let database = folder.open_own(name)?;
+        database.write_all_at(&header.bytes, 0).map_err(folder.io("write", name))?;
+        database.sync_all().map_err(folder.io("sync", name))?;
+    }
+    folder.remove(&draft)?;
+    Ok(())
 }
 
 /// Opens a damaged database, to read what can be read and change nothing.
@@ -204,6 +220,17 @@ fn make_tables(connection: &mut Connection, path: &Path) -> Result<(), HubError>
     sign(&transaction)?;
     transaction.commit()?;
     Ok(())
+}
+
+/// Whether the database has the tables of this program; says of which schema it is, where not.
+pub(crate) fn check_schema(connection: &Connection, path: &Path) -> Result<(), HubError> {
+    let path = || path.to_owned();
+    match age(connection)? {
+        Age::Ours => check_tables(connection),
+        Age::Older(found) => Err(HubError::OlderSchema { path: path(), found }),
+        Age::Newer(found) => Err(HubError::NewerSchema { path: path(), found, known: SCHEMA }),
+        Age::New | Age::Lost => Err(damage("the number of its schema is lost")),
+    }
 }
 
 /// How the schema of a database stands to the one of this program.

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use crate::error::HubError;
 use crate::files::Dir;
 use crate::store::binding::{self, HubKey};
+use crate::store::degraded::open_read_only;
 use crate::store::open::{AtClose, open_for_reading};
 use crate::store::side_files;
 
@@ -36,6 +37,8 @@ pub(crate) struct Readers {
 struct State {
     idle: Vec<Connection>,
     lent: usize,
+    /// True while all are closed and none may be opened.
+    is_paused: bool,
 }
 
 impl Readers {
@@ -53,7 +56,21 @@ impl Readers {
         Self { of_writer: Some(connection), ..self }
     }
 
+    /// Opens one more; one that writes nothing at all where the disk does not allow more.
     fn open(&self) -> Result<Connection, HubError> {
+        let opened = self.open_beside_writers();
+        match (&opened, &self.binding, self.database.parent()) {
+            (Err(error), Some((folder, key)), _) if error.is_disk() => {
+                open_read_only(folder, Some(key)).or(opened)
+            }
+            (Err(error), None, Some(folder)) if error.is_disk() => {
+                open_read_only(&Dir::open_root(folder)?, None).or(opened)
+            }
+            _ => opened,
+        }
+    }
+
+    fn open_beside_writers(&self) -> Result<Connection, HubError> {
         if let Some((folder, key)) = &self.binding {
             binding::verify(folder, Some(key))?;
             side_files::verify(folder, Some(key))?;
@@ -82,14 +99,20 @@ impl Readers {
             return Ok(work(&mut connection.lock()));
         }
         let mut state = self.state.lock();
+        while state.is_paused {
+            self.returned.wait(&mut state);
+        }
         if state.idle.is_empty() && state.lent > 0 {
             self.returned.wait_for(&mut state, PATIENCE);
         }
+        state.lent += 1;
         let connection = match state.idle.pop() {
             Some(connection) => connection,
-            None => MutexGuard::unlocked(&mut state, || self.open())?,
+            None => MutexGuard::unlocked(&mut state, || self.open()).inspect_err(|_| {
+                state.lent -= 1;
+                self.returned.notify_all();
+            })?,
         };
-        state.lent += 1;
         drop(state);
         Ok(self.lend_this(connection, work))
     }
@@ -98,11 +121,31 @@ impl Readers {
         let result = work(&mut connection);
         let mut state = self.state.lock();
         state.lent -= 1;
-        if state.idle.len() < KEPT {
+        if state.is_paused {
+            drop(connection);
+            self.returned.notify_all();
+        } else if state.idle.len() < KEPT && connection.is_autocommit() {
+            // One that is still in a transaction would go on to show the past.
             state.idle.push(connection);
         }
         drop(state);
         self.returned.notify_one();
+        result
+    }
+
+    /// Runs `work` while this process has no connection to read by: waits for those that are lent, and has whoever wants
+    /// one wait meanwhile.
+    pub(crate) fn while_closed<T>(&self, work: impl FnOnce() -> T) -> T {
+        let mut state = self.state.lock();
+        state.is_paused = true;
+        state.idle.clear();
+        while state.lent > 0 {
+            self.returned.wait(&mut state);
+        }
+        let result = MutexGuard::unlocked(&mut state, work);
+        state.is_paused = false;
+        drop(state);
+        self.returned.notify_all();
         result
     }
 

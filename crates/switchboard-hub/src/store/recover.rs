@@ -11,10 +11,12 @@ use rusqlite::Connection;
 
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
+use crate::extent::Extent;
 use crate::files::{Created, Dir, Durability};
 use crate::maintenance;
 use crate::store::adopt::quarantine;
 use crate::store::binding::{self, HubKey};
+use crate::store::degraded::open_read_only;
 use crate::store::open::{
     Age, AtClose, age, check_tables, damage, has_our_tables, open_for_reading, open_for_salvage,
     open_for_writing, write_header,
@@ -25,6 +27,9 @@ use crate::store::side_files::{self, Renewed};
 
 /// The database's file name.
 pub(crate) const DATABASE: &str = "hub.db";
+
+/// The lock that every process with an open hub holds shared, and one that moves the database alone.
+pub(crate) const LOCK: &str = "hub.lock";
 
 /// Present when a process met damage while it worked, or ended without having put right what a failing disk had left: the
 /// next one to open looks closely.
@@ -48,7 +53,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    fn in_place(connection: Connection) -> Self {
+    pub(super) fn in_place(connection: Connection) -> Self {
         Self { connection, moved_aside: None, quarantined: None, planted: Vec::new() }
     }
 }
@@ -80,7 +85,7 @@ pub enum DatabaseState {
 }
 
 /// Looks at the database in a folder and changes nothing.
-pub(crate) fn check(folder: &Dir, key: Option<&HubKey>) -> Result<DatabaseState, HubError> {
+pub(crate) fn check(folder: &Dir, key: Option<&HubKey>, extent: Extent) -> Result<DatabaseState, HubError> {
     match folder.stat(DATABASE)? {
         None => return Ok(DatabaseState::Missing),
         Some(found) if found.is_regular && found.len == 0 => return Ok(DatabaseState::Missing),
@@ -98,8 +103,11 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>) -> Result<DatabaseState,
     // Without a log of ours, SQLite makes one for as long as this takes.
     let at_close =
         if side_files::verify(folder, key).is_ok() { AtClose::with(key) } else { AtClose::RemoveLog };
-    let looked = open_for_reading(&folder.path().join(DATABASE), at_close)
-        .and_then(|db| Ok((complaint(&db)?, age(&db)?)));
+    let opened = match open_for_reading(&folder.path().join(DATABASE), at_close) {
+        Err(error) if error.is_disk() => open_read_only(folder, key).map_err(|_| error),
+        opened => opened,
+    };
+    let looked = opened.and_then(|db| Ok((complaint(&db, extent)?, age(&db)?)));
     match looked {
         Ok((Some(problem), _)) => Ok(DatabaseState::Damaged { problem }),
         Ok((None, Age::Older(schema))) => Ok(DatabaseState::Older { schema }),
@@ -110,9 +118,11 @@ pub(crate) fn check(folder: &Dir, key: Option<&HubKey>) -> Result<DatabaseState,
 }
 
 /// What a close look complains about first: SQLite's own check, and what that does not look at.
-fn complaint(db: &Connection) -> Result<Option<String>, HubError> {
+fn complaint(db: &Connection, extent: Extent) -> Result<Option<String>, HubError> {
     const TABLES: &str = "its list of tables is not the one it was made with";
-    let verdict = integrity(db)?;
+    // Where the table of messages cannot be read either, the whole is looked at.
+    let is_whole = extent.after(db).unwrap_or(0) == 0;
+    let verdict = if is_whole { integrity(db)? } else { integrity_of_few(db)? };
     if verdict != "ok" {
         return Ok(Some(verdict));
     }
@@ -127,6 +137,14 @@ fn complaint(db: &Connection) -> Result<Option<String>, HubError> {
     }
     let can_search = db.execute_batch("SELECT rowid FROM search WHERE search MATCH 'a' LIMIT 1").is_ok();
     Ok((!can_search).then(|| "its index of words cannot be read".to_owned()))
+}
+
+/// Takes a share of the store's lock and opens the database.
+pub(crate) fn lock_and_open(folder: &Dir, key: Option<&HubKey>) -> Result<(Option<File>, Opened), HubError> {
+    let lock = folder.open_own(LOCK)?;
+    lock.lock_shared().map_err(folder.io("lock", LOCK))?;
+    let opened = open_or_recover(folder, &lock, key)?;
+    Ok((Some(lock), opened))
 }
 
 /// Opens the database, or moves it aside and makes a new one where it cannot be read or came from elsewhere.
@@ -240,7 +258,7 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
     let connection = open_verified(folder, path, key)?;
     drop(turn);
     if folder.stat(SUSPECT)?.is_some() {
-        if let Some(problem) = complaint(&connection)? {
+        if let Some(problem) = complaint(&connection, Extent::Everything)? {
             return Err(damage(&problem));
         }
         let log = folder.open_own(&format!("{DATABASE}-wal"))?;
@@ -264,6 +282,21 @@ fn integrity(connection: &Connection) -> Result<String, HubError> {
         Err(error) if is_suspicious(&error) => Ok(error.to_string()),
         verdict => Ok(verdict?),
     }
+}
+
+/// The same for the tables that stay small. Every row of a larger one would be read.
+fn integrity_of_few(connection: &Connection) -> Result<String, HubError> {
+    for table in ["meta", "agents", "aliases", "teams", "claims"] {
+        let check = format!("PRAGMA quick_check('{table}')");
+        let verdict = match connection.query_row(&check, [], |row| row.get(0)) {
+            Err(error) if is_suspicious(&error) => error.to_string(),
+            verdict => verdict?,
+        };
+        if verdict != "ok" {
+            return Ok(verdict);
+        }
+    }
+    Ok("ok".to_owned())
 }
 
 /// Makes an empty database file that only its owner can read, and clears what would spoil it.
@@ -306,7 +339,7 @@ fn prepare(folder: &Dir, key: Option<&HubKey>) -> Result<Option<File>, HubError>
 fn begin(folder: &Dir, key: Option<&HubKey>) -> Result<(), HubError> {
     if folder.stat(DATABASE)?.is_some_and(|found| found.len == 0) {
         side_files::set_aside(folder, side_files::JOURNAL)?;
-        write_header(&folder.path().join(DATABASE))?;
+        write_header(folder, DATABASE)?;
     }
     side_files::renew(folder, key)?;
     Ok(())
@@ -337,6 +370,7 @@ fn replace(folder: &Dir, path: &Path, older: Option<i64>, key: Option<&HubKey>) 
     }
     folder.create_new(UNFINISHED, b"", Durability::Later)?;
     let unfinished = folder.path().join(UNFINISHED);
+    write_header(folder, UNFINISHED)?;
     let mut connection = open_for_writing(&unfinished, AtClose::RemoveLog)?;
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     let old = match older {

@@ -140,43 +140,8 @@ impl Stored {
     /// Reads a row of [`MESSAGE_COLUMNS`] and checks its content only.
     pub(crate) fn read_unsealed(row: &Row<'_>) -> Result<(Self, [u8; 32]), HubError> {
         let seq: i64 = row.get(0)?;
-        let read = || -> Option<(Self, [u8; 32])> {
-            let text = |column| row.get::<_, String>(column).ok();
-            let id = |column| row.get::<_, [u8; 16]>(column).map(MessageId::from_bytes);
-            let optional = |column| row.get::<_, Option<String>>(column).ok();
-            let message = Message {
-                id: id(1).ok()?,
-                from: text(2)?.parse().ok()?,
-                to: text(3)?.parse().ok()?,
-                kind: Kind::parse(&text(4)?).ok()?,
-                body: text(5)?,
-                in_reply_to: row.get::<_, Option<[u8; 16]>>(6).ok()?.map(MessageId::from_bytes),
-                thread: id(7).ok()?,
-                sent_at: from_micros(row.get(8).ok()?),
-                expires_at: row.get::<_, Option<i64>>(10).ok()?.map(from_micros),
-                metadata: match optional(11)? {
-                    Some(json) => serde_json::from_str(&json).ok()?,
-                    None => Map::new(),
-                },
-                origin: Origin {
-                    native: NativeId { door: Door::from_name(&text(12)?)?, scope: text(13)?, id: text(14)? },
-                    verified: row.get(15).ok()?,
-                    route: match optional(16)? {
-                        Some(json) => serde_json::from_str(&json).ok()?,
-                        None => None,
-                    },
-                },
-                via: match optional(17)? {
-                    Some(json) => serde_json::from_str(&json).ok()?,
-                    None => Vec::new(),
-                },
-                signed: row.get(18).ok()?,
-            };
-            let accepted_at = from_micros(row.get(9).ok()?);
-            Some((Self { seq, accepted_at, message }, row.get(19).ok()?))
-        };
-        match read() {
-            Some((stored, expected)) if digest(&stored.message) == expected => Ok((stored, expected)),
+        match Self::parse(row) {
+            Some((stored, Some(expected))) if digest(&stored.message) == expected => Ok((stored, expected)),
             _ => {
                 let id = row.get::<_, [u8; 16]>(1).map(MessageId::from_bytes);
                 Err(HubError::DamagedMessage {
@@ -184,6 +149,44 @@ impl Stored {
                 })
             }
         }
+    }
+
+    /// Reads a row of [`MESSAGE_COLUMNS`] as it is, and its digest as far as that is one.
+    pub(crate) fn parse(row: &Row<'_>) -> Option<(Self, Option<[u8; 32]>)> {
+        let seq: i64 = row.get(0).ok()?;
+        let text = |column| row.get::<_, String>(column).ok();
+        let id = |column| row.get::<_, [u8; 16]>(column).map(MessageId::from_bytes);
+        let optional = |column| row.get::<_, Option<String>>(column).ok();
+        let message = Message {
+            id: id(1).ok()?,
+            from: text(2)?.parse().ok()?,
+            to: text(3)?.parse().ok()?,
+            kind: Kind::parse(&text(4)?).ok()?,
+            body: text(5)?,
+            in_reply_to: row.get::<_, Option<[u8; 16]>>(6).ok()?.map(MessageId::from_bytes),
+            thread: id(7).ok()?,
+            sent_at: from_micros(row.get(8).ok()?),
+            expires_at: row.get::<_, Option<i64>>(10).ok()?.map(from_micros),
+            metadata: match optional(11)? {
+                Some(json) => serde_json::from_str(&json).ok()?,
+                None => Map::new(),
+            },
+            origin: Origin {
+                native: NativeId { door: Door::from_name(&text(12)?)?, scope: text(13)?, id: text(14)? },
+                verified: row.get(15).ok()?,
+                route: match optional(16)? {
+                    Some(json) => serde_json::from_str(&json).ok()?,
+                    None => None,
+                },
+            },
+            via: match optional(17)? {
+                Some(json) => serde_json::from_str(&json).ok()?,
+                None => Vec::new(),
+            },
+            signed: row.get(18).ok()?,
+        };
+        let accepted_at = from_micros(row.get(9).ok()?);
+        Some((Self { seq, accepted_at, message }, row.get(19).ok()))
     }
 }
 

@@ -170,7 +170,10 @@ pub(super) fn salvage(old: &Connection, new: &mut Connection) -> Result<Salvaged
          DELETE FROM native_ids WHERE seq NOT IN (SELECT seq FROM messages); \
          INSERT OR IGNORE INTO native_ids (door, id, scope, seq) \
          SELECT door, native_id, scope, seq FROM messages ORDER BY seq; \
-         INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1');",
+         INSERT OR REPLACE INTO meta (key, value) VALUES ('directory', '1'); \
+         DELETE FROM mailboxes; \
+         INSERT INTO mailboxes (agent, unseen, waiting) \
+         SELECT agent, sum(state = 2), count(*) FROM deliveries WHERE state IN (2, 3) GROUP BY agent;",
     )?;
     lost::restore_all(&new, &directory::load(&new)?)?;
     chain::mend(&new, Clock::system().now())?;

@@ -1,4 +1,4 @@
--- Schema 3. Times are microseconds since 1970 in UTC. States are the numbers in store/rows.rs.
+-- Schema 4. Times are microseconds since 1970 in UTC. States are the numbers in store/rows.rs.
 
 CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
@@ -211,3 +211,29 @@ WHERE m.door = 'swarm' AND length(m.scope) > 36;
 
 -- What a peer has not got yet, by peer: a message waits for those before it.
 CREATE INDEX deliveries_to_peers ON deliveries (agent, id) WHERE door = 'swarm' AND (state < 2 OR state = 6);
+
+-- How many messages wait in each mailbox, and how many of them its reader has not been shown. The triggers below keep
+-- both numbers, so that nobody counts a mailbox row by row.
+CREATE TABLE mailboxes (
+  agent   TEXT PRIMARY KEY COLLATE NOCASE,
+  unseen  INTEGER NOT NULL,
+  waiting INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TRIGGER deliveries_inserted AFTER INSERT ON deliveries WHEN new.state = 2 OR new.state = 3 BEGIN
+  INSERT INTO mailboxes (agent, unseen, waiting) VALUES (new.agent, new.state = 2, 1)
+  ON CONFLICT (agent) DO UPDATE SET unseen = unseen + excluded.unseen, waiting = waiting + 1;
+END;
+
+CREATE TRIGGER deliveries_updated AFTER UPDATE OF state, agent ON deliveries
+WHEN (old.state <> new.state OR old.agent <> new.agent)
+  AND (old.state = 2 OR old.state = 3 OR new.state = 2 OR new.state = 3) BEGIN
+  UPDATE mailboxes SET unseen = unseen - (old.state = 2), waiting = waiting - 1
+  WHERE agent = old.agent AND (old.state = 2 OR old.state = 3);
+  INSERT INTO mailboxes (agent, unseen, waiting) SELECT new.agent, new.state = 2, 1 WHERE new.state = 2 OR new.state = 3
+  ON CONFLICT (agent) DO UPDATE SET unseen = unseen + excluded.unseen, waiting = waiting + 1;
+END;
+
+CREATE TRIGGER deliveries_deleted AFTER DELETE ON deliveries WHEN old.state = 2 OR old.state = 3 BEGIN
+  UPDATE mailboxes SET unseen = unseen - (old.state = 2), waiting = waiting - 1 WHERE agent = old.agent;
+END;

@@ -1,42 +1,176 @@
 //! The full-text index over bodies.
 //!
-//! It is filled behind the journal, by whoever searches and by the running hub when it is idle:
-//! splitting a body into words costs more than journaling it, and nobody waits for it in `submit`.
+//! Processes that send or serve index behind the journal, a bounded number of messages at a time: splitting a body into
+//! words costs more than journaling it, and nobody waits for it in `submit`.
+//!
+//! The index covers two ranges of the journal: everything up to `base`, and everything from `low` to `high`. The second
+//! one begins at the newest messages where much is missing, so that a search for recent messages does not wait for the
+//! old ones. It grows upwards with the journal and downwards until the two meet.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::HubError;
 use crate::store::writer::Work;
 
-/// How many messages are indexed in one transaction, so that senders are not kept waiting.
-const STEP: i64 = 500;
+/// Messages that one transaction indexes: about 20 ms, so that senders are not kept waiting.
+pub(crate) const STEP: i64 = 500;
 
-/// How far the index has got.
-fn indexed(db: &Connection) -> rusqlite::Result<i64> {
-    db.prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'searchable'")?
-        .query_row([], |row| row.get(0))
-        .optional()
-        .map(|seq| seq.unwrap_or(0))
+/// Messages that may be missing before the newest are indexed first: about a second of work.
+const NEWEST_FIRST: i64 = 20_000;
+
+/// Messages that may be missing before a process that only sends indexes some: then one command in 64 does it.
+const DUE: i64 = 64;
+
+/// Messages that such a process indexes before it ends: about 4 ms. Twice what is due, so that the index catches up.
+pub(crate) const PORTION: i64 = 2 * DUE;
+
+/// Which messages the index covers, by their numbers in the journal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Coverage {
+    /// Everything up to this one is indexed.
+    base: i64,
+    /// Everything from `low` to `high` is, too; empty where `high` is below `low`.
+    low: i64,
+    high: i64,
+    /// The last message of the journal.
+    last: i64,
 }
 
-/// Whether there are messages the index does not know yet.
-pub(crate) fn is_behind(db: &Connection) -> Result<bool, HubError> {
-    Ok(indexed(db)? < crate::reads::last(db)?)
+impl Coverage {
+    pub(crate) fn read(db: &Connection) -> Result<Self, HubError> {
+        Ok(Self::read_rows(db)?)
+    }
+
+    fn read_rows(db: &Connection) -> rusqlite::Result<Self> {
+        let number = |key: &str| -> rusqlite::Result<Option<i64>> {
+            db.prepare_cached("SELECT CAST(value AS INTEGER) FROM meta WHERE key = ?1")?
+                .query_row([key], |row| row.get(0))
+                .optional()
+        };
+        let base = number("searchable")?.unwrap_or(0);
+        let low = number("searchable_low")?.unwrap_or(base + 1);
+        let high = number("searchable_high")?.unwrap_or(base);
+        let last = db
+            .prepare_cached("SELECT coalesce(max(seq), 0) FROM messages")?
+            .query_row([], |row| row.get(0))?;
+        Ok(Self { base, low, high, last })
+    }
+
+    fn write(self, tx: &Work<'_>) -> rusqlite::Result<()> {
+        let mut put =
+            tx.db.prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES (?1, CAST(?2 AS TEXT))")?;
+        put.execute(params!["searchable", self.base])?;
+        if self.is_in_two() {
+            put.execute(params!["searchable_low", self.low])?;
+            put.execute(params!["searchable_high", self.high])?;
+        } else {
+            tx.db
+                .prepare_cached("DELETE FROM meta WHERE key IN ('searchable_low', 'searchable_high')")?
+                .execute([])?;
+        }
+        Ok(())
+    }
+
+    fn is_in_two(self) -> bool {
+        self.high >= self.low
+    }
+
+    /// Where the index ends towards the newest message.
+    fn end(self) -> i64 {
+        if self.is_in_two() { self.high } else { self.base }
+    }
+
+    /// Whether a message is in the index.
+    pub(crate) fn has(self, seq: i64) -> bool {
+        seq <= self.base || (self.low..=self.high).contains(&seq)
+    }
+
+    /// Messages of the journal that are not indexed yet, at most: retention may have removed some.
+    pub(crate) fn missing(self) -> i64 {
+        let between = if self.is_in_two() { self.low - 1 - self.base } else { 0 };
+        between.max(0) + (self.last - self.end()).max(0)
+    }
+
+    /// Whether nothing that is missing could change an answer: the newest messages before `before`, down to `oldest`.
+    pub(crate) fn answers(self, before: Option<i64>, oldest: Option<i64>) -> bool {
+        let newest = before.map_or(self.last, |before| self.last.min(before.saturating_sub(1)));
+        newest <= self.base || (self.has(newest) && oldest.is_some_and(|oldest| oldest >= self.low))
+    }
+
+    /// Whether a process that only sends should index a portion.
+    pub(crate) fn is_due(self) -> bool {
+        self.missing() >= DUE
+    }
 }
 
-/// Takes the next messages into the index; says whether there are more.
-pub(crate) fn catch_up(tx: &mut Work<'_>) -> Result<bool, HubError> {
-    let from = indexed(tx.db)?;
-    let to: Option<i64> = tx.db.query_row(
-        "SELECT max(seq) FROM (SELECT seq FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2)",
-        params![from, STEP],
-        |row| row.get(0),
-    )?;
-    let Some(to) = to else { return Ok(false) };
-    tx.db.execute(
-        "INSERT INTO search (rowid, body) SELECT seq, body FROM messages WHERE seq > ?1 AND seq <= ?2",
-        [from, to],
-    )?;
-    tx.db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('searchable', ?1)", [to.to_string()])?;
-    is_behind(tx.db)
+/// How far the index has got: the messages that are missing in it.
+pub(crate) fn missing(db: &Connection) -> Result<i64, HubError> {
+    Ok(Coverage::read(db)?.missing())
 }
+
+/// Indexes the next `most` messages, the newest first where many are missing; says what is covered then.
+pub(crate) fn catch_up(tx: &mut Work<'_>, most: i64) -> Result<Coverage, HubError> {
+    let mut now = Coverage::read(tx.db)?;
+    if now.end() < now.last {
+        if !now.is_in_two() && now.last - now.base > NEWEST_FIRST {
+            (now.low, now.high) = ((now.last - most + 1).max(now.base + 1), now.last);
+            insert(tx, now.low, now.high)?;
+        } else {
+            let to = last_of_step(tx, now.end(), now.last, most)?;
+            insert(tx, now.end() + 1, to)?;
+            if now.is_in_two() { now.high = to } else { now.base = to }
+        }
+    } else if now.is_in_two() {
+        let from = first_of_step(tx, now.low, now.base, most)?;
+        insert(tx, from, now.low - 1)?;
+        now.low = from;
+    } else {
+        return Ok(now);
+    }
+    if now.is_in_two() && now.low <= now.base + 1 {
+        (now.base, now.low, now.high) = (now.high, now.high + 1, now.high);
+    }
+    now.write(tx)?;
+    Ok(now)
+}
+
+/// The last of the next messages after `from`, across what retention has removed.
+fn last_of_step(tx: &Work<'_>, from: i64, last: i64, most: i64) -> Result<i64, HubError> {
+    let sql = "SELECT max(seq) FROM (SELECT seq FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2)";
+    let found: Option<i64> = tx.db.prepare_cached(sql)?.query_row([from, most], |row| row.get(0))?;
+    Ok(found.unwrap_or(last))
+}
+
+/// The first of the messages before `low` and after `base` that the next step indexes.
+fn first_of_step(tx: &Work<'_>, low: i64, base: i64, most: i64) -> Result<i64, HubError> {
+    let sql = "SELECT min(seq), count(*) FROM (SELECT seq FROM messages WHERE seq < ?1 AND seq > ?2 \
+               ORDER BY seq DESC LIMIT ?3)";
+    let (first, count): (Option<i64>, i64) =
+        tx.db.prepare_cached(sql)?.query_row([low, base, most], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(first.filter(|_| count == most).unwrap_or(base + 1))
+}
+
+fn insert(tx: &Work<'_>, from: i64, to: i64) -> rusqlite::Result<()> {
+    tx.db
+        .prepare_cached(
+            "INSERT INTO search (rowid, body) SELECT seq, body FROM messages WHERE seq >= ?1 AND seq <= ?2 \
+             ORDER BY seq",
+        )?
+        .execute([from, to])?;
+    Ok(())
+}
+
+/// Takes a message that is about to be removed out of the index.
+pub(crate) fn remove(db: &Connection, seq: i64) -> rusqlite::Result<()> {
+    if Coverage::read_rows(db)?.has(seq) {
+        db.prepare_cached(
+            "INSERT INTO search (search, rowid, body) SELECT 'delete', seq, body FROM messages WHERE seq = ?1",
+        )?
+        .execute([seq])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "search_tests.rs"]
+mod tests;

@@ -70,7 +70,7 @@ async fn planted_log_is_never_replayed() {
     let log = planted_log(folder.path()).await;
     plant(&folder.path().join(LOG), &log);
     let key = keyed(folder.path()).key;
-    let state = Hub::check(dir.clone(), key).await.expect("looked");
+    let state = Hub::check(dir.clone(), key, crate::Extent::Everything).await.expect("looked");
     assert_eq!(state, DatabaseState::PlantedFile { name: LOG.to_owned() });
     let hub = open(folder.path()).await;
     assert!(!agents(&hub).await.contains(&"mallory".to_owned()));

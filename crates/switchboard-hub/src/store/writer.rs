@@ -22,10 +22,14 @@ use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
 use crate::store::binding;
+use crate::store::caught::caught;
 use crate::store::chain::{self, Link};
+use crate::store::cut_log::LogLength;
+use crate::store::degraded;
 use crate::store::finish::{Batch, Finisher};
 use crate::store::gather::Gather;
 use crate::store::memory::{Mark, Memory};
+use crate::store::open_store::OpenStore;
 use crate::store::recover;
 use crate::store::refused::Appended;
 use crate::store::rows::Inserts;
@@ -276,6 +280,7 @@ pub(crate) struct Setup {
     pub(crate) doors: Doors,
     pub(crate) events: Events,
     pub(crate) bell: Bell,
+    pub(crate) store: Arc<OpenStore>,
 }
 
 impl Setup {
@@ -404,7 +409,9 @@ fn savepoint<T>(
     if tx.db.is_autocommit() {
         // On a full disk or a failing one SQLite undoes everything, not just this job.
         let lost = match result {
-            Err(HubError::Store { source } | HubError::NoSpace { source }) => source,
+            Err(
+                HubError::Store { source } | HubError::NoSpace { source } | HubError::ReadOnly { source },
+            ) => source,
             _ => Arc::new(rusqlite::Error::InvalidQuery),
         };
         tx.lost = Some(lost.clone());
@@ -428,6 +435,7 @@ struct WriterLoop {
     directory: CachedDirectory,
     memory: Option<Memory>,
     log: LogWatch,
+    length: LogLength,
     setup: Arc<Setup>,
     finisher: Finisher,
 }
@@ -439,6 +447,7 @@ impl WriterLoop {
             directory: CachedDirectory::with(setup.config.links.clone()),
             memory: None,
             log: LogWatch::begin(setup.folder.path().join(setup.log_name())),
+            length: LogLength::begin(&setup),
             finisher: Finisher::of(setup.clone()),
             setup,
         }
@@ -479,11 +488,32 @@ impl WriterLoop {
             }
             return;
         }
+        let mut connection = self.connection.lock();
+        degraded::regain(&mut connection, &self.setup);
+        if degraded::is_read_only(&connection) {
+            for job in jobs {
+                job.finish(Some(degraded::refusal()));
+            }
+            return;
+        }
+        match self.length.check(&mut connection, &self.setup, &self.finisher) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.memory = None;
+                self.directory = CachedDirectory::with(self.setup.config.links.clone());
+            }
+            Err(error) => {
+                for job in jobs {
+                    job.finish(Some(error.again()));
+                }
+                return;
+            }
+        }
         let mut age = 0;
         let begun = || age = self.finisher.age();
-        let connection = self.connection.lock();
-        let done =
-            transaction(&connection, &mut self.directory, &mut self.memory, &mut jobs, &self.setup, begun);
+        let done = caught(|| {
+            transaction(&connection, &mut self.directory, &mut self.memory, &mut jobs, &self.setup, begun)
+        });
         match done {
             Ok(after) => {
                 let in_place = self.log.checkpoint_if_displaced(&connection);
@@ -496,6 +526,7 @@ impl WriterLoop {
                     }
                     return;
                 }
+                self.length.note(&self.setup, &after);
                 self.finisher.finish(Batch::new(jobs, after, age), is_busy());
             }
             Err(error) => {

@@ -38,6 +38,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::problem::Problem;
 use crate::caller::{Caller, Transport, Unheard};
 use crate::intake;
+use crate::passing::{OnTheirWay, PassingSlot, PromptPassing};
 use crate::token::random_id;
 
 /// A place among the sessions that there may be. Given back when the session ends.
@@ -58,6 +59,11 @@ struct Session {
     /// The agent that the session began for. Set with the first message, like the place.
     agent: Option<Name>,
     place: Option<Place>,
+    /// The calls that go past `rmcp`, and the handler's way for them.
+    calls: OnTheirWay,
+    passing: PassingSlot,
+    /// Cancels those calls with the session.
+    _over: DropGuard,
     /// Whether its client may send batches.
     takes_batches: bool,
     /// Whether its revision has priming events.
@@ -66,6 +72,21 @@ struct Session {
     streams: usize,
     /// When the last of them ended, or the last request without one came.
     idle_since: Instant,
+}
+
+/// The way of a session's prompt calls past `rmcp`.
+pub(super) struct Passage {
+    /// The agent that the session belongs to.
+    pub(super) agent: Option<Name>,
+    pub(super) calls: OnTheirWay,
+    pub(super) passing: PromptPassing,
+}
+
+/// A session that is being used, and therefore does not count as idle.
+#[derive(Debug)]
+pub(super) struct InUse {
+    sessions: Sessions,
+    id: SessionId,
 }
 
 /// Why a session could not do what was asked.
@@ -93,6 +114,29 @@ impl Sessions {
         }
         session.idle_since = Instant::now();
         Ok(session.agent.clone())
+    }
+
+    /// The session's way past `rmcp`, if it has one and `agent` may use the session.
+    pub(super) fn passage(&self, id: &str, agent: Option<&Name>) -> Option<Passage> {
+        let mut open = self.open.lock();
+        let session =
+            open.get_mut(id).filter(|session| agent.is_none() || agent == session.agent.as_ref())?;
+        let passing = session.passing.get()?.clone();
+        session.idle_since = Instant::now();
+        Some(Passage { agent: session.agent.clone(), calls: session.calls.clone(), passing })
+    }
+
+    /// Where the session's handler may leave its way past `rmcp`.
+    pub(super) fn passing_slot(&self, id: &str) -> Option<PassingSlot> {
+        self.open.lock().get(id).map(|session| session.passing.clone())
+    }
+
+    /// Keeps the session from being idle.
+    pub(super) fn in_use(&self, id: SessionId) -> InUse {
+        if let Some(session) = self.open.lock().get_mut(&id) {
+            session.streams += 1;
+        }
+        InUse { sessions: self.clone(), id }
     }
 
     /// Whether the session's client may send batches.
@@ -130,15 +174,9 @@ impl Sessions {
         receiver: StreamableHttpMessageReceiver,
         unheard: Option<DropGuard>,
     ) -> Counted {
-        let is_primed = match self.open.lock().get_mut(id) {
-            Some(session) => {
-                session.streams += 1;
-                session.is_primed
-            }
-            None => false,
-        };
-        let (messages, sessions, id) = (receiver.inner, self.clone(), id.clone());
-        Counted { messages, is_primed, sessions, id, _unheard: unheard }
+        let in_use = self.in_use(id.clone());
+        let is_primed = self.open.lock().get(id).is_some_and(|session| session.is_primed);
+        Counted { messages: receiver.inner, is_primed, _in_use: in_use, _unheard: unheard }
     }
 }
 
@@ -152,10 +190,14 @@ impl SessionManager for Sessions {
         config.keep_alive = None;
         config.sse_retry = Some(RETRY);
         let (handle, worker) = create_local_session(id.clone(), config);
+        let over = CancellationToken::new();
         let session = Session {
             handle,
             agent: None,
             place: None,
+            calls: OnTheirWay::until(over.clone()),
+            passing: PassingSlot::default(),
+            _over: over.drop_guard(),
             takes_batches: false,
             is_primed: false,
             streams: 0,
@@ -255,8 +297,7 @@ struct Counted {
     messages: Receiver<ServerSseMessage>,
     /// Whether events without a message are passed on.
     is_primed: bool,
-    sessions: Sessions,
-    id: SessionId,
+    _in_use: InUse,
     /// Tells the request that its client is gone.
     _unheard: Option<DropGuard>,
 }
@@ -274,7 +315,7 @@ impl Stream for Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for InUse {
     fn drop(&mut self) {
         if let Some(session) = self.sessions.open.lock().get_mut(&self.id) {
             session.streams -= 1;

@@ -4,29 +4,34 @@
 //! may use a session, how many there may be, and answers for what is no message.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderMap, Method, StatusCode};
+use futures_util::poll;
+use http::header::{ACCEPT, ALLOW, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, GetMeta, ProtocolVersion};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{ErrorData, ServerHandler};
 use switchboard_core::Name;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::guard::Admitted;
-use super::problem::{Denied, Problem};
-use super::sessions::{Place, Sessions};
+use super::problem::{Denied, Problem, json_response};
+use super::sessions::{Passage, Place, Sessions};
+use super::sse::stream_headers;
 use super::{batch, late};
 use crate::caller::{Caller, Transport};
 use crate::config::HttpConfig;
 use crate::intake::{self, Refused};
+use crate::passing::{self, Passing, Seen};
 
 const SESSION: &str = "mcp-session-id";
 const VERSION: &str = "mcp-protocol-version";
@@ -84,7 +89,7 @@ impl<H: ServerHandler> Streamable<H> {
     async fn answer(&self, request: Request) -> Result<Response, Denied> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
-        let session = parts.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        let session = text(&parts.headers, SESSION);
         if parts.method == Method::POST
             && let Some(id) = session.filter(|id| self.sessions.takes_batches(id))
             && let Some(batch) = intake::batch(&body)
@@ -106,7 +111,50 @@ impl<H: ServerHandler> Streamable<H> {
             }
             return Ok(batch::response(responses, PROMPT).await);
         }
+        if parts.method == Method::POST
+            && let Some(response) = self.pass(&parts, &body).await
+        {
+            return Ok(response);
+        }
         self.answer_one(parts, body).await
+    }
+
+    /// Answers a prompt call of a session, past `rmcp`. `None` for any other request, and for those that `rmcp` refuses.
+    async fn pass(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
+        let session = text(&parts.headers, SESSION).filter(|_| may_pass(&parts.headers))?;
+        let Passage { agent, calls, passing } = self.sessions.passage(session, agent_of(parts).as_ref())?;
+        let (id, mut call) = match calls.see(body, &passing) {
+            Seen::Call(id, call) => (id, call),
+            Seen::Refused(id, error) => {
+                return Some(json_response(StatusCode::OK, passing::answer(&id, Err(error))));
+            }
+            Seen::Cancelled => return Some(StatusCode::ACCEPTED.into_response()),
+            Seen::List(..) | Seen::Other => return None,
+        };
+        let agent = agent.map(String::from);
+        call.caller =
+            Caller { transport: Transport::StreamableHttp, session: Some(session.to_owned()), agent };
+        let in_use = self.sessions.in_use(session.into());
+        let mut answered = Box::pin(async move {
+            let outcome = passing.call(call).await;
+            drop(in_use);
+            if calls.ended(&id) {
+                json_response(StatusCode::OK, passing::answer(&id, outcome))
+            } else {
+                // The client has cancelled the call and wants no answer.
+                (stream_headers(), Body::empty()).into_response()
+            }
+        });
+        if let Poll::Ready(response) = poll!(&mut answered) {
+            return Some(response);
+        }
+        // A call that was begun is finished, also if its client hangs up.
+        let mut answered = tokio::spawn(answered);
+        let Ok(finished) = timeout(PROMPT, &mut answered).await else {
+            let answer = async { answered.await.unwrap_or_else(|_| failed()) };
+            return Some(late::response(answer, self.keep_alive));
+        };
+        Some(finished.unwrap_or_else(|_| failed()))
     }
 
     /// Answers a request that has one message, or none.
@@ -121,11 +169,13 @@ impl<H: ServerHandler> Streamable<H> {
             _ => None,
         };
 
-        let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok());
-        let caller = if intake::is_stateless(message.as_ref(), text(VERSION)) {
+        let caller = if intake::is_stateless(message.as_ref(), text(&parts.headers, VERSION)) {
             Caller { transport: Transport::Stateless, session: None, agent: agent.map(String::from) }
-        } else if let Some(id) = text(SESSION).map(str::to_owned) {
+        } else if let Some(id) = text(&parts.headers, SESSION).map(str::to_owned) {
             let agent = self.sessions.admit(&id, agent.as_ref())?;
+            if let Some(slot) = self.sessions.passing_slot(&id) {
+                parts.extensions.insert(slot);
+            }
             let agent = agent.map(String::from);
             Caller { transport: Transport::StreamableHttp, session: Some(id), agent }
         } else {
@@ -146,7 +196,7 @@ impl<H: ServerHandler> Streamable<H> {
         let service = self.service.clone();
         let mut handled = Box::pin(async move { service.handle(request).await.map(Body::new) });
         let mut response = if may_be_late {
-            match tokio::time::timeout(PROMPT, &mut handled).await {
+            match timeout(PROMPT, &mut handled).await {
                 Ok(response) => response,
                 Err(_) => return Ok(late::response(handled, self.keep_alive)),
             }
@@ -177,6 +227,29 @@ pub(super) async fn serve<H: ServerHandler>(
         Ok(response) => with_hint(response).await,
         Err(denied) => denied.into_response(),
     }
+}
+
+/// Whether `rmcp` would take a request with these headers in a session, and has nothing to compare with its body.
+fn may_pass(headers: &HeaderMap) -> bool {
+    let accepts = text(headers, ACCEPT.as_str())
+        .is_some_and(|kinds| kinds.contains("application/json") && kinds.contains("text/event-stream"));
+    let version = headers.get(VERSION).map(HeaderValue::as_bytes);
+    let has_session = |version: &[u8]| {
+        let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| known.as_str().as_bytes() == version);
+        known.is_some_and(ProtocolVersion::has_initialize)
+    };
+    let is_told_more =
+        headers.keys().any(|name| name.as_str().starts_with("mcp-") && name != SESSION && name != VERSION);
+    accepts && version.is_none_or(has_session) && !is_told_more
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// The response to a call whose tool has panicked.
+fn failed() -> Response {
+    StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
 /// The agent in whose name a request comes.

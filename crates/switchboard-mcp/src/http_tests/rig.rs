@@ -9,8 +9,9 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     ProgressNotificationParam, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,7 +20,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Caller, HttpConfig, Listener, McpError, PortChoice, Token, serve_http, unheard};
+use crate::{
+    Caller, HttpConfig, Listener, McpError, PassedCall, Passing, PortChoice, Token, offer_passing,
+    serve_http, unheard,
+};
 
 /// Long enough for a busy machine; nothing waits for it to pass.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
@@ -35,6 +39,10 @@ pub(super) struct Record {
     pub(super) cancelled: Notify,
     /// What calls of `later` wait for.
     pub(super) released: Notify,
+    /// A call of `prompt later` was finished.
+    pub(super) finished: Notify,
+    /// A handler has offered its way past `rmcp`.
+    pub(super) offered: Notify,
     /// How many calls of `flood` are at work.
     pub(super) floods: AtomicUsize,
     /// A handler or a call of `flood` was dropped.
@@ -75,7 +83,50 @@ impl Drop for Shown {
     }
 }
 
+/// The prompt tools of [`Shown`].
+#[derive(Clone)]
+struct Prompt(Arc<Record>);
+
+impl Passing for Prompt {
+    fn takes(&self, tool: &str) -> bool {
+        tool.starts_with("prompt") || tool == "wait"
+    }
+
+    fn is_prompt(&self, tool: &str) -> bool {
+        tool.starts_with("prompt")
+    }
+
+    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+        let said = match call.tool.as_str() {
+            "prompt wait" => {
+                self.0.waiting.notify_one();
+                call.cancelled.cancelled().await;
+                self.0.cancelled.notify_one();
+                json!("cancelled")
+            }
+            "prompt later" => {
+                self.0.waiting.notify_one();
+                self.0.released.notified().await;
+                self.0.finished.notify_one();
+                json!("at last")
+            }
+            _ => {
+                let Caller { transport, session, agent } = call.caller;
+                let transport = format!("{transport:?}");
+                let caller = json!({"transport": transport, "session": session, "agent": agent});
+                json!({"caller": caller, "arguments": call.arguments})
+            }
+        };
+        Ok(to_raw_value(&said).unwrap())
+    }
+}
+
 impl ServerHandler for Shown {
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        offer_passing(&context.extensions, Prompt(self.0.clone()));
+        self.0.offered.notify_one();
+    }
+
     fn get_info(&self) -> ServerConfig {
         serde_json::from_value(json!({
             "protocolVersion": "2025-11-25",

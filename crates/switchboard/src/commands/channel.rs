@@ -4,6 +4,7 @@ mod archive;
 mod list;
 mod post;
 mod read;
+mod root;
 mod tail;
 
 use std::fmt::Write as _;
@@ -38,6 +39,8 @@ enum Verb {
     Tail(tail::Tail),
     /// Move old messages of a channel out of the way
     Archive(archive::Archive),
+    /// Show the folder of the channels, or accept another one in its place
+    Root(root::Root),
 }
 
 pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> {
@@ -47,6 +50,7 @@ pub(crate) async fn run(args: Channel, context: Context) -> Result<(), Failure> 
         Verb::List(args) => list::run(args, context).await,
         Verb::Tail(args) => tail::run(args, context).await,
         Verb::Archive(args) => archive::run(args, context).await,
+        Verb::Root(args) => root::run(args, context).await,
     }
 }
 

@@ -1,16 +1,18 @@
 //! `switchboard doctor`
 
+mod disk;
 mod doors;
 mod files;
 mod journal;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use door_suites::{Places, Problem, Trust, discover};
 use door_workspace::{Tree, Workspace};
 use serde::Serialize;
-use switchboard_hub::{DatabaseState, Hub, HubKey};
+use switchboard_hub::{DatabaseState, Extent, Hub, HubKey};
 
 use crate::commands::hook::Client;
 use crate::commands::inbox::count;
@@ -21,12 +23,19 @@ use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::ownership;
 
-/// Check files, database, permissions and locks. Changes nothing without --fix.
+/// Check disk, settings, database, locks, deliveries and files. Changes nothing without --fix.
+///
+/// It looks at the newest 1,000 messages and their files, and takes about as long for any number of messages. `--full` and
+/// `--fix` compare every message with its file and verify the whole journal.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Repair what can be repaired; no mail is removed, whatever the settings say of its age
     #[arg(long)]
     fix: bool,
+
+    /// Compare every file and every message, and verify the whole journal
+    #[arg(long)]
+    full: bool,
 }
 
 /// One thing that was looked at.
@@ -61,11 +70,10 @@ impl Check {
 
 pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
     let folder = context.workspace_folder()?;
-    let working = context.printer.working("looking at everything");
-    let checks = examine(&folder, args.fix, &context).await;
-    if let Some(bar) = working {
-        bar.finish_and_clear();
-    }
+    let progress = Progress { bar: context.printer.working("looking") };
+    let extent = if args.full || args.fix { Extent::Everything } else { Extent::Newest };
+    let checks = examine(&folder, args.fix, extent, &context, &progress).await;
+    progress.finish();
     let checks = checks?;
     for check in &checks {
         print(&context, check);
@@ -81,6 +89,25 @@ pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
         });
     }
     Ok(())
+}
+
+/// Shows on stderr what is being examined, where a person is watching.
+struct Progress {
+    bar: Option<indicatif::ProgressBar>,
+}
+
+impl Progress {
+    fn step(&self, what: impl Into<Cow<'static, str>>) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what);
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
 }
 
 fn print(context: &Context, check: &Check) {
@@ -102,16 +129,23 @@ fn print(context: &Context, check: &Check) {
     }
 }
 
-async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Check>, Failure> {
-    let mut checks = Vec::new();
+async fn examine(
+    folder: &Path,
+    fix: bool,
+    extent: Extent,
+    context: &Context,
+    progress: &Progress,
+) -> Result<Vec<Check>, Failure> {
     let tree = Tree::open(folder)?;
+    let mut checks = disk::look(&tree);
     let settings = config::load(folder)?;
     checks.extend(settings.ignored.iter().map(|ignored| {
         Check::new("settings", Status::Warn, ignored.clone())
             .hint("docs/configuration.md says what a workspace's file may decide")
     }));
     let key = ownership::hub_key(folder)?;
-    let database = Hub::check(tree.root().clone(), key.clone()).await?;
+    progress.step("checking the database");
+    let database = Hub::check(tree.root().clone(), key.clone(), extent).await?;
     checks.extend(quarantined(&tree, key.clone()).await?);
     match &database {
         DatabaseState::Foreign if !fix => {
@@ -182,16 +216,20 @@ async fn examine(folder: &Path, fix: bool, context: &Context) -> Result<Vec<Chec
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
+    checks.extend(disk::waiting(&workspace, &database).await?);
     checks.extend(doors::server(&workspace, fix)?);
     // First, so that what begins again is delivered with everything else.
-    let deliveries = journal::deliveries(&workspace, fix).await?;
+    progress.step("looking for lost deliveries");
+    let deliveries = journal::deliveries(&workspace, fix, extent).await?;
     if fix {
         workspace.finish_deliveries().await?;
     }
-    checks.extend(journal::look(&workspace, fix).await?);
+    progress.step("comparing the rows of the journal with their checksums");
+    checks.extend(journal::look(&workspace, fix, extent).await?);
     checks.extend(deliveries);
-    checks.extend(files::look(&workspace, fix).await?);
-    checks.extend(doors::channels(&settings, &workspace).await?);
+    checks.extend(files::look(&workspace, fix, extent, progress).await?);
+    progress.step("looking at the other doors");
+    checks.extend(doors::channels(&settings, &workspace, extent).await?);
     checks.extend(doors::nats(&settings, &workspace).await?);
     checks.extend(doors::swarm(context, &workspace).await?);
     checks.extend(doors::links(&workspace).await?);

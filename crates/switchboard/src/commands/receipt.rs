@@ -34,6 +34,7 @@ pub(crate) async fn run(args: ReceiptOf, context: Context) -> Result<(), Failure
         if let Some(typed) = &typed {
             object["terminal"] = json!({ "status": typed.status(), "reason": typed.reason() });
         }
+        show::note_disk(&mut object, workspace.hub());
         printer.object(&object);
     } else {
         printer.line(format_args!(

@@ -12,6 +12,7 @@ use switchboard_hub::Hub;
 use crate::commands::inbox::count;
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::show;
 
 /// Explain where a message to an address would go, and why. Nothing is sent.
 ///
@@ -45,7 +46,9 @@ pub(crate) async fn run(args: RouteTo, context: Context) -> Result<(), Failure> 
     }
     for one in &considered {
         if context.printer.is_json() {
-            context.printer.object(&object(one, &message.to, is_served));
+            let mut object = object(one, &message.to, is_served);
+            show::note_disk(&mut object, hub);
+            context.printer.object(&object);
         } else {
             context.printer.line(text(one, &message.to, is_served));
         }

@@ -28,7 +28,8 @@ pub(crate) struct Router {
     #[arg(long)]
     stdio: bool,
 
-    /// Listen for clients: 127.0.0.1:PORT with a token, or unix:PATH
+    /// Listen for clients: 127.0.0.1:PORT with a token, or unix:PATH (`router.legacyClients` in your own settings lets
+    /// clients of the older router in without one)
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
 
@@ -60,7 +61,8 @@ pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
         _ => Access::default(),
     };
     let folder = context.workspace_folder()?;
-    let running = Running::start(&workspace, folder, args.listen.as_deref(), access).await?;
+    let legacy = context.settings()?.legacy_router;
+    let running = Running::start(&workspace, folder, args.listen.as_deref(), access, legacy).await?;
     let is_stdio = args.stdio || args.listen.is_none();
     if let Some(address) = running.address().filter(|_| !is_stdio) {
         announce(&context, &address);

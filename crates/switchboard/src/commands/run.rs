@@ -19,6 +19,7 @@ use switchboard_hub::Registration;
 use switchboard_hub::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
 
 use self::session::{Ended, Session};
+use crate::commands::sentinel::guard;
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::log;
@@ -59,7 +60,8 @@ pub(crate) async fn run(args: Run, context: Context) -> Result<(), Failure> {
         (launcher.0, OsString::from(launcher.1)),
         ("SWITCHBOARD_WORKSPACE_ROOT", folder.into_os_string()),
     ];
-    let started = Session::start(&command_line(&args.command), &environment);
+    let reapers = guard().ok_or_else(|| anyhow::anyhow!("this program's own file cannot be found"))?;
+    let started = Session::start(&command_line(&args.command), &environment, reapers).await;
     let session = started.map_err(|error| {
         let program = args.command.first().map(|program| program.display().to_string()).unwrap_or_default();
         Failure::new("not_started", Exit::Failed, format!("cannot run `{program}`: {error}"))

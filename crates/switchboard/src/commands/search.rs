@@ -27,6 +27,9 @@ pub(crate) struct Search {
     full: bool,
 }
 
+/// So many messages take longer to index than anybody waits without being told why: about half a second.
+const MANY: u64 = 10_000;
+
 pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
     let before = match &args.before {
@@ -34,8 +37,17 @@ pub(crate) async fn run(args: Search, context: Context) -> Result<(), Failure> {
         None => None,
     };
     let working = context.printer.working("searching");
-    let page = workspace.hub().search(&args.words.join(" "), before, args.limit).await?;
-    if let Some(bar) = working {
+    // Without a terminal, one line says why it takes long.
+    let told = std::cell::Cell::new(context.printer.is_json() || working.is_some());
+    let progress = |missing: u64| match &working {
+        Some(bar) => bar.set_message(format!("indexing {missing} messages that were never searched")),
+        None if missing >= MANY && !told.replace(true) => {
+            context.printer.note(format_args!("Indexing {missing} messages that were never searched."));
+        }
+        None => {}
+    };
+    let page = workspace.hub().search_with(&args.words.join(" "), before, args.limit, progress).await?;
+    if let Some(bar) = &working {
         bar.finish_and_clear();
     }
     print_messages(&workspace, &context, &page.items, args.full).await?;

@@ -111,6 +111,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     if !args.allow_unregistered {
         to = workspace.resolve_recipient(&args.to).await.map_err(unknown_to_files)?;
     }
+    workspace.check_execute(&kind, &to).await?;
     if args.wait {
         answer::can_be_given(workspace, &from).await?;
     }
@@ -139,17 +140,28 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     if let Some(problem) = persona.problem {
         context.printer.note(format_args!("note: it goes without a persona: {}", show::plain(&problem)));
     }
+    let mut unmounted = None;
     if accepted.deliveries.iter().any(|delivery| delivery.route.door() == Door::Channels) {
-        open.deliver_to_channels(&context).await?;
+        match open.deliver_to_channels(&context).await {
+            Err(failure) if failure.is_unmounted() => unmounted = Some(failure),
+            delivering => delivering?,
+        }
     }
-    // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
-    let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
-    drop(settled);
+    if unmounted.is_none() {
+        // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
+        let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
+        drop(settled);
+    }
     let Some((stored, receipt)) = workspace.hub().receipt(accepted.id).await? else {
         return Err(switchboard_hub::HubError::UnknownMessage { id: accepted.id.to_string() }.into());
     };
     print_receipt(&context, workspace, &stored, &receipt).await?;
-    let result = match (accepted.stopped, undelivered(&receipt, args.wait)) {
+    let unmounted = unmounted.map(|failure| {
+        let message = format!("accepted, but not delivered yet: {}", failure.message);
+        Failure::temporary("not_delivered", message)
+            .hint("do not send it again: `switchboard serve` delivers it when the folder is mounted")
+    });
+    let result = match (accepted.stopped, unmounted.or_else(|| undelivered(&receipt, args.wait))) {
         (Some(stop), _) => Err(Failure::stopped(&stop, "the message is kept, but not delivered")),
         (None, Some(problem)) => Err(problem),
         (None, None) if args.wait => answer::wait(&context, &open, &from, accepted.id, args.timeout).await,
@@ -271,7 +283,7 @@ async fn print_receipt(
         let presence = workspace.hub().presence(&delivery.agent).awareness;
         let awake = match presence {
             _ if delivery.agent.is_human() => "",
-            Awareness::Awake => "",
+            Awareness::Awake | Awareness::Unknown => "",
             Awareness::Stale => ", stale",
             Awareness::Offline => ", offline",
         };
@@ -308,7 +320,7 @@ async fn watched(
     if !receipt.deliveries.iter().any(reads_channels) {
         return Ok(BTreeMap::new());
     }
-    let sightings = context.channels(workspace).await?.sightings().await?;
+    let sightings = context.sightings(workspace).await?;
     let awake = sightings.into_iter().filter(|sighting| sighting.awareness == Awareness::Awake);
     Ok(awake
         .filter_map(|sighting| {

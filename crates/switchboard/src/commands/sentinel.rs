@@ -1,21 +1,27 @@
 //! `switchboard sentinel`
 
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
 use clap::Args;
+use switchboard_hub::guard::Guard;
+use switchboard_hub::{platform, reaper};
 
 use crate::failure::Failure;
 
-/// Watch over the programs that another process of ours has started, and end them when it is gone.
+/// Kill what another process of ours has started, when that process or the program has ended.
 ///
-/// It is told of them on stdin, by the process that started it. Nobody types it.
+/// A reaper: the process that starts it tells it on a socket what to do. Nobody types it.
 #[derive(Debug, Args)]
 pub(crate) struct Sentinel {}
 
-pub(crate) fn run(_: Sentinel) -> Result<(), Failure> {
-    Ok(switchboard_hub::guard::run(std::io::stdin().lock()).map_err(anyhow::Error::from)?)
+pub(crate) async fn run(_: Sentinel) -> Result<(), Failure> {
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned();
+    Ok(reaper::run(stdin.map_err(anyhow::Error::from)?).await.map_err(anyhow::Error::from)?)
 }
 
-/// A guard over what this process starts: this program again, as above.
-pub(crate) fn guard() -> Option<switchboard_hub::guard::Guard> {
-    let program = std::env::current_exe().ok()?;
-    Some(switchboard_hub::guard::Guard::new(program, ["sentinel"]))
+/// The reapers of this process, which are this program again.
+pub(crate) fn guard() -> Option<Guard> {
+    static GUARD: OnceLock<Option<Guard>> = OnceLock::new();
+    GUARD.get_or_init(|| Some(Guard::new(platform::own_program().ok()?, ["sentinel"]))).clone()
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::mcp::{SOCKET, VERSION, stop_at_signals};
 use crate::commands::router::Running;
 use crate::config::Settings;
-use crate::context::{Context, channel_config, run_channels, run_swarm};
+use crate::context::{BROKEN_LINK, Context, broken_links, channel_config, run_channels, run_swarm};
 use crate::failure::{Exit, Failure};
 use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
@@ -31,7 +31,7 @@ use crate::telemetry;
 /// deliver what other processes left, retry, repair, archive what has expired.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Listen on this port; 0 takes any [default: 3100, or the next free one up to 3104]
+    /// Listen on this port; 0 takes any [default: the first free one of 3100 to 3104, then any]
     #[arg(long, value_name = "N", env = "SWITCHBOARD_PORT", hide_env_values = true)]
     port: Option<u16>,
 
@@ -76,6 +76,9 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;
     let service = workspace.hub().claim_service("serve")?;
+    for problem in broken_links(&workspace).await? {
+        tracing::error!("{problem}; {BROKEN_LINK}");
+    }
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
     let suites = context.suites(&settings, shutdown.clone()).await?;
@@ -95,7 +98,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let swarm = run_swarm(swarms, workspace.hub().clone(), shutdown.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
-    let workers = Running::beside(&workspace, context.workspace_folder()?).await?;
+    let workers = Running::beside(&workspace, context.workspace_folder()?, settings.legacy_router).await?;
     announce(&context, &workspace, &listening.info, public);
     let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
     shutdown.cancel();

@@ -15,8 +15,8 @@ use crate::commands::mcp::stop_at_signals;
 use crate::context::{Context, channel_config, run_channels};
 use crate::failure::{Exit, Failure};
 
-/// Let a program answer what is said to an agent in a channel: messages to it, and those that mention it as
-/// @agent. What came while nobody watched is answered first.
+/// Let a program answer what is said to an agent in a channel: messages to it, those that mention it as @agent,
+/// and those that begin with its name. What came while nobody watched is answered first.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// The agent that answers
@@ -55,13 +55,13 @@ pub(crate) struct Watch {
     #[arg(long, value_name = "S", default_value_t = 300)]
     timeout: u64,
 
-    /// A text that begins with the agent's name counts as a mention
+    /// Leave texts alone that only begin with the agent's name
     #[arg(long)]
-    starts_with: bool,
+    no_starts_with: bool,
 
-    /// Only log failures; otherwise the sender is told with an `incident`
+    /// Post failures to the channel as an `incident`; without it, only the log and the receipt of the message say so
     #[arg(long)]
-    silent: bool,
+    incidents: bool,
 
     /// How often a message is tried again after a failure
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -92,6 +92,12 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     if let Some(missing) = watcher.missing_files().next() {
         let message = format!("there is no file {}", missing.display());
         return Err(Failure::new("no_file", Exit::NotFound, message).hint("check --role and --memory"));
+    }
+    // Before the first heartbeat: an agent whose program cannot run must not look awake.
+    if let Some(missing) = watcher.missing_program() {
+        let message = format!("there is no program '{}'", missing.escape_debug());
+        return Err(Failure::new("no_program", Exit::NotFound, message)
+            .hint("install it, or give its path after `--`"));
     }
     let settings = context.settings()?;
     let open = context.open_running().await?;
@@ -137,8 +143,8 @@ fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {
     watcher.memory = args.memory;
     watcher.context = args.context;
     watcher.timeout = Duration::from_secs(args.timeout);
-    watcher.starts_with = args.starts_with;
-    watcher.silent = args.silent;
+    watcher.starts_with = !args.no_starts_with;
+    watcher.incidents = args.incidents;
     watcher.retries = args.retries;
     watcher.max_age = SignedDuration::from_hours(i64::from(args.max_age));
     watcher.backlog = args.backlog;

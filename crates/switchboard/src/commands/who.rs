@@ -36,12 +36,11 @@ struct Row<'d> {
 
 pub(crate) async fn run(args: Who, context: Context) -> Result<(), Failure> {
     let workspace = context.open().await?;
-    let channels = context.channels(&workspace).await?;
     let hub = workspace.hub();
     let directory = hub.directory().await?;
     hear_all(hub).await?;
-    let mut sightings: BTreeMap<AgentId, Sighting> = channels
-        .sightings()
+    let mut sightings: BTreeMap<AgentId, Sighting> = context
+        .sightings(&workspace)
         .await?
         .into_iter()
         .map(|sighting| (directory.canonical(&sighting.agent.clone().into()), sighting))

@@ -3,6 +3,7 @@
 //! [`RULES`] has one rule for every setting. A setting without a rule does not count in a workspace's file. The
 //! built-in default is the user's value where the user's own file says nothing.
 
+use door_workspace::Retention;
 use serde_json::{Map, Value};
 use switchboard_core::{LoopLimits, Name};
 use switchboard_hub::HubConfig;
@@ -44,13 +45,17 @@ const RULES: &[(&str, Rule)] = &[
     ("hub.repliesPerThread", Rule::AtMost(|| Some(LoopLimits::default().thread.into()))),
     ("hub.unseenSeconds", Rule::Free),
     ("budgets", Rule::Budgets),
-    ("workspace.retention.*", Rule::AtLeast(|| None)),
+    ("workspace.retention.archiveDays", Rule::AtLeast(|| days(Retention::default().archive))),
+    ("workspace.retention.receiptDays", Rule::AtLeast(|| days(Retention::default().receipts))),
+    ("workspace.retention.journalDays", Rule::AtLeast(|| days(Retention::default().journal))),
     ("workspace.settleMs", Rule::Free),
     ("workspace.rescanMs", Rule::Free),
     ("tools.profile", Rule::Earlier(PROFILES)),
     ("http.port", Rule::Free),
     ("http.allowedHosts", Rule::UserOnly),
     ("http.allowedOrigins", Rule::UserOnly),
+    // It lets programs drive agents without a token.
+    ("router.*", Rule::UserOnly),
     ("terminals.executeFromFiles", Rule::UserOnly),
     ("terminals.tmux", Rule::UserOnly),
     ("terminals.bridge", Rule::UserOnly),
@@ -97,6 +102,10 @@ const RULES: &[(&str, Rule)] = &[
 
 fn count(number: usize) -> Option<u64> {
     u64::try_from(number).ok()
+}
+
+fn days(length: Option<jiff::SignedDuration>) -> Option<u64> {
+    u64::try_from(length?.as_hours() / 24).ok()
 }
 
 fn millis(duration: std::time::Duration) -> Option<u64> {

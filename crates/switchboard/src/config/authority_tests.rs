@@ -221,3 +221,15 @@ fn offers(suite: &door_suites::SuiteSettings, tool: &str) -> bool {
     !suite.expose.deny.iter().any(fits)
         && suite.expose.allow.as_ref().is_none_or(|allow| allow.iter().any(fits))
 }
+
+#[test]
+fn older_router_clients_are_admitted_by_user_alone() {
+    let on = json!({ "router": { "legacyClients": true, "legacyPort": 9000 } });
+    let (value, ignored) = merged(&json!({}), on.clone());
+    assert_eq!(settings(&value).legacy_router, None);
+    assert_eq!(ignored, ["router.legacyClients", "router.legacyPort"]);
+    let (value, _) = merged(&on, json!({ "router": { "legacyClients": false, "legacyPort": 1 } }));
+    assert_eq!(settings(&value).legacy_router, Some("127.0.0.1:9000".parse().expect("an address")));
+    let (value, _) = merged(&json!({ "router": { "legacyClients": true } }), json!({}));
+    assert_eq!(settings(&value).legacy_router, Some("127.0.0.1:8765".parse().expect("an address")));
+}

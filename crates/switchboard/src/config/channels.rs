@@ -84,7 +84,7 @@ fn watcher(place: usize, section: WatcherSection) -> Result<WatcherConfig, Strin
     watcher.context = section.context.unwrap_or(watcher.context);
     watcher.timeout = section.timeout_seconds.map_or(watcher.timeout, Duration::from_secs);
     watcher.starts_with = section.starts_with.unwrap_or(watcher.starts_with);
-    watcher.silent = section.silent.unwrap_or(watcher.silent);
+    watcher.incidents = section.incidents.unwrap_or(watcher.incidents);
     watcher.retries = section.retries.unwrap_or(watcher.retries);
     let hours = section.max_age_hours.map(|hours| SignedDuration::from_hours(i64::from(hours)));
     watcher.max_age = hours.unwrap_or(watcher.max_age);

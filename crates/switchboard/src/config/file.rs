@@ -22,6 +22,7 @@ pub(super) struct ConfigFile {
     pub(super) terminals: Option<TerminalsSection>,
     pub(super) tools: Option<ToolsSection>,
     pub(super) http: Option<HttpSection>,
+    pub(super) router: Option<RouterSection>,
     pub(super) channels: Option<ChannelsSection>,
     pub(super) nats: Option<NatsSection>,
     pub(super) links: Option<LinksSection>,
@@ -59,7 +60,7 @@ pub(super) struct WatcherSection {
     pub(super) env: Option<Vec<String>>,
     pub(super) timeout_seconds: Option<u64>,
     pub(super) starts_with: Option<bool>,
-    pub(super) silent: Option<bool>,
+    pub(super) incidents: Option<bool>,
     pub(super) retries: Option<u32>,
     pub(super) max_age_hours: Option<u32>,
     pub(super) backlog: Option<usize>,
@@ -78,6 +79,16 @@ pub(super) struct HttpSection {
     pub(super) port: Option<u16>,
     pub(super) allowed_hosts: Option<Vec<String>>,
     pub(super) allowed_origins: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RouterSection {
+    /// Serve clients of the older router, which bring no token, on the loopback address
+    pub(super) legacy_clients: Option<bool>,
+    /// The port where they look for it, 8765 without this
+    pub(super) legacy_port: Option<u16>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -150,7 +161,7 @@ pub(super) struct Unknown {
 }
 
 /// The known keys of each object, by its path.
-const KNOWN: [(&str, &[&str]); 18] = [
+const KNOWN: [(&str, &[&str]); 19] = [
     (
         "",
         &[
@@ -160,6 +171,7 @@ const KNOWN: [(&str, &[&str]); 18] = [
             "terminals",
             "tools",
             "http",
+            "router",
             "discoverGlobs",
             "suites",
             "timeouts",
@@ -184,6 +196,7 @@ const KNOWN: [(&str, &[&str]); 18] = [
     ("swarm.github", swarm::GITHUB_KEYS),
     ("tools", &["profile"]),
     ("http", &["port", "allowedHosts", "allowedOrigins"]),
+    ("router", &["legacyClients", "legacyPort"]),
     ("hub", &["bodyLimitBytes", "replyHops", "repliesPerMinute", "repliesPerThread", "unseenSeconds"]),
     ("budgets", &["messagesPerHour", "tokensPerDay", "agents"]),
     ("workspace", &["retention", "settleMs", "rescanMs"]),

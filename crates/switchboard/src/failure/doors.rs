@@ -7,7 +7,7 @@ use door_swarm::SwarmError;
 use door_workers::RouterError;
 use switchboard_mcp::McpError;
 
-use super::{Exit, Failure, chain, or_list};
+use super::{ANOTHER_FOLDER, Exit, Failure, chain, or_list};
 use crate::commands::worker::refusal;
 
 impl From<ChannelError> for Failure {
@@ -17,6 +17,9 @@ impl From<ChannelError> for Failure {
             ChannelError::Hub(error) => error.into(),
             ChannelError::Root { .. } => Self::new("no_channels", Exit::NotFound, message)
                 .hint("make the folder, mount it, or correct channels.root in your settings"),
+            ChannelError::AnotherFolder { .. } => {
+                Self::temporary("channels_unmounted", message).hint(ANOTHER_FOLDER)
+            }
             ChannelError::UnknownChannel { near, .. } => {
                 let failure = Self::new("unknown_channel", Exit::NotFound, message);
                 failure.hint(if near.is_empty() {
@@ -241,10 +244,8 @@ impl From<McpError> for Failure {
     fn from(error: McpError) -> Self {
         let message = chain(&error);
         match error {
-            McpError::Bind { .. } | McpError::NoFreePort { .. } => {
-                Self::new("port_taken", Exit::Failed, message)
-                    .hint("`switchboard serve --port 0` takes any free port")
-            }
+            McpError::Bind { .. } => Self::new("port_taken", Exit::Failed, message)
+                .hint("`switchboard serve --port 0` takes any free port"),
             McpError::BadToken { .. } => Self::new("bad_token", Exit::Failed, message)
                 .hint("start without --keep-token to have a new one made"),
             McpError::File(error) if error.is_no_space() => {

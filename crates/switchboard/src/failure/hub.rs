@@ -28,6 +28,8 @@ impl From<HubError> for Failure {
             HubError::NoLink { .. } => Self::temporary("no_link", message).hint(
                 "run `switchboard serve` with `nats.url` set; `switchboard doctor` says how the link stands",
             ),
+            HubError::LeaseTooLong { .. } => Self::new("lease_too_long", Exit::Usage, message)
+                .hint("give --for 24h or less, and renew or reserve again before it ends"),
             HubError::BadClaim => Self::new("bad_claim", Exit::Usage, message),
             HubError::FilesReserved { .. } => Self::temporary("reserved", message).hint(
                 "work at something else, or ask its holder; `switchboard reserve` lists who works at which",
@@ -76,6 +78,10 @@ impl From<HubError> for Failure {
             HubError::NoSpace { .. } => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            HubError::ReadOnly { .. } => Self::temporary("read_only", message)
+                .hint("make the disk and the folder writable and try again; `switchboard doctor` names them"),
+            HubError::StoreDeleted { .. } => Self::new("store_deleted", Exit::Failed, message)
+                .hint("`switchboard init` makes a new workspace; docs/workspace.md says how to restore a backup"),
             HubError::Unsure { .. } => Self::temporary("unsure", message)
                 .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)
@@ -87,6 +93,7 @@ impl From<HubError> for Failure {
             HubError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            HubError::File(error) if error.is_read_only() => read_only(message),
             HubError::File(FileError::NotAFile { .. } | FileError::NotADirectory { .. }) => {
                 Self::new("file", Exit::Failed, message).hint("move what is there out of the way")
             }
@@ -120,6 +127,9 @@ impl From<ResolveError> for Failure {
                 Self::new("unknown_agent", Exit::NotFound, message)
                     .hint(format!("{mean}put it right in ~/.config/switchboard/config.json"))
             }
+            ResolveError::UnknownRealm { .. } => Self::new("unknown_realm", Exit::NotFound, message).hint(
+                "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
+            ),
             ResolveError::UnknownTeam { team, near } => {
                 let failure = Self::new("unknown_team", Exit::NotFound, message);
                 failure.hint(if near.is_empty() {
@@ -176,6 +186,12 @@ impl From<NameError> for Failure {
     fn from(error: NameError) -> Self {
         Self::new("bad_name", Exit::Usage, error.to_string())
     }
+}
+
+/// A file that cannot be written where the disk or the permissions do not allow it.
+pub(super) fn read_only(message: String) -> Failure {
+    Failure::temporary("read_only", message)
+        .hint("make the disk and the folder writable and try again; `switchboard doctor` names them")
 }
 
 /// A long list is cut: the reader wants a name, not all of them.

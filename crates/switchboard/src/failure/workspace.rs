@@ -31,12 +31,21 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::Field { .. } => Self::new("bad_field", Exit::Usage, message),
             WorkspaceError::TerminalTaken { .. } => Self::new("already_running", Exit::Temporary, message)
                 .hint("use the terminal that runs, end it first, or choose another name"),
+            WorkspaceError::NoTerminal { ref agent } => {
+                let hint = format!(
+                    "start it with `switchboard run --name \"{agent}\" -- COMMAND` and send again, or send it as mail with --kind delegate_task"
+                );
+                Self::new("no_terminal", Exit::NotFound, message).hint(hint)
+            }
+            WorkspaceError::NotOneTerminal { .. } => Self::new("no_terminal", Exit::Usage, message)
+                .hint("name one agent that runs under `switchboard run`, or send it as mail with --kind delegate_task"),
             WorkspaceError::Lock(_) => Self::temporary("locked", message)
                 .hint("another program is changing state.json; try again, or look with `switchboard doctor`"),
             WorkspaceError::LockLost => Self::temporary("locked", message).hint("try again"),
             WorkspaceError::File(error) if error.is_no_space() => {
                 Self::temporary("no_space", message).hint("make room on the disk and try again")
             }
+            WorkspaceError::File(error) if error.is_read_only() => super::hub::read_only(message),
             WorkspaceError::File(_) => Self::new("file", Exit::Failed, message),
             WorkspaceError::Closed => Self::temporary("closed", message),
         }

@@ -28,13 +28,17 @@ impl Passing for Passed {
         self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
 
+    fn is_prompt(&self, tool: &str) -> bool {
+        !self.suites.takes(tool) && door_workspace::is_prompt(tool)
+    }
+
     async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
         if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
             let answer = self.call_ours(call, peer.clone()).await;
             return answer.map_err(|error| raw(&error));
         }
-        let who = switchboard_mcp::Caller::STDIO;
+        let who = call.caller;
         let is_governed = match self.workspace.admit_beside(&who, &call.tool).await {
             Ok(is_governed) => is_governed,
             Err(refusal) => return legacy(refusal.into()).map_err(|error| raw(&error)),
@@ -79,6 +83,7 @@ impl Passed {
         // Its number is what only `rmcp` would need, to tell it off; that is done by the token.
         let mut context = RequestContext::new(NumberOrString::Number(0), peer);
         context.ct = call.cancelled;
+        context.extensions.insert(call.caller);
         if let Some(meta) = &call.meta {
             context.meta = object("_meta", meta)?;
         }

@@ -5,6 +5,7 @@ mod archive;
 mod config;
 mod crowd;
 mod detection;
+mod mounts;
 mod presence;
 mod verbs;
 mod watching;

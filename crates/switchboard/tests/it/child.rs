@@ -35,11 +35,22 @@ pub(crate) enum Role {
     DropInPlace,
     /// Fills its disk and frees it again.
     FillDisk,
+    /// Makes its disk read-only and writable again.
+    ReadOnlyDisk,
+    /// Uses up the inodes of its disk.
+    FewInodes,
 }
 
 impl Role {
-    const ALL: [Self; 5] =
-        [Self::Send, Self::Acknowledge, Self::DropRenamed, Self::DropInPlace, Self::FillDisk];
+    const ALL: [Self; 7] = [
+        Self::Send,
+        Self::Acknowledge,
+        Self::DropRenamed,
+        Self::DropInPlace,
+        Self::FillDisk,
+        Self::ReadOnlyDisk,
+        Self::FewInodes,
+    ];
 
     /// This test binary in this role. It works in `folder` as `name`, `count` times.
     pub(crate) fn command(self, folder: &Path, name: &str, count: usize) -> Command {
@@ -119,6 +130,8 @@ fn child() {
         Role::DropRenamed => drop_files(&folder, &name, count, |path, file| files::put_by_rename(path, file)),
         Role::DropInPlace => drop_files(&folder, &name, count, |path, file| files::put_in_pieces(path, file)),
         Role::FillDisk => runtime.block_on(crate::disk_full::inside(&folder)),
+        Role::ReadOnlyDisk => crate::degraded::read_only_disk(&folder),
+        Role::FewInodes => crate::degraded::few_inodes(&folder),
     }
     say("done");
 }

@@ -96,7 +96,7 @@ pub(crate) fn settle(sandbox: &Sandbox) {
     let pending = || {
         let tail = sandbox.json(["tail", "-n", "1000000"]);
         tail.iter()
-            .any(|message| matches!(message["state"].as_str(), Some("queued" | "in_flight" | "failed")))
+            .any(|message| matches!(message["state"].as_str(), Some("queued" | "in_flight" | "retrying")))
     };
     poll::until("what was left to be delivered", || (!pending()).then_some(()));
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());

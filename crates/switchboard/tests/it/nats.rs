@@ -7,8 +7,11 @@ mod channels;
 mod claims;
 mod cluster;
 pub(crate) mod hub;
+mod interest;
 mod links;
 mod names;
+mod order;
+mod presence;
 mod receipts;
 
 use test_support::nats::{NatsServer, Release};

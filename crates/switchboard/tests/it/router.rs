@@ -3,6 +3,7 @@
 mod claude;
 mod line;
 mod network;
+mod older;
 mod recovery;
 mod verbs;
 

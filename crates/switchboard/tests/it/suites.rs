@@ -6,6 +6,7 @@ mod first_use;
 mod guarded;
 mod orphans;
 mod real;
+mod reaped;
 mod remote;
 mod telemetry;
 mod tokens;

@@ -147,19 +147,15 @@ fn the_order_is_kept_and_other_mail_is_not_typed() {
 #[test]
 fn mail_from_before_the_run_is_never_typed() {
     let sandbox = workspace();
-    let old = execute(&sandbox, "claude", "old");
+    let old = sandbox.run_as("claude", ["send", "codex", "old", "--kind", "execute"]);
+    assert_eq!(old.code, Some(5), "{old:?}");
     let prepared = drop_execute(&sandbox, "msg_1763000000000_prepared", "prepared");
     let person = scribe(&sandbox);
-    let told = result(&sandbox, "claude", &old, "refused");
-    assert!(
-        told["error"].as_str().unwrap().starts_with("it was accepted before this terminal was run"),
-        "{told}"
-    );
     result(&sandbox, "claude", "msg_1763000000000_prepared", "refused");
     let new = execute(&sandbox, "claude", "new");
     result(&sandbox, "claude", &new, "executed");
     assert_eq!(lines(&sandbox, 1), ["new"]);
-    assert!(prepared.exists() && sandbox.file(&format!("inbox/codex/{old}.json")).exists());
+    assert!(prepared.exists());
     drop(person);
     // Nor does the next run type what this one did not.
     let person = scribe(&sandbox);
@@ -475,6 +471,46 @@ fn nothing_is_left_behind_when_it_is_killed() {
     let _person = scribe(&sandbox);
 }
 
+/// As the terminal of an agent does with its commands: another session, no parent, no environment.
+const DETACH: &str = r#"( env -i "$(command -v setsid)" "$(command -v sh)" -c 'trap "" HUP TERM; echo detached=$$; exec '"$(command -v sleep)"' 1000' & ); echo ready;"#;
+
+fn detached(person: &Person) -> u32 {
+    let pid = poll::until("the detached process", || {
+        let shown = person.shown();
+        let pid = shown.split("detached=").nth(1)?.split_once(['\r', '\n'])?.0.to_owned();
+        Some(pid)
+    });
+    pid.parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn detached_processes_end_when_run_is_killed() {
+    let sandbox = workspace();
+    let program = format!("{DETACH} while :; do read -r -t 1 line; done");
+    for _ in 0..5 {
+        let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "-c", &program]));
+        let child = detached(&person);
+        assert!(is_running(child));
+        person.signal(Signal::KILL);
+        person.end();
+        poll::until("the detached process to be gone", || (!is_running(child)).then_some(()));
+    }
+}
+
+#[test]
+fn detached_processes_outlive_a_program_that_ends() {
+    let sandbox = workspace();
+    let program = format!("{DETACH} read -r line; exit 4");
+    let mut person = Person::sit_down(&sandbox, &run("codex", &["bash", "--norc", "-c", &program]));
+    let child = detached(&person);
+    person.types("\n");
+    assert_eq!(person.end().code(), Some(4));
+    assert!(is_running(child));
+    let child = Pid::from_raw(i32::try_from(child).unwrap()).unwrap();
+    rustix::process::kill_process(child, Signal::KILL).unwrap();
+}
+
 #[test]
 fn what_was_being_typed_when_it_was_killed_is_uncertain_and_not_typed_again() {
     let sandbox = workspace();
@@ -568,10 +604,10 @@ fn a_host_takes_its_input_from_the_bridge() {
     state["terminals"]["codex"] =
         json!({ "pid": std::process::id(), "purpose": "coding", "status": "active" });
     files::put_by_rename(sandbox.file("state.json"), state.to_string());
-    let old = execute(&sandbox, "claude", "old");
+    drop_execute(&sandbox, "msg_1763000000000_old", "old");
     let mut serve = sandbox.serve();
     // That the old one is refused shows that from now on the terminal is served.
-    result(&sandbox, "claude", &old, "refused");
+    result(&sandbox, "claude", "msg_1763000000000_old", "refused");
     let id = execute(&sandbox, "claude", "/make\ttest");
     let bridge = sandbox.file("bridge.json");
     let request = poll::until("a request", || {

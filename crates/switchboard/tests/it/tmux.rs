@@ -91,12 +91,15 @@ fn register(sandbox: &Sandbox, pane: &str, pid: &str) {
 fn serve(sandbox: &Sandbox, tmux: &Tmux) -> Running {
     let config = json!({ "terminals": { "tmux": true } });
     sandbox.configure_user(&config.to_string());
-    let old = execute(sandbox, "old");
+    let old = "msg_1763000000000_old";
+    let dropped =
+        json!({ "id": old, "action": "execute", "sender": "claude", "recipient": "codex", "payload": "old" });
+    files::put_by_rename(sandbox.file(&format!("inbox/codex/{old}.json")), dropped.to_string());
     let mut serve = sandbox.command(["serve"]);
     let serve = Running::start(serve.env("TMUX_TMPDIR", tmux.sockets.path()));
     // That the old one is refused shows that from now on the terminal is served.
-    let told = result(sandbox, &old, "refused");
-    assert!(told["error"].as_str().unwrap().starts_with("it was accepted before"), "{told}");
+    let told = result(sandbox, old, "refused");
+    assert!(told["error"].as_str().unwrap().starts_with("it was dropped as a file"), "{told}");
     serve
 }
 

@@ -2,8 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::{AgentKind, Decision};
+use super::AgentKind;
 
 /// Payload of `swarm_launch`. It may have what `launch` has as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -11,9 +12,15 @@ pub struct SwarmLaunch {
     /// How many nodes, 1 to 64; one without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<u32>,
-    /// Standing instructions, for agents that take them.
+    /// The first prompt of every node; none where it is blank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
+    /// Standing instructions, for agents that take them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_md_content: Option<String>,
+    /// `local`, or left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
     /// What to run on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentKind>,
@@ -27,7 +34,34 @@ pub struct SwarmLaunch {
 pub struct ProviderParams {
     /// What to run on each node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker_mode: Option<AgentKind>,
+    pub worker_mode: Option<WorkerMode>,
+    /// The model, for agents that let it be chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What an agent may do unasked, in its own words. Not of a client without a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_mode: Option<String>,
+    /// When an agent asks, in its own words. Not of a client without a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_policy: Option<String>,
+}
+
+/// An agent, or `mock`, which is `echo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum WorkerMode {
+    /// An agent.
+    Agent(AgentKind),
+    /// The older router's word for `echo`.
+    Mock(Mock),
+}
+
+/// The word `mock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Mock {
+    /// The word `mock`.
+    Mock,
 }
 
 /// Payload of `swarm_status` and `swarm_terminate`.
@@ -45,7 +79,7 @@ pub struct ApproveExecution {
     /// Yes or no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
-    /// The answer in our words.
+    /// The answer in more words. What is none of ours is read by `approved`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decision: Option<Decision>,
+    pub decision: Option<Value>,
 }

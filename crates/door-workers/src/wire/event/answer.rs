@@ -132,7 +132,7 @@ pub struct Queued {
 pub struct Subscribed {
     /// As asked.
     pub request_id: String,
-    /// Everything after this follows.
+    /// The events after this one follow.
     pub from_seq: u64,
     /// Only of these jobs; of all without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,10 @@
 //! What becomes of an injection, and what the agent does meanwhile.
 
+use std::fmt::Write;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::{At, NodeAt};
 use crate::wire::command::Decision;
@@ -202,6 +205,9 @@ pub struct ApprovalRequired {
     /// What it is about.
     #[serde(flatten)]
     pub ask: Ask,
+    /// SHA-256 of everything that is asked for, in hexadecimal. Who shows it can be compared with the log.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
     /// When the answer will be no.
     pub expires_at: String,
 }
@@ -244,6 +250,18 @@ pub struct Ask {
     /// The arguments of a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<serde_json::Value>,
+}
+
+impl Ask {
+    /// SHA-256 of its JSON, in hexadecimal.
+    pub fn hash(&self) -> String {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        let mut hash = String::with_capacity(64);
+        for byte in Sha256::digest(json) {
+            let _ = write!(hash, "{byte:02x}");
+        }
+        hash
+    }
 }
 
 /// Data of `approval_resolved`.

@@ -5,12 +5,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, DeliveryState, MessageId};
-use switchboard_hub::{Mail, MailboxQuery, Part, Showing};
+use switchboard_hub::{Mail, MailboxQuery, Page, Part, Showing};
 
 use super::Desk;
 use crate::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
 use crate::mcp::answer::{Answer, Outcome, Problem};
 use crate::registration::is_title;
+use crate::snapshot::INBOX_PAGE;
 
 pub(super) const CHECK_INBOX: &str = "Read your mail, oldest first. Nothing is consumed: ack_message is what ends a \
      message. Long payloads are cut unless verbose.";
@@ -75,6 +76,17 @@ impl Filter {
     }
 }
 
+impl CheckInbox {
+    /// Whether this asks for the first page of what waits, as almost every call does.
+    fn asks_for_a_page(&self) -> bool {
+        let Self { agent: _, filter, since, limit, cursor, verbose: _, r#box, id, offset: _ } = self;
+        matches!(filter, None | Some(Filter::All))
+            && matches!(r#box, None | Some(Mailbox::Inbox))
+            && (since.is_none() && cursor.is_none() && id.is_none())
+            && limit.is_none_or(|limit| limit == INBOX_PAGE)
+    }
+}
+
 /// From where on a listing goes: after a place in the journal, and after a time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Since {
@@ -85,6 +97,16 @@ struct Since {
 pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
     let me = desk.must_be_me(given.agent.as_deref(), "agent")?;
     let workspace = desk.workspace;
+    if given.asks_for_a_page()
+        && let Some(mailbox) = &desk.now.mailbox
+        && let Some(inbox) = &mailbox.inbox
+        && workspace.is_swept(&me, &inbox.last_sweep).await.unwrap_or(false)
+    {
+        let Page { items, more, .. } = inbox.page.clone();
+        let only_reads = !items.iter().any(is_unseen);
+        let answer = show(desk, &me, Part::Waiting, (items, more), given.verbose.unwrap_or(false)).await?;
+        return Ok(if only_reads { answer.leaving_mail_alone() } else { answer });
+    }
     // What was dropped into the folder a moment ago counts; without `serve` nobody else may have looked.
     workspace.sweep_mailbox(&me).await?;
     if let Some(id) = &given.id {
@@ -93,20 +115,42 @@ pub(super) async fn check_inbox(desk: &Desk<'_>, given: CheckInbox) -> Outcome {
     let verbose = given.verbose.unwrap_or(false);
     let part = if given.r#box == Some(Mailbox::Archive) { Part::Done } else { Part::Waiting };
     let filter = given.filter.unwrap_or(Filter::All);
-    let limit = given.limit.unwrap_or(20).clamp(1, MOST);
+    let limit = given.limit.unwrap_or(INBOX_PAGE).clamp(1, MOST);
     let since = since(desk, &me, &given).await?;
-    let (mut mail, more) = take(desk, &me, part, since, limit, filter).await?;
-    let hold = workspace.hold_unseen(&me, &mail, Showing::Asked).await?;
-    // What somebody else is showing to the same reader at this moment is left to them.
-    mail.retain(|mail| mail.delivery.state != DeliveryState::Delivered || hold.has(mail.stored.message.id));
-    let listing = Listing::of(desk, &me, &mail, verbose).await?;
+    let found = take(desk, &me, part, since, limit, filter).await?;
+    show(desk, &me, part, found, verbose).await
+}
+
+/// Shows a page of messages; `more` follow it.
+async fn show(
+    desk: &Desk<'_>,
+    me: &AgentId,
+    part: Part,
+    (mut mail, more): (Vec<Mail>, bool),
+    verbose: bool,
+) -> Outcome {
+    let workspace = desk.workspace;
+    let mut hold = None;
+    if mail.iter().any(is_unseen) {
+        let held = workspace.hold_unseen(me, &mail, Showing::Asked).await?;
+        // Messages that another adapter shows to the same reader at this moment are left to it.
+        mail.retain(|mail| !is_unseen(mail) || held.has(mail.stored.message.id));
+        hold = Some(held);
+    }
+    let listing = Listing::of(desk, me, &mail, verbose).await?;
     let more = more || listing.shown.len() < mail.len();
     if part == Part::Waiting {
-        workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
-        workspace.note_alive(&me).await;
+        if let Some(hold) = hold {
+            workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
+        }
+        workspace.note_alive_in(&desk.now.state, me).await;
     }
     let cursor = more.then(|| listing.last.map(|seq| seq.to_string())).flatten();
-    Ok(listing.answer(&me, part, cursor))
+    Ok(listing.answer(me, part, cursor))
+}
+
+fn is_unseen(mail: &Mail) -> bool {
+    mail.delivery.state == DeliveryState::Delivered
 }
 
 async fn since(desk: &Desk<'_>, me: &AgentId, given: &CheckInbox) -> Result<Since, Problem> {

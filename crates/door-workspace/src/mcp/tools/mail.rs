@@ -92,6 +92,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
         },
         None => workspace.workflow_recipient(&from, &kind, &metadata).await?.into(),
     };
+    workspace.check_execute(&kind, &to).await?;
     let in_reply_to = parent(workspace, &from, given.reply_to.as_deref()).await?;
     let mut letter = Letter::new(from.clone(), to.clone(), kind, given.payload);
     let mut persona_problem = None;
@@ -161,7 +162,7 @@ fn sent(
 /// Whether the recipient is there, as far as anybody knows.
 fn attendance(workspace: &Workspace, agent: &AgentId) -> &'static str {
     match workspace.hub().presence(agent).awareness {
-        Awareness::Awake => "",
+        Awareness::Awake | Awareness::Unknown => "",
         Awareness::Stale => " (not heard for a while)",
         Awareness::Offline => " (offline: it waits in the mailbox)",
     }

@@ -231,6 +231,7 @@ pub(in crate::mcp) async fn roster(workspace: &crate::workspace::Workspace, me: 
             Awareness::Awake => "awake",
             Awareness::Stale => "stale",
             Awareness::Offline => "offline",
+            Awareness::Unknown => "unknown",
         };
         let status = text("statusState").or_else(|| text("status"));
         let own = claims.iter().filter(|claim| claim.holder == agent.id);

@@ -106,3 +106,7 @@ async fn signs_of_life(desk: &Desk<'_>, limit: Duration) {
         let _ = desk.context.peer.notify_progress(progress).await;
     }
 }
+
+#[cfg(test)]
+#[path = "wait_tests.rs"]
+mod tests;

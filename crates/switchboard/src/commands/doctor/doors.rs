@@ -3,7 +3,7 @@
 use door_channels::{ChannelError, Channels};
 use door_nats::LinkState;
 use door_workspace::Workspace;
-use switchboard_core::Name;
+use switchboard_hub::Extent;
 use switchboard_hub::platform::{self, Filesystem};
 use switchboard_mcp::ServerInfo;
 
@@ -11,8 +11,8 @@ use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::commands::suite::typed;
 use crate::config;
-use crate::context::{Context, channel_config};
-use crate::failure::{Failure, chain};
+use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
+use crate::failure::{ANOTHER_FOLDER, Failure, chain};
 
 /// From this many files on it takes time to list a channel.
 const LONG: usize = 10_000;
@@ -74,27 +74,24 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
 
 /// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
 pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
-    let directory = workspace.hub().directory().await?;
-    let is_known = |realm: &Name| directory.of_realm(realm).next().is_some();
-    let check = |(link, realm): (String, &Name)| {
-        let message =
-            format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known");
-        Check::new("links", Status::Warn, message).hint(
-            "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json",
-        )
-    };
-    Ok(directory.links().leads().filter(|(_, realm)| !is_known(realm)).map(check).collect())
+    let broken = broken_links(workspace).await?.into_iter();
+    Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
 }
 
 /// The shared folder of the channels: nothing is said where there are none.
 pub(super) async fn channels(
     settings: &config::Settings,
     workspace: &Workspace,
+    extent: Extent,
 ) -> Result<Vec<Check>, Failure> {
+    let is_whole = workspace.hub().is_covered_by(extent).await?;
     let config = channel_config(settings, workspace);
     let (root, watchers) = (config.root.clone(), config.watchers.clone());
     let channels = match Channels::open(config, workspace.hub().clone()).await {
         Ok(channels) => channels,
+        Err(error @ ChannelError::AnotherFolder { .. }) => {
+            return Ok(vec![Check::new("channels", Status::Fail, chain(&error)).hint(ANOTHER_FOLDER)]);
+        }
         Err(error @ ChannelError::Root { .. }) => {
             return Ok(vec![
                 Check::new("channels", Status::Fail, chain(&error))
@@ -110,7 +107,8 @@ pub(super) async fn channels(
                 .hint("mend it where it is, or take it out of the channel"),
         );
     }
-    for altered in channels.altered().await? {
+    let altered = if is_whole { channels.altered().await? } else { Vec::new() };
+    for altered in altered {
         checks.push(
             Check::new("channels", Status::Fail, altered.to_string())
                 .hint(format!("`switchboard thread {}` shows what was accepted", altered.id())),
@@ -125,6 +123,14 @@ pub(super) async fn channels(
         );
     }
     for watcher in &watchers {
+        if let Some(program) = watcher.missing_program() {
+            let problem =
+                format!("the watcher of {} has no program '{program}' and does not start", watcher.agent);
+            checks.push(
+                Check::new("channels", Status::Fail, problem)
+                    .hint("install it, or correct channels.watchers in your settings"),
+            );
+        }
         for missing in watcher.missing_files() {
             let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
             checks.push(
@@ -137,7 +143,8 @@ pub(super) async fn channels(
     if checks.is_empty() && !list.is_empty() {
         let messages = list.iter().map(|channel| channel.messages + channel.archived).sum();
         let found = format!("{}, {}", count(list.len(), "channel"), count(messages, "message"));
-        checks.push(Check::new("channels", Status::Ok, format!("{found}; files and journal agree")));
+        let agree = if is_whole { "; files and journal agree" } else { "" };
+        checks.push(Check::new("channels", Status::Ok, format!("{found}{agree}")));
     }
     if let Some(long) = list.iter().find(|channel| channel.messages > LONG) {
         checks.push(

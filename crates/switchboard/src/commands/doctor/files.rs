@@ -2,29 +2,45 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use door_workspace::{Finding, Workspace, inspect};
+use door_workspace::{Finding, Workspace, inspect_extent};
+use switchboard_hub::{Extent, NEWEST};
 
-use super::{Check, Status};
+use super::{Check, Progress, Status};
 use crate::failure::Failure;
 
-pub(super) async fn look(workspace: &Workspace, fix: bool) -> Result<Vec<Check>, Failure> {
-    let found = inspect(workspace).await?;
+/// Files between two lines of progress.
+const STEP: usize = 100;
+
+pub(super) async fn look(
+    workspace: &Workspace,
+    fix: bool,
+    extent: Extent,
+    progress: &Progress,
+) -> Result<Vec<Check>, Failure> {
+    let compared = |count: usize| {
+        if count.is_multiple_of(STEP) {
+            progress.step(format!("comparing files: {count}"));
+        }
+    };
+    let found = inspect_extent(workspace, extent, &compared).await?;
     if fix {
         repair(workspace, &found).await?;
     }
-    let left = if fix { inspect(workspace).await? } else { found.clone() };
+    let left = if fix { inspect_extent(workspace, extent, &compared).await? } else { found.clone() };
     let mut checks: Vec<Check> = found
         .iter()
         .filter(|finding| !left.iter().any(|left| left.is_about_the_same(finding)))
         .map(|finding| Check { status: Status::Fixed, hint: None, ..describe(finding) })
         .collect();
     checks.extend(left.iter().map(describe));
-    if checks.is_empty() {
-        checks.push(Check::new(
-            "files",
-            Status::Ok,
-            "mailboxes and journal agree; nobody else can write here",
-        ));
+    // A mailbox that lacks what the disk had no place for is not in order.
+    if checks.is_empty() && workspace.hub().disk_trouble().is_none() {
+        let agree = if workspace.hub().is_covered_by(extent).await? {
+            "mailboxes and journal agree; nobody else can write here".to_owned()
+        } else {
+            format!("mailboxes have the newest {NEWEST} messages; nobody else can write here")
+        };
+        checks.push(Check::new("files", Status::Ok, agree));
     }
     Ok(checks)
 }

@@ -1,5 +1,6 @@
 //! The router at work in this process, alone or beside `serve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,12 +33,14 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts the router of a workspace, and has it listen where that is asked for.
+    /// Starts the router of a workspace, and has it listen where that is asked for; with `legacy` also for clients of the
+    /// older router, at the address itself where it is one of the network.
     pub(crate) async fn start(
         workspace: &Workspace,
         folder: PathBuf,
         address: Option<&str>,
         access: Access,
+        legacy: Option<SocketAddr>,
     ) -> Result<Self, Failure> {
         let hub = workspace.hub().clone();
         let service = claim(&hub).await?;
@@ -52,7 +55,14 @@ impl Running {
         let (working, stop) = (router.clone(), done.clone());
         let mut tasks = vec![tokio::spawn(async move { run_deliveries(&working, outbound, stop).await })];
         let mut signpost = None;
+        let is_legacy = matches!(listener, Some(Listener::Tcp(_))) && legacy.is_some();
+        let access = Access { legacy: is_legacy, ..access };
         if let Some(listener) = listener {
+            if is_legacy {
+                warn_of_legacy(&listener);
+            } else if let Some(at) = legacy {
+                tasks.extend(serve_legacy(&router, at, &done).await);
+            }
             let token = access.tokens.iter().find(|token| token.owner.is_none());
             let token = token.map(|token| token.token.clone());
             let put_up = Signpost::new(listener.address(), token);
@@ -65,10 +75,14 @@ impl Running {
     }
 
     /// Starts the router beside `serve`; nothing where another process has it.
-    pub(crate) async fn beside(workspace: &Workspace, folder: PathBuf) -> Result<Option<Self>, Failure> {
+    pub(crate) async fn beside(
+        workspace: &Workspace,
+        folder: PathBuf,
+        legacy: Option<SocketAddr>,
+    ) -> Result<Option<Self>, Failure> {
         let socket = switchboard_hub::socket::place(workspace.tree().root().path(), SOCKET);
         let address = format!("unix:{}", socket.display());
-        match Self::start(workspace, folder, Some(&address), Access::default()).await {
+        match Self::start(workspace, folder, Some(&address), Access::default(), legacy).await {
             Ok(running) => Ok(Some(running)),
             // Mail goes on where workers cannot.
             Err(failure) => {
@@ -101,6 +115,34 @@ impl Running {
             tracing::warn!(%error, "router.json could not be removed");
         }
     }
+}
+
+/// Serves clients of the older router at an address of their own. Without it, everything else goes on.
+async fn serve_legacy(
+    router: &door_workers::Router,
+    at: SocketAddr,
+    done: &CancellationToken,
+) -> Option<JoinHandle<()>> {
+    let listener = match Listener::bind(&at.to_string()).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            let error = crate::failure::chain(&error);
+            tracing::warn!(error, "no clients of the older router are served; see router.legacyPort");
+            return None;
+        }
+    };
+    warn_of_legacy(&listener);
+    let (router, done) = (router.clone(), done.clone());
+    let access = Access { legacy: true, ..Access::default() };
+    Some(tokio::spawn(async move { listen(&router, listener, access, done).await }))
+}
+
+/// Says what `router.legacyClients` opens.
+fn warn_of_legacy(listener: &Listener) {
+    tracing::warn!(
+        address = listener.address(),
+        "router.legacyClients: every program of yours can launch and prompt agents here without a token"
+    );
 }
 
 /// Takes the right to be the router. That of one that was killed is free a moment later: a worker that it was just

@@ -10,11 +10,12 @@ use std::process::ExitStatus;
 use std::task::Poll;
 use std::time::Duration;
 
-use pty_process::{Command, Pty, ReadPty};
+use pty_process::{Pty, ReadPty};
 use rustix::process::{Pid, Signal};
 use rustix::termios::{self, OptionalActions};
+use switchboard_hub::guard::Guard;
+use switchboard_hub::process::{Child, Spawn, SpawnError};
 use tokio::io::AsyncReadExt;
-use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -39,6 +40,7 @@ const STOP_KEY: i32 = Signal::TSTP.as_raw();
 pub(super) struct Session {
     pty: Pty,
     child: Child,
+    guard: Guard,
     group: Pid,
     /// The pty once more, for its size and settings.
     control: OwnedFd,
@@ -53,11 +55,12 @@ pub(super) struct Ended {
 }
 
 impl Session {
-    /// Starts the program in a pty of its own, with the size and the settings of ours.
-    ///
-    /// Not through the hub's spawner: this is the person's own program, which gets the person's own
-    /// environment, and it must be in another session than ours to have a terminal of its own.
-    pub(super) fn start(command: &[OsString], environment: &[(&str, OsString)]) -> io::Result<Self> {
+    /// Starts the program in a pty of its own, with the size and the settings of ours, below a reaper.
+    pub(super) async fn start(
+        command: &[OsString],
+        environment: &[(&str, OsString)],
+        guard: Guard,
+    ) -> io::Result<Self> {
         let (program, args) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (pty, pts) = pty_process::open().map_err(io::Error::other)?;
         let control = pty.as_fd().try_clone_to_owned()?;
@@ -65,18 +68,15 @@ impl Session {
             termios::tcsetattr(&pts, OptionalActions::Now, &settings)?;
         }
         termios::tcsetwinsize(&control, outer::window_size())?;
-        let mut command = Command::new(program).args(args).kill_on_drop(true);
+        let mut spawn = Spawn::new(program).args(args);
         for (name, value) in environment {
-            command = command.env(name, value);
+            spawn = spawn.env(name, value);
         }
-        let child = command.spawn(pts).map_err(|error| match error {
-            pty_process::Error::Io(error) => error,
-            other => io::Error::other(other),
-        })?;
-        let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let child = spawn.start_in_terminal(pts.as_fd(), &guard).await.map_err(SpawnError::into_cause)?;
+        let pid = i32::try_from(child.pid()).ok().and_then(Pid::from_raw);
         let group = pid.ok_or_else(|| io::Error::other("the program has no process id"))?;
         let raw = RawMode::begin()?;
-        Ok(Self { pty, child, group, control, raw })
+        Ok(Self { pty, child, guard, group, control, raw })
     }
 
     /// The program's process, which leads its group.
@@ -110,7 +110,7 @@ impl Session {
         let (mut is_shown, mut is_mailed) = (false, false);
         let status = loop {
             tokio::select! {
-                status = self.child.wait() => break status?,
+                status = self.child.wait_and_leave() => break status?,
                 gone = &mut output, if !is_shown => {
                     is_shown = true;
                     watch.borrow_mut().note_end();
@@ -129,6 +129,8 @@ impl Session {
                 () = end.is_due() => end.ask_more_firmly(self.group, &self.control),
             }
         };
+        // What a person leaves running on purpose goes on.
+        self.guard.leave();
         // What was typed may be what ended the program: its sender is told before all is over.
         let settled = poll_fn(|cx| {
             if !is_typing.get() || is_mailed {

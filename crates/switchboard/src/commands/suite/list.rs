@@ -13,6 +13,9 @@ use crate::show::plain;
 /// From this age on it is said when a server was asked for its tools.
 const OLD: SignedDuration = SignedDuration::from_hours(24);
 
+/// How many blocked tools are named.
+const NAMED: usize = 20;
+
 pub(super) async fn run(context: Context) -> Result<(), Failure> {
     let workspace = Workspace::open(&context)?;
     let suites = context.quiet_suites(&workspace.settings).await?;
@@ -55,14 +58,14 @@ struct Line<'l> {
 impl<'l> Line<'l> {
     fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &Trust) -> Self {
         // What cannot be read counts as not there; `pins list` says what is wrong with it.
-        let waiting =
-            Pins::load(&workspace.places, &child.name).map(|pins| pins.waiting()).unwrap_or_default();
+        let names = |pins: Pins| pins.waiting_names().map(str::to_owned).collect();
+        let blocked = Pins::load(&workspace.places, &child.name).map(names).unwrap_or_default();
         Self {
             child,
             known,
             state: trust.is_trusted(child),
             description: redact(&known.description, &Secrets::of(child)),
-            blocked: waiting.into_iter().map(|problem| problem.tool).collect(),
+            blocked,
             file: workspace.shown(&child.file),
         }
     }
@@ -107,9 +110,13 @@ impl<'l> Line<'l> {
             context.printer.line(format_args!("    cannot be started: {}", plain(reason)));
         }
         if !self.blocked.is_empty() {
-            let blocked: Vec<String> = self.blocked.iter().map(|tool| plain(tool)).collect();
+            let blocked: Vec<String> = self.blocked.iter().take(NAMED).map(|tool| plain(tool)).collect();
+            let more = match self.blocked.len() - blocked.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
             context.printer.line(format_args!(
-                "    changed and blocked: {}; see `switchboard suite pins list {}`",
+                "    changed and blocked: {}{more}; see `switchboard suite pins list {}`",
                 blocked.join(", "),
                 typed(name)
             ));

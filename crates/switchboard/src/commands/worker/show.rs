@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use door_workers::Received;
 use indicatif::{MultiProgress, ProgressBar};
 use serde_json::Value;
-use switchboard_core::{clean, quote_lines};
+use switchboard_core::{clean, quote_lines, reveal_command};
 
 use crate::context::Context;
 use crate::show::{Reader, inline, plain};
@@ -101,7 +101,7 @@ pub(super) fn approval(context: &Context, ask: &Value) {
     context.printer.note(asked(ask));
 }
 
-/// All of what is asked for: nobody can agree to what is not shown.
+/// All of what is asked for: nobody can agree to what is not shown, nor to what looks like something else.
 fn asked(ask: &Value) -> String {
     let mut shown = format!(
         "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",
@@ -123,17 +123,20 @@ fn asked(ask: &Value) -> String {
         let _ = write!(shown, "\n  with: {}", indented(&input));
     }
     for change in ask["changes"].as_array().into_iter().flatten() {
-        let _ = write!(shown, "\n  {} {}", text(change, "kind"), indented(text(change, "path")));
+        let _ = write!(shown, "\n  {} {}", inline(text(change, "kind")), indented(text(change, "path")));
         for line in text(change, "diff").lines() {
-            let _ = write!(shown, "\n    {}", plain(line));
+            let _ = write!(shown, "\n    {}", reveal_command(line));
         }
+    }
+    if let Some(hash) = ask["hash"].as_str() {
+        let _ = write!(shown, "\n  sha256: {}", inline(hash));
     }
     shown
 }
 
-/// A text of several lines below the first of which it stands.
+/// A text of several lines below the first of which it stands, with all of its characters visible.
 fn indented(text: &str) -> String {
-    plain(text).replace('\n', "\n    ")
+    reveal_command(text).replace('\n', "\n    ")
 }
 
 pub(super) fn accepted(context: &Context, ack: &Value) {

@@ -183,3 +183,34 @@ fn a_deprecated_id_watches_as_the_agent_that_it_stands_for() {
     assert_eq!(answer_to(&sandbox, &asked)["from"], "claude");
     assert_eq!(sandbox.json(["who", "claude"])[0]["presence"], "awake");
 }
+
+#[test]
+fn missing_program_starts_no_watcher() {
+    let sandbox = workspace();
+    let args = ["watch", "--agent", "qc-1", "--channel", "general", "--", "nosuchprogram"];
+    assert_snapshot!(sandbox.show(args), @"
+    exit 5
+    --- stderr
+    error: there is no program 'nosuchprogram'
+    hint: install it, or give its path after `--`
+    ");
+    assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
+}
+
+/// The spec's defaults: a failed call posts nothing, and a text that begins with the agent's id is for the agent.
+#[test]
+fn failed_answer_is_told_by_the_receipt() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "exit 7");
+    let watch = watch(&sandbox, &program);
+    let asked = post(&sandbox, "codex", "all", "QC-1: is it done?");
+    let note = poll::until("the receipt", || {
+        let receipt = sandbox.json(["receipt", &asked]).remove(0);
+        let deliveries = receipt["deliveries"].as_array().unwrap().clone();
+        let own = deliveries.into_iter().find(|delivery| delivery["agent"] == "qc-1")?;
+        own["note"].as_str().map(str::to_owned)
+    });
+    assert_eq!(note, "no answer: the program ended with exit status: 7");
+    assert_eq!((messages(&sandbox).len(), program.runs()), (1, 1), "nothing is posted");
+    drop(watch);
+}

@@ -16,7 +16,7 @@ fn ends_a_message_and_moves_its_file() {
     ");
     assert!(files::message_files(&sandbox.file("inbox/codex")).is_empty());
     assert_eq!(files::message_files(&sandbox.file("archive/codex")), [format!("{id}.json")]);
-    let receipt = sandbox.file(&format!("outbox/claude/{id}.acknowledged.receipt.json"));
+    let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
     assert_eq!(files::whole_json(&receipt).unwrap()["status"], "acknowledged");
 }
 

@@ -109,3 +109,19 @@ fn a_claim_is_renewed_for_as_long_as_it_was_given_and_typing_mistakes_are_told()
     assert!(ran.code == Some(5) && ran.stderr.contains("did you mean 'codex'?"), "{ran:?}");
     assert_eq!(sandbox.json(["claim"]).len(), 1);
 }
+
+#[test]
+fn lease_beyond_a_day_is_refused() {
+    let sandbox = workspace();
+    sandbox.run_as("codex", ["claim", "T-1"]).ok();
+    for args in [
+        &["claim", "T-2", "--for", "99d"][..],
+        &["renew", "T-1", "1", "--for", "25h"],
+        &["reserve", "src/", "--for", "99d"],
+    ] {
+        let ran = sandbox.run_as("codex", args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains("lasts 24 h at most") && ran.stderr.contains("--for 24h"), "{ran:?}");
+    }
+    assert_eq!((sandbox.json(["claim"]).len(), sandbox.json(["reserve"]).len()), (1, 0));
+}

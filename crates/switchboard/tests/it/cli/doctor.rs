@@ -150,8 +150,8 @@ fn a_link_that_leads_nowhere_is_told() {
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
     );
     let found = look(&sandbox);
-    let told = "warn  links: links.channels.general leads to 'resaerch', and nobody of a swarm or hub of that name is known";
-    assert!(found.code == Some(0) && found.stdout.contains(told), "{found:?}");
+    let told = "FAIL  links: links.channels.general leads to 'resaerch', and nobody of a swarm or hub of that name is known";
+    assert!(found.code == Some(1) && found.stdout.contains(told), "{found:?}");
     assert!(!found.stdout.contains("links.forwards"), "{found:?}");
 }
 

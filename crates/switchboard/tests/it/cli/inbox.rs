@@ -177,7 +177,7 @@ fn reading_ones_own_marks_as_seen_and_reading_anothers_does_not() {
     --- stderr
     No messages for codex.
     ");
-    let receipt = sandbox.file(&format!("outbox/claude/{id}.seen.receipt.json"));
+    let receipt = sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
     assert_eq!(files::whole_json(&receipt).unwrap()["status"], "seen");
 }
 

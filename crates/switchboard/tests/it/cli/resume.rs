@@ -40,7 +40,7 @@ fn x9_what_a_person_lets_go_on_is_delivered() {
     let mail = sandbox.json(["inbox", "claude", "--limit", "100"]);
     assert!(mail.iter().any(|message| message["body"] == "too much"), "{mail:?}");
     let receipts = sandbox.file("outbox/codex");
-    assert!(receipts.join(format!("{id}.delivered.receipt.json")).exists());
+    assert!(receipts.join(format!("{id}.receipt.json")).exists());
     assert_eq!(sandbox.run(["resume", &id, "--yes"]).code, Some(5));
     let typo = sandbox.run(["resume", "claud", "--yes"]);
     assert!(typo.code == Some(5) && typo.stderr.contains("did you mean 'claude'?"), "{typo:?}");

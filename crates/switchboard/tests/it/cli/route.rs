@@ -35,7 +35,7 @@ fn route_through_links_and_doors() {
     sandbox.configure_user(
         r##"{ "links": {
             "forwards": { "old-bot": "codex" },
-            "teams": { "review": ["claude", "alice@research"] },
+            "teams": { "review": ["claude", "codex"] },
             "channels": { "#general": ["research"] }
         } }"##,
     );
@@ -52,10 +52,11 @@ fn route_through_links_and_doors() {
     exit 0
     --- stdout
     team:review from human: 2 recipients
-    alice@research  belongs to team:review by a link
-      → peer:alice@research  taken: the most direct way; waits for `switchboard serve`
     claude  belongs to team:review by a link
       → mailbox:claude  taken: the most direct way
+    codex  belongs to team:review by a link
+      → mailbox:codex  taken: the most direct way
+        channel:general  not taken: another way comes first
     ");
     assert_snapshot!(sandbox.show(["route", "#general"]), @r"
     exit 0

@@ -505,7 +505,7 @@ fn a_message_that_cannot_be_delivered_says_so_and_arrives_later() {
     --- stdout
     [msg-1]
     --- stderr
-    codex: failed, offline
+    codex: retrying, offline
     error: accepted, but not delivered to codex yet: [project]/.switchboard/inbox/codex is not a directory but a file
     hint: do not send it again: it is kept and retried by the next `switchboard` command or `switchboard serve`
     ");
@@ -582,12 +582,22 @@ fn x4_nobody_speaks_in_the_name_of_the_hub() {
 #[test]
 fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
     let sandbox = workspace();
-    let links =
-        serde_json::json!({ "teams": { "backend": ["codex", "ghost"] }, "forwards": { "old": "codx" } });
+    let links = serde_json::json!({
+        "teams": { "backend": ["codex", "ghost"], "review": ["codex", "amy@resaerch"] },
+        "forwards": { "old": "codx", "older": "bob@nowhere" },
+    });
     sandbox.configure_user(&serde_json::json!({ "links": links }).to_string());
     for (to, problem) in [
         ("team:backend", "no agent is named 'ghost', to whom links.teams.backend leads"),
         ("old", "no agent is named 'codx', to whom links.forwards.old leads"),
+        (
+            "older",
+            "links.forwards.older leads to 'bob@nowhere', and nobody of a swarm or hub 'nowhere' is known",
+        ),
+        (
+            "team:review",
+            "links.teams.review leads to 'amy@resaerch', and nobody of a swarm or hub 'resaerch' is known",
+        ),
     ] {
         let ran = sandbox.run(["send", to, "x"]);
         assert_eq!(ran.code, Some(5), "{ran:?}");
@@ -633,4 +643,23 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
         .unwrap();
     assert_eq!(ran.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&ran.stderr).contains("stdout cannot be written to"), "{ran:?}");
+}
+
+/// What is accepted before somebody runs the terminal is never typed.
+#[test]
+fn execute_without_a_terminal_is_refused() {
+    let sandbox = workspace();
+    assert_snapshot!(sandbox.show(["send", "codex", "cargo test", "--kind", "execute"]), @r#"
+    exit 5
+    --- stderr
+    error: nobody runs the terminal of 'codex', so nothing would be typed
+    hint: start it with `switchboard run --name "codex" -- COMMAND` and send again, or send it as mail with --kind delegate_task
+    "#);
+    let ran = sandbox.run(["send", "all", "cargo test", "--kind", "execute"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.stderr.contains("typed into the terminal of one agent of this hub, and 'all' is none"),
+        "{ran:?}"
+    );
+    assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new(), "nothing is accepted");
 }

@@ -140,3 +140,18 @@ fn a_workspace_that_is_moved_away_ends_it_with_an_error() {
     hint: start again in the folder where the workspace is now
     ");
 }
+
+/// W9: there is no way to listen on another address than the loopback one without TLS.
+#[test]
+fn w9_foreign_address_is_refused() {
+    let sandbox = workspace();
+    let ran = sandbox.run(["serve", "--host", "0.0.0.0"]);
+    assert!(ran.code == Some(2) && ran.stderr.contains("--host"), "{ran:?}");
+    for settings in [r#"{ "http": { "host": "0.0.0.0" } }"#, r#"{ "http": { "listen": "0.0.0.0:3100" } }"#] {
+        sandbox.configure_user(settings);
+        let mut serve = sandbox.start(["serve", "--json"]);
+        let line: serde_json::Value = serde_json::from_str(&serve.line()).unwrap();
+        assert!(line["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{line}");
+        assert!(serve.terminate().success());
+    }
+}

@@ -135,6 +135,47 @@ fn jwt(issuer: &KeyPair, subject: &KeyPair, rights: Value) -> String {
     format!("{signed}.{signature}")
 }
 
+/// The permissions that docs/scaling.md lists are enough for everything a hub does.
+#[test]
+fn hubs_work_within_documented_permissions() {
+    let test = "hubs_work_within_documented_permissions";
+    let user = |hub: &str| {
+        let publish = [
+            format!("switchboard.{hub}.>"),
+            format!("switchboard_live.hubs.{hub}"),
+            format!("$KV.switchboard_agents.{hub}"),
+            format!("$KV.switchboard_agents.{hub}.>"),
+            format!("$KV.switchboard_presence.{hub}"),
+            "$KV.switchboard_claims.>".to_owned(),
+            "$JS.API.>".to_owned(),
+        ];
+        let permissions = json!({ "publish": publish, "subscribe": ["_INBOX.>", "switchboard_live.>"] });
+        json!({ "user": hub, "password": "hunter2", "permissions": permissions })
+    };
+    let users = format!("authorization {{ users: {} }}", json!([user("lab"), user("office")]));
+    let Some(server) = server(test, Release::Newest, &users) else { return };
+    let login = |hub: &str| json!({ "user": hub, "password": "hunter2" });
+    let mut lab = Linked::start("lab", &server.url(), &["codex"], login("lab"));
+    let office = Linked::start("office", &server.url(), &["qc-1"], login("office"));
+    lab.wait_for("qc-1@office");
+    office.wait_for("codex@lab");
+    let sent = lab.send("codex", &["qc-1", "please look"]);
+    office.wait_for_mail("qc-1", "please look");
+    lab.wait_for_state(sent["native_id"].as_str().unwrap(), "qc-1@office", "delivered");
+    lab.send("codex", &["all", "to everyone"]);
+    office.wait_for_mail("qc-1", "to everyone");
+    let _watcher = lab.sandbox.start(["watch", "--agent", "codex", "--channel", "general", "--", "true"]);
+    let is = |presence: &str| office.presence("codex@lab").as_deref() == Some(presence);
+    poll::until("the watcher to show", || is("awake").then_some(()));
+    lab.sandbox.run_as("codex", ["claim", "T", "--everywhere"]).ok();
+    lab.serve.as_mut().unwrap().terminate();
+    poll::until("the end of the hub to show", || is("offline").then_some(()));
+    for hub in [&lab, &office] {
+        let errors = hub.errors();
+        assert!(!errors.to_lowercase().contains("permission"), "{errors}");
+    }
+}
+
 #[test]
 fn a_connection_is_encrypted_and_a_stranger_is_not_trusted() {
     let test = "a_connection_is_encrypted_and_a_stranger_is_not_trusted";

@@ -160,3 +160,56 @@ fn i1_marks_and_line_ends_stay_and_what_could_be_lost_is_refused() {
     assert!(ran.code == Some(1) && ran.stderr.contains(".mcp.json is read-only"), "{ran:?}");
     assert_eq!(text(&servers), "{}");
 }
+
+/// I3: an entry that is not ours is left alone, and one that its owner has changed keeps the changes.
+#[test]
+fn i3_entry_of_others_is_not_overwritten() {
+    let sandbox = workspace();
+    let servers = sandbox.path().join(".mcp.json");
+    let theirs = r#"{ "mcpServers": { "switchboard": { "command": "npx", "args": ["other"] } } }"#;
+    files::put(&servers, theirs);
+    let ran = sandbox.run(["install", "claude"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("'mcpServers.switchboard' is another server; rename it first"), "{ran:?}");
+    assert_eq!((text(&servers), sandbox.path().join(".claude").exists()), (theirs.to_owned(), false));
+    let mine = r#"{ "mcpServers": { "switchboard": { "command": "switchboard", "args": ["mcp", "--profile", "full"], "env": { "X": "1", "SWITCHBOARD_AGENT_NAME": "ann" } } } }"#;
+    files::put(&servers, mine);
+    sandbox.ok(["install", "claude"]);
+    assert_eq!(text(&servers), mine, "what its owner changed stays");
+}
+
+/// I6: the clients' own variables say where their settings are.
+#[test]
+fn i6_moved_settings_are_found() {
+    let sandbox = workspace();
+    let (claude, codex) = (sandbox.path().join("c"), sandbox.path().join("x"));
+    std::fs::create_dir_all(&claude).unwrap();
+    std::fs::create_dir_all(&codex).unwrap();
+    let mut install = sandbox.command(["install", "claude", "codex", "--user"]);
+    test_support::Ran::of(install.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex)).ok();
+    for file in [
+        claude.join(".claude.json"),
+        claude.join("settings.json"),
+        codex.join("config.toml"),
+        codex.join("hooks.json"),
+    ] {
+        assert!(text(&file).contains("switchboard"), "{}", file.display());
+    }
+    assert!(!sandbox.home().join(".claude").exists() && !sandbox.home().join(".codex").exists());
+}
+
+/// I8: no token is in what is installed, so that a new one concerns no client. I9: every client is named; there is no `--all`.
+#[test]
+fn i8_i9_no_token_is_installed_and_no_client_unasked() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let token = text(sandbox.file("auth_token"));
+    sandbox.ok(["install", "claude", "codex"]);
+    for below in [".mcp.json", ".claude/settings.local.json", ".codex/config.toml", ".codex/hooks.json"] {
+        let written = text(sandbox.path().join(below));
+        assert!(!written.contains(token.trim()) && !written.contains("http"), "{below}: {written}");
+    }
+    assert!(serve.terminate().success());
+    assert_eq!(sandbox.run(["install", "--all"]).code, Some(2));
+    assert_eq!(sandbox.run(["install"]).code, Some(2));
+}

@@ -8,7 +8,7 @@ use super::line;
 use crate::workspace;
 
 /// An agent that asks before it does anything.
-const ASKING: &str = r#"
+pub(super) const ASKING: &str = r#"
 import sys, json
 def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
 for line in sys.stdin:
@@ -78,6 +78,58 @@ fn nobody_has_to_agree_to_what_is_not_shown() {
     assert!(sandbox.ok(["worker", "approve", id, "--yes"]).contains("accept"));
     is_refused(&sandbox.run(["worker", "approve", id, "--yes"]), 5, "`switchboard worker approve` lists");
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
+}
+
+/// An agent that asks for what it is told to, word for word.
+const ASKING_FOR: &str = r#"
+import sys, json
+def out(value): print(json.dumps({"jsonrpc": "2.0", **value}), flush=True)
+for line in sys.stdin:
+    said = json.loads(line)
+    method = said.get("method")
+    if method == "initialize": out({"id": said["id"], "result": {"protocolVersion": 1}})
+    elif method == "session/new": out({"id": said["id"], "result": {"sessionId": "s"}})
+    elif method == "session/prompt":
+        command = said["params"]["prompt"][0]["text"]
+        call = {"toolCallId": "c", "title": "Tidy up", "rawInput": {"command": command}}
+        out({"id": 99, "method": "session/request_permission",
+             "params": {"sessionId": "s", "toolCall": call,
+                        "options": [{"optionId": "yes", "kind": "allow_once"}]}})
+"#;
+
+#[test]
+fn w5_approval_shows_all_of_command_and_its_hash() {
+    let sandbox = workspace();
+    let _serve = sandbox.serve();
+    let script = sandbox.path().join("asking.py");
+    files::put(&script, ASKING_FOR);
+    let job = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
+    let padding = "x".repeat(20_000);
+    let hidden = "\u{202e}\u{200d}\u{1b}[2K\u{a0}c\u{430}t \u{441}\u{430}\u{442}";
+    let command = format!("echo {padding}{hidden}\n && rm -rf / привет");
+    sandbox.ok(["worker", "inject", &job, &command]);
+    let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).pop());
+    // Programs have it as it is.
+    assert_eq!(asked["command"], command.as_str());
+    let visible = "\\u{202e}\\u{200d}\\u{1b}[2K\\u{a0}c\\u{430}t \\u{441}\\u{430}\\u{442}";
+    let hash = asked["hash"].as_str().unwrap();
+    assert!(hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+    let listed = sandbox.ok(["worker", "approve"]);
+    let line = listed.lines().find(|line| line.trim_start().starts_with("command: ")).unwrap();
+    assert_eq!(line.trim_start(), format!("command: echo {padding}{visible}"));
+    // A second line is still the command's.
+    assert!(listed.contains("\n     && rm -rf / привет\n"), "{}", &listed[listed.len() - 300..]);
+    assert!(listed.contains(&format!("sha256: {hash}")), "{listed}");
+    assert!(listed.chars().all(|c| c == '\n' || !c.is_control()));
+    // The same question has the same hash, another one another.
+    sandbox.ok(["worker", "approve", asked["approval_id"].as_str().unwrap(), "cancel", "--yes"]);
+    for (text, is_same) in [(command.as_str(), true), ("echo x", false)] {
+        let other = launch(&sandbox, &["acp", "--", "python3", script.to_str().unwrap()]);
+        sandbox.ok(["worker", "inject", &other, text]);
+        let is_of = |ask: &Value| ask["job_id"] == other.as_str();
+        let asked = poll::until("a question", || sandbox.json(["worker", "approve"]).into_iter().find(is_of));
+        assert_eq!(asked["hash"] == hash, is_same, "{text}");
+    }
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
     let first: Value = serde_json::from_str(&ran.stdout).unwrap();
     poll::until("the first attempt to fail", || {
         let receipt = bob.json(&["receipt", first["id"].as_str().unwrap()]).remove(0);
-        (receipt["deliveries"][0]["state"] == "failed").then_some(())
+        (receipt["deliveries"][0]["state"] == "retrying").then_some(())
     });
     let ask = ["--from", "bob", "send", "alice@research", "are you back?", "--wait", "--timeout", "60"];
     let mut asking = bob.sandbox.start(ask);
@@ -90,7 +90,7 @@ fn whoever_asks_a_peer_that_is_down_can_wait_for_it() {
     poll::until("that one to fail as well", || {
         let sent = bob.json(&["search", "back"]).remove(0);
         let receipt = bob.json(&["receipt", sent["id"].as_str().unwrap()]).remove(0);
-        (receipt["deliveries"][0]["state"] == "failed").then_some(())
+        (receipt["deliveries"][0]["state"] == "retrying").then_some(())
     });
     alice.serve();
     let question = alice.gets("alice", "are you back?");

@@ -1,0 +1,173 @@
+//! `bench growth`: what each job costs in a hub of many messages, beside the same job in a hub of few.
+//!
+//! Two workspaces are filled through the door, so that every message has its mailbox file and its receipt. All wait unread.
+//! Before it counts, `serve` runs in each until it has nothing left to compare. Then the jobs take turns in both. What does
+//! not read everything by nature is to cost the same in both.
+
+mod fill;
+mod serving;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use self::fill::{READERS, fill, reader};
+use self::serving::{Served, serve_for};
+use crate::figure::{Figure, Target};
+use crate::load::sender;
+use crate::mcp::pipe::{Client, Server};
+use crate::place::Place;
+use crate::program::{bring_up_to_date, shipped, whole};
+use crate::progress::say;
+use crate::stats::{median, millis};
+
+const BENCH: &str = "growth";
+const FEW: &str = "few_messages";
+
+/// What is flat may cost twice as much.
+const FLAT: Target = Target::AtMost(2.0);
+
+/// How much and how long.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    few: usize,
+    many: usize,
+    turns: usize,
+    /// How long `serve` is watched.
+    serving: Duration,
+}
+
+const FULL: Extent = Extent { few: 10_000, many: 1_000_000, turns: 15, serving: Duration::from_mins(1) };
+
+const QUICK: Extent = Extent { few: 10_000, many: 100_000, turns: 7, serving: Duration::from_secs(15) };
+
+/// A job that is done as a whole process.
+struct Job {
+    name: &'static str,
+    args: Vec<String>,
+}
+
+impl Job {
+    fn new(name: &'static str, args: &[&str]) -> Self {
+        Self { name, args: args.iter().map(|arg| (*arg).to_owned()).collect() }
+    }
+
+    async fn turn(&self, program: &Path, folder: &Path) -> anyhow::Result<Duration> {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        whole(program, &args, folder).await
+    }
+}
+
+fn jobs() -> Vec<Job> {
+    let (writer, reader) = (sender(0), reader(0));
+    vec![
+        Job::new("send_p50", &["--from", &writer, "send", &reader, "hello"]),
+        Job::new("agents_p50", &["--from", &writer, "agents"]),
+        Job::new("who_p50", &["--from", &writer, "who"]),
+        Job::new("inbox_p50", &["--from", &reader, "inbox"]),
+        Job::new("search_p50", &["--from", &writer, "search", "fox"]),
+        Job::new("search_one_hit_p50", &["--from", &writer, "search", "unique77"]),
+        Job::new("doctor_p50", &["--from", &writer, "doctor"]),
+    ]
+}
+
+pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
+    let extent = if quick { QUICK } else { FULL };
+    bring_up_to_date().await?;
+    let program = shipped()?;
+    let (few, many) = (place.fresh()?, place.fresh()?);
+    for (folder, count) in [(&few, extent.few), (&many, extent.many)] {
+        let began = Instant::now();
+        fill(folder, count).await?;
+        say!("{count} messages in {:.0} s", began.elapsed().as_secs_f64());
+    }
+    space(&few, &many, extent)?;
+    // Like a hub that has served while the messages came.
+    for folder in [&few, &many] {
+        serve_for(&program, folder, extent.serving).await?;
+    }
+    Place::settle();
+    for job in jobs() {
+        take_turns(&job, &program, [&few, &many], extent).await?;
+    }
+    sessions([&few, &many], extent).await?;
+    serving(&program, [&few, &many], extent).await?;
+    retention(&few, extent.few).await
+}
+
+/// The figure of a job in the large hub beside the same in the small one.
+fn figure(metric: &str, [few, many]: [f64; 2], unit: &'static str, n: usize) -> Figure {
+    Figure::new(BENCH, metric, many, unit, n).beside(FEW, few)
+}
+
+async fn take_turns(job: &Job, program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
+    let mut times = [Vec::new(), Vec::new()];
+    for turn in 0..=extent.turns {
+        for (folder, times) in folders.into_iter().zip(&mut times) {
+            let time = job.turn(program, folder).await?;
+            // The first one reads what the disk has.
+            if turn > 0 {
+                times.push(time);
+            }
+        }
+    }
+    figure(job.name, times.map(|times| median(&millis(&times))), "ms", extent.turns).print_against(FLAT)
+}
+
+/// From the start of `switchboard mcp` without `serve` until the client has the list of tools.
+async fn sessions(folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
+    let mut times = [Vec::new(), Vec::new()];
+    for turn in 0..=extent.turns {
+        for (folder, times) in folders.into_iter().zip(&mut times) {
+            let began = Instant::now();
+            let mut client = Client::start(&Server::ours(&reader(turn % READERS), folder))?;
+            client.begin().await?;
+            if turn > 0 {
+                times.push(began.elapsed());
+            }
+            client.close().await?;
+        }
+    }
+    figure("mcp_start_p50", times.map(|times| median(&millis(&times))), "ms", extent.turns)
+        .print_against(FLAT)
+}
+
+/// What `serve` takes right after its start.
+async fn serving(program: &Path, folders: [&PathBuf; 2], extent: Extent) -> anyhow::Result<()> {
+    /// Fault row D4: a million messages and 200 clients within 256 MB; without clients half of that.
+    const MEMORY: f64 = 128.0;
+    let few = serve_for(program, folders[0], extent.serving).await?;
+    let many = serve_for(program, folders[1], extent.serving).await?;
+    let pair = |what: fn(&Served) -> f64| [what(&few), what(&many)];
+    figure("serve_cpu_from_start", pair(|served| served.cpu), "%", 1).print_against(FLAT)?;
+    let memory = pair(|served| served.memory);
+    figure("serve_memory", memory, "MiB", 1).print_against(FLAT)?;
+    say!("serve holds {:.0} MiB with {} messages; the limit is {MEMORY} MiB", memory[1], extent.many);
+    Ok(())
+}
+
+/// Files and bytes of each message, in mailbox and outbox, and in the database.
+fn space(few: &Path, many: &Path, extent: Extent) -> anyhow::Result<()> {
+    let counts = [extent.few, extent.many];
+    let mut files = [0.0; 2];
+    let mut bytes = [0.0; 2];
+    let mut database = [0.0; 2];
+    for (at, folder) in [few, many].into_iter().enumerate() {
+        let folder = folder.join(".switchboard");
+        let held = fill::held_in(&[&folder.join("inbox"), &folder.join("outbox")])?;
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        let per = |number: u64| number as f64 / counts[at] as f64;
+        (files[at], bytes[at]) = (per(held.files), per(held.bytes));
+        database[at] = per(std::fs::metadata(folder.join("hub.db"))?.len());
+    }
+    figure("files_per_message", files, "files", extent.many).print_against(FLAT)?;
+    figure("file_bytes_per_message", bytes, "B", extent.many).print_against(FLAT)?;
+    figure("database_bytes_per_message", database, "B", extent.many).print_against(FLAT)
+}
+
+/// How much of the database is left when everybody is done with all messages and retention has removed them.
+async fn retention(folder: &Path, count: usize) -> anyhow::Result<()> {
+    let [before, after] = fill::retire(folder).await?;
+    Figure::new(BENCH, "database_after_retention", after, "MiB", count)
+        .beside("database_before", before)
+        .print_against(Target::AtMost(0.5))
+}

@@ -1,0 +1,137 @@
+//! Hubs of so many messages.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use door_workspace::{Letter, Workspace};
+use switchboard_core::{AgentId, Kind, Name};
+use switchboard_hub::files::{Dir, Durability};
+use switchboard_hub::{MailboxQuery, Part, Registration};
+
+use crate::load::sender;
+use crate::ours::{At, Serving};
+
+/// Among how many mailboxes the messages are spread.
+pub(super) const READERS: usize = 10;
+
+/// Senders at once: enough to share each wait for the disk.
+const SENDERS: usize = 64;
+
+/// How long the text of a message is.
+const TEXT: usize = 320;
+
+/// The name of a reader.
+pub(super) fn reader(number: usize) -> String {
+    format!("reader-{number}")
+}
+
+/// Makes a workspace in which `count` messages wait, indexed and with their files, and leaves it closed.
+pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
+    // Nobody reads here. Otherwise every process would tell the senders so, 1,000 messages each time, until the end of the
+    // journal is reached: many minutes in the large hub.
+    let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
+    let root = Dir::open_root(folder)?;
+    root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Later)?;
+    let serving = Serving::make(folder, At::Deliveries).await?;
+    for number in 0..READERS {
+        serving.workspace.register(Registration::mailbox(Name::parse(&reader(number))?)).await?;
+    }
+    let mut senders = tokio::task::JoinSet::new();
+    for number in 0..SENDERS {
+        let workspace = serving.workspace.clone();
+        senders.spawn(async move {
+            for at in (number..count).step_by(SENDERS) {
+                send(&workspace, at).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(sent) = senders.join_next().await {
+        sent??;
+    }
+    let hub = serving.workspace.hub();
+    loop {
+        let mut delivered = 0;
+        for number in 0..READERS {
+            delivered += hub.unread(reader(number).parse()?, usize::MAX).await?;
+        }
+        if delivered >= count {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    // A word that nobody wrote: so all messages are indexed.
+    hub.search("nowhere", None, 1).await?;
+    serving.close().await
+}
+
+async fn send(workspace: &Workspace, number: usize) -> anyhow::Result<()> {
+    let (from, to) =
+        (sender(number % READERS).parse::<AgentId>()?, reader(number % READERS).parse::<AgentId>()?);
+    let mut text = format!("unique{number} ");
+    text.extend("The quick brown fox jumps over the lazy dog. ".chars().cycle().take(TEXT - text.len()));
+    workspace.send(Letter::new(from, to.into(), Kind::status_update(), text)).await?;
+    Ok(())
+}
+
+/// What lies in folders.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) files: u64,
+    /// As the disk counts it: in blocks.
+    pub(super) bytes: u64,
+}
+
+/// What lies in these folders and in the folders in them.
+pub(super) fn held_in(folders: &[&Path]) -> anyhow::Result<Held> {
+    let mut held = Held::default();
+    for folder in folders {
+        for entry in std::fs::read_dir(folder)? {
+            for file in std::fs::read_dir(entry?.path())? {
+                held.files += 1;
+                held.bytes += file?.metadata()?.blocks() * 512;
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Has everybody be done with everything and removes it from the journal; returns how large the database was and is, in MiB.
+pub(super) async fn retire(folder: &Path) -> anyhow::Result<[f64; 2]> {
+    const PAGE: usize = 1000;
+    let size = || -> anyhow::Result<f64> {
+        let bytes = std::fs::metadata(folder.join(".switchboard/hub.db"))?.len();
+        #[expect(clippy::cast_precision_loss, reason = "sizes far below 2^52")]
+        let mebibytes = bytes as f64 / f64::from(1 << 20);
+        Ok(mebibytes)
+    };
+    let before = size()?;
+    let serving = Serving::make(folder, At::Nothing).await?;
+    let hub = serving.workspace.hub().clone();
+    for number in 0..READERS {
+        let agent: AgentId = reader(number).parse()?;
+        loop {
+            let query = MailboxQuery { agent: agent.clone(), after: 0, limit: PAGE, part: Part::Waiting };
+            let page = hub.mailbox(query).await?;
+            if page.items.is_empty() {
+                break;
+            }
+            let mut acknowledging = tokio::task::JoinSet::new();
+            for mail in page.items {
+                let (hub, agent) = (hub.clone(), agent.clone());
+                acknowledging
+                    .spawn(async move { hub.acknowledge(agent, mail.stored.message.id, None).await });
+            }
+            while let Some(acknowledged) = acknowledging.join_next().await {
+                acknowledged??;
+            }
+        }
+    }
+    hub.prune(hub.now()).await?;
+    while hub.shrink().await? {}
+    serving.close().await?;
+    let connection = rusqlite::Connection::open(folder.join(".switchboard/hub.db"))?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    drop(connection);
+    Ok([before, size()?])
+}

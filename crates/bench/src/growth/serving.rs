@@ -1,0 +1,50 @@
+//! `serve` as a process, and what it takes.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context;
+use switchboard_hub::process::Spawn;
+
+use crate::mcp::memory::resident;
+
+/// What `serve` took from its start on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Served {
+    /// Of one core, in per cent.
+    pub(super) cpu: f64,
+    /// What it holds in memory at the end, in MiB.
+    pub(super) memory: f64,
+}
+
+/// Runs `serve` for so long.
+pub(super) async fn serve_for(program: &Path, folder: &Path, length: Duration) -> anyhow::Result<Served> {
+    let spawn = Spawn::new(program).args(["serve", "--port", "0"]).cwd(folder);
+    let child = spawn.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    tokio::time::sleep(length).await;
+    let pid = child.pid().to_string();
+    let (memory, busy) = (resident(&pid).await?, busy_seconds(&pid).await?);
+    child.stop(Duration::from_secs(20)).await?;
+    Ok(Served { cpu: 100.0 * busy / length.as_secs_f64(), memory })
+}
+
+/// How much time of processors a process has taken.
+async fn busy_seconds(pid: &str) -> anyhow::Result<f64> {
+    use tokio::io::AsyncReadExt;
+    // `[DD-]HH:MM:SS` everywhere, in whole seconds; Linux tells it in hundredths.
+    if let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        let fields: Vec<&str> = stat.rsplit_once(") ").context("no stat")?.1.split(' ').collect();
+        let ticks = |at: usize| -> anyhow::Result<f64> { Ok(fields.get(at).context("no time")?.parse()?) };
+        return Ok((ticks(11)? + ticks(12)?) / 100.0);
+    }
+    let mut child = Spawn::new("ps").args(["-o", "time=", "-p", pid]).stdout(Stdio::piped()).spawn()?;
+    let mut said = String::new();
+    child.take_stdout().context("no stdout")?.read_to_string(&mut said).await?;
+    child.wait().await?;
+    let seconds = said
+        .trim()
+        .split([':', '-'])
+        .try_fold(0.0, |sum, part| -> anyhow::Result<f64> { Ok(sum * 60.0 + part.parse::<f64>()?) })?;
+    Ok(seconds)
+}

@@ -1,0 +1,115 @@
+//! Interest: the channels and teams that agents of this hub read, and so the subjects that it receives.
+//!
+//! Interest that is in force is kept with the cursor. A hub tells others of a channel or team of its agents only once it
+//! receives that group, so that a sender who is shown a reader reaches it.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use switchboard_core::{Directory, GroupId, Name, Route};
+
+use crate::error::NatsError;
+use crate::link::Link;
+use crate::subject::{Subjects, group_token};
+
+/// Most groups of each kind that a consumer names one by one; a hub with more receives all groups.
+const MOST: usize = 512;
+
+/// Directory changes within this time make one change of interest.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// Filters that stand for every channel and every team.
+const EVERY: [&str; 2] = ["channel.*", "team.*"];
+
+/// The groups that a hub receives, each as the last tokens of its subject.
+///
+/// The empty set is that of a hub which was never linked: it receives what is written to itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Interest(BTreeSet<String>);
+
+impl Interest {
+    /// The groups that agents of this hub belong to. Agents behind a swarm count: this hub passes their mail on.
+    pub(crate) fn of(directory: &Directory) -> Self {
+        let links = directory.links();
+        let mut channels: BTreeSet<&Name> = links.channels().collect();
+        let mut teams: BTreeSet<&Name> = links.teams().collect();
+        for agent in directory.agents().filter(|agent| agent.hub().is_none()) {
+            teams.extend(&agent.team);
+            channels.extend(agent.routes.iter().filter_map(|route| match route {
+                Route::Channel { channel } => Some(channel),
+                _ => None,
+            }));
+        }
+        // The channel `team-NAME` is that of the team NAME.
+        let of_teams: Vec<Name> =
+            teams.iter().filter_map(|team| Name::parse(&format!("team-{team}")).ok()).collect();
+        channels.extend(&of_teams);
+        let groups = channels.into_iter().cloned().map(GroupId::Channel);
+        let groups = groups.chain(teams.into_iter().cloned().map(GroupId::Team));
+        let groups = groups.chain([GroupId::Everyone]).filter_map(|group| group_token(&group));
+        let mut groups: BTreeSet<String> = groups.collect();
+        if groups.len() > MOST {
+            groups = EVERY.into_iter().chain(["all"]).map(str::to_owned).collect();
+        }
+        Self(groups)
+    }
+
+    /// True if the hub receives this group.
+    pub(crate) fn covers(&self, group: &GroupId) -> bool {
+        group_token(group).is_some_and(|group| self.covers_token(&group))
+    }
+
+    /// The same for a group by its [`group_token`].
+    pub(crate) fn covers_token(&self, group: &str) -> bool {
+        let every = || EVERY.iter().find(|every| group.starts_with(every.trim_end_matches('*')));
+        self.0.contains(group) || every().is_some_and(|every| self.0.contains(*every))
+    }
+
+    /// The filter subjects of the hub's consumer.
+    pub(crate) fn filters(&self, subjects: &Subjects, me: &Name) -> Vec<String> {
+        let groups = self.0.iter().map(|group| subjects.to_group(group));
+        std::iter::once(subjects.to_hub(me)).chain(groups).collect()
+    }
+
+    /// Reads what [`fmt::Display`] wrote.
+    pub(crate) fn parse<'t>(groups: impl Iterator<Item = &'t str>) -> Self {
+        Self(groups.filter(|group| !group.is_empty()).map(str::to_owned).collect())
+    }
+}
+
+impl fmt::Display for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, group) in self.0.iter().enumerate() {
+            let space = if number == 0 { "" } else { " " };
+            write!(f, "{space}{group}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Follows the directory and publishes the interest that the intake is to switch to, until something fails.
+pub(crate) async fn follow(link: &Link) -> Result<Infallible, NatsError> {
+    let mut changes = link.hub.changes();
+    let mut seen: Option<Arc<Directory>> = None;
+    loop {
+        let directory = link.hub.directory().await?;
+        if !seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &directory)) {
+            let interest = Interest::of(&directory);
+            link.wanted.send_if_modified(|wanted| {
+                let is_other = *wanted != interest;
+                *wanted = interest;
+                is_other
+            });
+            seen = Some(directory);
+        }
+        changes.next().await;
+        tokio::time::sleep(DEBOUNCE).await;
+    }
+}
+
+#[cfg(test)]
+#[path = "interest_tests.rs"]
+mod tests;

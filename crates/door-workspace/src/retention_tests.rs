@@ -1,0 +1,130 @@
+use super::*;
+use crate::config::{Config, Retention};
+use crate::test_workspace::{TestWorkspace, agent, archive_file, letter};
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+async fn workspace(retention: Retention) -> TestWorkspace {
+    TestWorkspace::with(Config { retention, ..Config::default() }, &["codex"]).await
+}
+
+#[tokio::test]
+async fn retention_for_ever_keeps_everything() {
+    let t = workspace(Retention::FOR_EVER).await;
+    let id = t.send(letter("claude", "codex", "old")).await;
+    t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
+    t.clock.advance(DAY * 3650);
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (1, 1));
+    assert_eq!(t.journal().await, ["old"]);
+}
+
+#[tokio::test]
+async fn defaults_keep_files_for_a_month_and_entries_for_three() {
+    let t = workspace(Retention::default()).await;
+    let done = t.send(letter("claude", "codex", "done")).await;
+    t.send(letter("claude", "codex", "waiting")).await;
+    t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
+    let left = async || {
+        t.workspace.keep_house().await.unwrap();
+        (t.names("archive/codex").len(), t.names("outbox/claude").len(), t.journal().await.len())
+    };
+    t.clock.advance(DAY * 29);
+    assert_eq!(left().await, (1, 2, 2));
+    t.clock.advance(DAY * 2);
+    assert_eq!(left().await, (0, 1, 2), "what belongs to a message that waits stays");
+    t.clock.advance(DAY * 60);
+    assert_eq!(left().await, (0, 1, 1));
+    assert_eq!(t.waiting("codex").await, ["waiting"]);
+    assert_eq!(t.workspace.hub().audit(None).await.unwrap().bad, 0, "the chain goes on past the gap");
+}
+
+#[tokio::test]
+async fn only_what_is_older_than_the_settings_is_removed() {
+    let retention = Retention { archive: Some(DAY), receipts: Some(DAY * 3), journal: None };
+    let t = workspace(retention).await;
+    let done = t.send(letter("claude", "codex", "done")).await;
+    t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
+    // What counts is since when it lies there, not when it was written.
+    t.set_age(&archive_file("codex", done), DAY * 365);
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(t.names("archive/codex").len(), 1);
+    t.write("archive/codex/theirs.json", "");
+    t.set_age("archive/codex/theirs.json", DAY * 365);
+    t.clock.advance(DAY * 2);
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(t.names("archive/codex"), [""; 0], "what others put there goes as well");
+    assert_eq!(t.names("outbox/claude").len(), 1, "receipts have their own setting");
+    t.clock.advance(DAY * 2);
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(t.names("outbox/claude"), [""; 0]);
+    assert_eq!(t.journal().await, ["done"]);
+}
+
+#[tokio::test]
+async fn files_of_a_pruned_entry_go_when_they_are_old() {
+    let retention = Retention { archive: Some(DAY * 10), receipts: Some(DAY * 10), journal: Some(DAY) };
+    let t = workspace(retention).await;
+    let done = t.send(letter("claude", "codex", "done")).await;
+    t.send(letter("claude", "codex", "last")).await;
+    t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
+    let left = async || {
+        t.workspace.keep_house().await.unwrap();
+        (t.journal().await.len(), t.names("archive/codex").len(), t.names("outbox/claude").len())
+    };
+    t.clock.advance(DAY * 2);
+    assert_eq!(left().await, (1, 1, 2));
+    t.clock.advance(DAY * 10);
+    assert_eq!(left().await, (1, 0, 1), "nothing tells of them any more but their age");
+}
+
+#[tokio::test]
+async fn commands_make_a_small_round_each_minute_until_the_pass_is_over() {
+    let t = workspace(Retention { archive: Some(DAY), ..Retention::FOR_EVER }).await;
+    for number in 0..=SMALL_ROUND {
+        let id = t.send(letter("claude", "codex", &number.to_string())).await;
+        t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
+    }
+    t.clock.advance(DAY * 2);
+    let left = async || {
+        t.workspace.retention_after_command().await;
+        t.names("archive/codex").len()
+    };
+    assert_eq!(left().await, 1);
+    assert_eq!(left().await, 1, "one round a minute");
+    t.clock.advance(ROUND_EVERY);
+    assert_eq!(left().await, 0);
+    t.clock.advance(ROUND_EVERY);
+    assert_eq!(left().await, 0);
+    assert!(!t.workspace.is_pass_due().await.unwrap(), "the next pass begins tomorrow");
+}
+
+#[tokio::test]
+async fn f27_the_journal_lets_go_only_of_what_everybody_is_done_with() {
+    let t = workspace(Retention { journal: Some(DAY), ..Retention::FOR_EVER }).await;
+    let done = t.send(letter("claude", "codex", "done")).await;
+    t.send(letter("claude", "codex", "waiting")).await;
+    t.workspace.acknowledge(&agent("codex"), done, None).await.unwrap();
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(t.journal().await, ["done", "waiting"]);
+    t.clock.advance(DAY * 2);
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!(
+        (t.journal().await, t.waiting("codex").await),
+        (vec!["waiting".to_owned()], vec!["waiting".to_owned()])
+    );
+    // The archive stays, and a copy of it that comes back into the mailbox is the business of the person.
+    assert!(t.path(&archive_file("codex", done)).exists());
+}
+
+#[tokio::test]
+async fn tidying_up_removes_nothing_however_old_it_is() {
+    let t = workspace(Retention { archive: Some(DAY), receipts: Some(DAY), journal: Some(DAY) }).await;
+    let id = t.send(letter("claude", "codex", "old")).await;
+    t.workspace.acknowledge(&agent("codex"), id, None).await.unwrap();
+    t.clock.advance(DAY * 10);
+    t.workspace.tidy_up().await.unwrap();
+    assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (1, 1));
+    t.workspace.keep_house().await.unwrap();
+    assert_eq!((t.names("archive/codex").len(), t.names("outbox/claude").len()), (0, 0));
+}

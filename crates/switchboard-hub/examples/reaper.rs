@@ -1,0 +1,9 @@
+//! The reaper of the tests: what `switchboard sentinel` is to the binary.
+
+use std::os::fd::AsFd;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    let control = std::io::stdin().as_fd().try_clone_to_owned()?;
+    switchboard_hub::reaper::run(control).await
+}

@@ -1,0 +1,99 @@
+//! Several reads as of one moment, in one read transaction.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rusqlite::Connection;
+use switchboard_core::{AgentId, Directory, Door};
+
+use super::Hub;
+use super::people::refreshed;
+use crate::error::HubError;
+use crate::maintenance;
+use crate::reads::{self, Mail, MailboxQuery, Page, Part};
+
+/// The hub as of one moment. Everything read through it comes from one read transaction.
+pub struct View<'a> {
+    db: &'a Connection,
+    directory: Arc<Directory>,
+    now: Timestamp,
+}
+
+impl View<'_> {
+    /// Everyone who is known.
+    pub fn directory(&self) -> &Arc<Directory> {
+        &self.directory
+    }
+
+    /// How many messages an agent has in a part of its mailbox; counting stops at `most`.
+    pub fn count(&self, agent: &AgentId, part: Part, most: usize) -> Result<usize, HubError> {
+        reads::count(self.db, &self.directory.canonical(agent), part, most, self.now)
+    }
+
+    /// A page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page takes too long to
+    /// read and check on a thread that must not wait: read it with [`Hub::mailbox`].
+    pub fn mailbox(&self, query: &MailboxQuery, most_bytes: usize) -> Result<Option<Page<Mail>>, HubError> {
+        let query = MailboxQuery { agent: self.directory.canonical(&query.agent), ..*query };
+        reads::mailbox_within(self.db, &query, self.now, most_bytes)
+    }
+
+    /// One note of a door.
+    pub fn noted(&self, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
+        maintenance::noted(self.db, door, topic, key)
+    }
+
+    /// What a door noted under a topic, oldest first.
+    pub fn notes(&self, door: Door, topic: &str) -> Result<Vec<(String, String)>, HubError> {
+        maintenance::notes(self.db, door, topic)
+    }
+}
+
+impl Hub {
+    /// Reads several things in one read transaction: on this thread if nothing can keep it waiting, otherwise on
+    /// another. `work` may run twice, and reads few rows.
+    pub async fn view<T, F>(&self, work: F) -> Result<T, HubError>
+    where
+        T: Send + 'static,
+        F: Fn(&View<'_>) -> Result<T, HubError> + Send + 'static,
+    {
+        let (cached, now) = (&self.inner.directory, self.now());
+        let glanced = self.glance(|db| {
+            in_one_transaction(db, || {
+                // The thread that has the lock may be waiting for the database.
+                let Some(directory) = cached.try_lock().map(|mut cached| refreshed(&mut cached, db)) else {
+                    return Ok(None);
+                };
+                work(&View { db, directory: directory?, now }).map(Some)
+            })
+        });
+        if let Some(seen) = glanced.flatten() {
+            return Ok(seen);
+        }
+        let hub = self.clone();
+        self.read(move |db| {
+            in_one_transaction(db, || {
+                let directory = refreshed(&mut hub.inner.directory.lock(), db)?;
+                work(&View { db, directory, now })
+            })
+        })
+        .await
+    }
+}
+
+/// Runs `reads` in one read transaction.
+fn in_one_transaction<T>(
+    db: &Connection,
+    reads: impl FnOnce() -> Result<T, HubError>,
+) -> Result<T, HubError> {
+    db.prepare_cached("BEGIN")?.execute([])?;
+    let read = reads();
+    // After an error SQLite may have ended the transaction itself.
+    if !db.is_autocommit() {
+        db.prepare_cached("COMMIT")?.execute([])?;
+    }
+    read
+}
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

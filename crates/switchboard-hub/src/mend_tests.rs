@@ -1,0 +1,36 @@
+use rusqlite::params;
+
+use crate::test_hub::TestHub;
+
+/// What a message says after one column of its row was damaged and mended.
+async fn mends(column: &str, value: &str) -> bool {
+    let test = TestHub::with(&["claude", "codex"]).await;
+    let id = test.send("claude", "codex", "hello").await.id;
+    test.send("claude", "codex", "its neighbour").await;
+    let before = test.hub.message(id).await.unwrap().unwrap();
+    let damage = format!("UPDATE messages SET {column} = {value} WHERE seq = ?1");
+    test.sql().execute(&damage, params![before.seq]).unwrap();
+    assert!(test.hub.message(id).await.is_err(), "{column}");
+    let mended = test.hub.mend_damaged(before.seq, None).await.unwrap();
+    if mended {
+        assert_eq!(test.hub.message(id).await.unwrap().unwrap(), before, "{column}");
+        assert_eq!(test.hub.audit(None).await.unwrap().bad, 0, "{column}");
+    }
+    mended
+}
+
+#[tokio::test]
+async fn damaged_digest_and_native_id_are_mended_from_the_row() {
+    assert!(mends("digest", "zeroblob(32)").await);
+    assert!(mends("digest", "x'01'").await);
+    assert!(mends("native_id", "'elsewhere'").await);
+    assert!(mends("native_id", "zeroblob(8)").await);
+    assert!(mends("scope", "'elsewhere'").await);
+}
+
+#[tokio::test]
+async fn changed_content_is_not_sealed_anew() {
+    assert!(!mends("body", "'give me your keys'").await);
+    assert!(!mends("sender", "'mallory'").await);
+    assert!(!mends("seal", "zeroblob(8)").await);
+}

@@ -1,0 +1,113 @@
+//! Opening a store that cannot be written: on a read-only mount, in a read-only folder, on a full disk.
+//!
+//! SQLite reads a database in WAL mode through the index of its log, which it writes to. With `readonly_shm` it makes an index
+//! in memory instead, so that nothing is written and no other process is in the way.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::disk;
+use crate::error::HubError;
+use crate::files::Dir;
+use crate::store::binding::{self, HubKey};
+use crate::store::open::{check_schema, wait_for_others};
+use crate::store::recover::{DATABASE, LOCK, Opened};
+use crate::store::side_files;
+use crate::store::writer::Setup;
+
+/// Opens a store for reading after the attempt to open it for writing failed with `why`. Fails with that where the
+/// disk is not the reason, or where there is nothing to read.
+pub(crate) fn open(
+    folder: &Dir,
+    key: Option<&HubKey>,
+    why: HubError,
+) -> Result<(Option<File>, Opened), HubError> {
+    let has_database = folder.stat(DATABASE).is_ok_and(|found| found.is_some_and(|found| found.len > 0));
+    if !why.is_disk() || !has_database {
+        return Err(why);
+    }
+    let lock = folder.open_existing(LOCK)?;
+    if let Some(lock) = &lock {
+        lock.lock_shared().map_err(folder.io("lock", LOCK))?;
+    }
+    let Ok(connection) = open_read_only(folder, key) else { return Err(why) };
+    tracing::debug!(error = %why, "the store cannot be written and is opened for reading");
+    Ok((lock, Opened::in_place(connection)))
+}
+
+/// Opens the database of a store without writing anything.
+pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Connection, HubError> {
+    binding::verify(folder, key)?;
+    if let Some(name) = side_files::find_planted(folder, key)? {
+        return Err(HubError::ForeignSideFile { path: folder.path().join(name) });
+    }
+    let is_complete = folder.stat(side_files::LOG)?.is_none_or(|found| found.len == 0);
+    // Without a log the database is complete by itself; with one, its index tells where its frames are.
+    let way = if is_complete { "immutable=1" } else { "readonly_shm=1" };
+    let uri = format!("file:{}?mode=ro&{way}", encoded(&folder.path().join(DATABASE)));
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    let mut connection = Connection::open_with_flags(uri, flags)?;
+    wait_for_others(&mut connection, true)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    check_schema(&connection, &folder.path().join(DATABASE))?;
+    Ok(connection)
+}
+
+/// Whether a connection cannot write.
+pub(crate) fn is_read_only(connection: &Connection) -> bool {
+    connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false)
+}
+
+/// The answer to whoever wants to write.
+pub(crate) fn refusal() -> HubError {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
+    rusqlite::Error::SqliteFailure(code, None).into()
+}
+
+/// Opens a store for writing again that was opened for reading, once its disk can be written.
+///
+/// The connections of a process share what SQLite knows of the log's index, so all that only read are closed first.
+pub(crate) fn regain(connection: &mut Connection, setup: &Setup) {
+    if !is_read_only(connection) || disk::probe(&setup.folder).is_some() {
+        return;
+    }
+    let Ok(placeholder) = Connection::open_in_memory() else { return };
+    *connection = placeholder;
+    setup.store.readers.close();
+    let reopened = setup.open_database().or_else(|error| {
+        tracing::warn!(%error, "the store cannot be written yet");
+        open_read_only(&setup.folder, setup.config.key.as_ref())
+    });
+    match reopened {
+        Ok(reopened) => *connection = reopened,
+        Err(error) => tracing::warn!(%error, "the store could not be opened again"),
+    }
+}
+
+/// A path as SQLite reads it in a URI.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte) {
+            text.push(char::from(*byte));
+        } else {
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "degraded_tests.rs"]
+mod tests;

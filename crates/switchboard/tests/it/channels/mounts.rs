@@ -1,0 +1,128 @@
+//! Channels on a mount that comes and goes.
+
+use std::process::Command;
+
+use serde_json::json;
+use test_support::{Ran, Sandbox, files};
+
+use crate::{BINARY, workspace};
+
+/// The whole scenario, in a mount namespace of its own where that can be had. Elsewhere the folder is moved away, which looks
+/// the same. Only conditions are waited for.
+const SCENARIO: &str = r#"
+set -eu
+if mount --bind disk mnt 2> /dev/null; then
+    attach() { mount --bind disk mnt; }
+    detach() { umount mnt 2> /dev/null; }
+    detach
+else
+    attach() { rmdir mnt && mv disk mnt; }
+    detach() { mv mnt disk && mkdir mnt; }
+fi
+post() { "$BINARY" channel post --agent codex --channel general "$@"; }
+attach
+"$BINARY" watch --agent qc-1 --channel general -- sh -c 'cat > /dev/null; echo 42' 2> watch.err > watch.out &
+watcher=$!
+until grep -q 'qc-1 watches' watch.out; do kill -0 $watcher; sleep 0.05; done
+post --text "before"
+# Nothing but a read in progress keeps it busy.
+tries=0
+until detach; do tries=$((tries + 1)); test $tries -lt 200; sleep 0.05; done
+set +e
+post --text "lost" 2> post.err; echo "post $?"
+"$BINARY" channel read --channel general 2> /dev/null; echo "read $?"
+"$BINARY" doctor --json > doctor.out 2> /dev/null; echo "doctor $?"
+set -e
+echo "below the mount point: $(ls -A mnt)"
+attach
+post --to qc-1 --text "and now?" > asked
+until grep -l '"42"' mnt/channels/general/*.json > /dev/null; do kill -0 $watcher; sleep 0.05; done
+kill $watcher
+wait $watcher || true
+echo "below the mount: $(ls mnt/channels/general | wc -l) files"
+"#;
+
+fn shared(sandbox: &Sandbox) -> std::path::PathBuf {
+    let root = sandbox.path().join("mnt");
+    std::fs::create_dir_all(sandbox.path().join("disk")).unwrap();
+    std::fs::create_dir_all(&root).unwrap();
+    sandbox.configure_user(&json!({ "channels": { "root": root } }).to_string());
+    root
+}
+
+#[expect(clippy::disallowed_methods, reason = "stands for a person at a shell")]
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    command
+}
+
+#[test]
+fn unmounted_root_loses_no_post() {
+    let sandbox = workspace();
+    shared(&sandbox);
+    // Whoever is not root needs a user namespace as well, which not every system allows.
+    let way = "unshare -m true && exec unshare -m sh -c \"$SCENARIO\"; \
+        unshare -U -r -m true && exec unshare -U -r -m sh -c \"$SCENARIO\"; exec sh -c \"$SCENARIO\"";
+    let like = sandbox.command([""; 0]);
+    let mut command = shell(way);
+    command.current_dir(sandbox.path()).env("BINARY", BINARY).env("SCENARIO", SCENARIO);
+    for (name, value) in like.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let ran = Ran::of(&mut command);
+    let said = |file: &str| std::fs::read_to_string(sandbox.path().join(file)).unwrap_or_default();
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| !line.starts_with("msg-")).collect();
+    let expected = ["post 3", "read 3", "doctor 1", "below the mount point: ", "below the mount: 3 files"];
+    assert_eq!(lines, expected, "{ran:?}\n{}", said("watch.err"));
+    assert!(said("post.err").contains("it has no signals/folder; is it mounted?"), "{}", said("post.err"));
+    assert!(
+        said("doctor.out").contains("is not the one that was used here before"),
+        "{}",
+        said("doctor.out")
+    );
+}
+
+#[test]
+fn serve_waits_for_an_unmounted_root() {
+    let sandbox = workspace();
+    let root = shared(&sandbox);
+    let post = |text: &str| {
+        sandbox.run(["channel", "post", "--agent", "codex", "--channel", "general", "--text", text])
+    };
+    post("before").ok();
+    let aside = sandbox.path().join("aside");
+    files::rename(&root, &aside);
+    std::fs::create_dir(&root).unwrap();
+    let mut serve = sandbox.serve();
+    let sent = sandbox.run(["send", "#general", "while it was away", "--from", "claude"]);
+    assert_eq!(sent.code, Some(3), "{sent:?}");
+    assert!(std::fs::read_dir(&root).unwrap().next().is_none(), "nothing lies below the mount point");
+    std::fs::remove_dir(&root).unwrap();
+    files::rename(&aside, &root);
+    test_support::poll::until("the folder to be watched again", || {
+        (post("after").code == Some(0)).then_some(())
+    });
+    assert!(serve.terminate().success());
+    assert!(serve.errors().contains("the channels wait for their folder"), "{}", serve.errors());
+    let texts: Vec<_> =
+        super::messages(&sandbox).iter().map(|message| message["content"]["text"].clone()).collect();
+    assert!(texts.contains(&json!("before")) && texts.contains(&json!("after")), "{texts:?}");
+}
+
+#[test]
+fn another_folder_counts_once_a_person_accepts_it() {
+    let sandbox = workspace();
+    let root = shared(&sandbox);
+    assert_eq!(sandbox.ok(["channel", "root"]), root.display().to_string());
+    std::fs::remove_dir_all(root.join("signals")).unwrap();
+    let refused = sandbox.run(["channel", "root"]);
+    assert!(refused.code == Some(3) && refused.stderr.contains("channel root --accept"), "{refused:?}");
+    assert_eq!(sandbox.run(["channel", "root", "--accept"]).code, Some(4), "nobody can be asked");
+    sandbox.ok(["channel", "root", "--accept", "--yes"]);
+    sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "here"]);
+    assert_eq!(super::messages(&sandbox).len(), 1);
+}

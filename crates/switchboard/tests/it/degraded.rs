@@ -1,0 +1,153 @@
+//! A disk that cannot be written, mounted for one test alone: what is there can be read, and everything goes on by itself
+//! once the disk can be written again.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use tempfile::TempDir;
+use test_support::mcp::Client;
+use test_support::process::command;
+use test_support::{Running, Sandbox, files, poll, tools};
+
+use crate::BINARY;
+use crate::child::Role;
+
+/// Runs a role of this test binary in a namespace of its own, in which it may mount.
+fn in_namespace(test: &str, role: Role) {
+    let folder = TempDir::with_prefix("switchboard-mount-").unwrap();
+    let mut probe = command("unshare");
+    probe.args(["-rm", "mount", "-t", "tmpfs", "tmpfs"]).arg(folder.path());
+    if let Err(reason) = tools::run(&mut probe) {
+        return tools::skip(test, &reason);
+    }
+    let mut unshare = command("unshare");
+    unshare.arg("-rm").arg(std::env::current_exe().unwrap());
+    let mut inside = Running::start(&mut role.command_under(unshare, folder.path(), "", 0));
+    let (status, lines) = inside.wait_for_rest(Duration::from_mins(2));
+    assert!(status.success(), "{}\n{}", lines.join("\n"), inside.errors());
+}
+
+fn mount(options: &str, folder: &Path) {
+    tools::run(command("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(folder)).unwrap();
+}
+
+fn remount(options: &str, folder: &Path) {
+    tools::run(command("mount").args(["-o", options]).arg(folder)).unwrap();
+}
+
+#[test]
+fn f5_read_only_disk_is_read_and_written_again() {
+    in_namespace("f5_read_only_disk_is_read_and_written_again", Role::ReadOnlyDisk);
+}
+
+/// Every verb that reads, with a message in the journal.
+fn readers(id: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["inbox", "codex"],
+        vec!["who"],
+        vec!["agents"],
+        vec!["thread", id],
+        vec!["tail"],
+        vec!["search", "hello"],
+        vec!["receipt", id],
+        vec!["route", "codex"],
+        vec!["audit", "verify"],
+        vec!["team", "list"],
+        vec!["channel", "list"],
+        vec!["claim"],
+        vec!["reserve"],
+    ]
+}
+
+pub(crate) fn read_only_disk(folder: &Path) {
+    mount("size=16m", folder);
+    let sandbox = Sandbox::below(BINARY, folder);
+    sandbox.ok(["init", "codex", "claude"]);
+    let id = sandbox.send("claude", "codex", "hello");
+    let before: Vec<_> = readers(&id).iter().map(|verb| sandbox.run(verb).code).collect();
+    sandbox.send("claude", "codex", "hello again");
+    remount("remount,ro", folder);
+    let degraded = format!("the file system at {} is mounted read-only", folder.display());
+    for (verb, before) in readers(&id).iter().zip(before) {
+        let ran = sandbox.run(verb);
+        assert_eq!((ran.code, before), (Some(0), Some(0)), "{verb:?}: {ran:?}");
+        assert!(ran.stderr.contains(&degraded), "{verb:?}: {ran:?}");
+    }
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 2);
+    assert_eq!(sandbox.json(["receipt", &id])[0]["degraded"]["code"], "read_only_mount");
+    for verb in [&["send", "codex", "lost?"][..], &["ack", &id], &["agents", "register", "late"]] {
+        let ran = sandbox.run_as("codex", verb);
+        assert_eq!(ran.code, Some(3), "{verb:?}: {ran:?}");
+    }
+    let doctor = sandbox.run(["doctor"]);
+    assert!(
+        doctor.code == Some(1) && doctor.stdout.contains(&format!("FAIL  disk: {degraded}")),
+        "{doctor:?}"
+    );
+
+    let start = |agent| {
+        let mut session = sandbox.session(["mcp", "--alone", "--from", agent]);
+        Client::stdio(Running::start_listening(&mut session))
+    };
+    let (mut reader, mut writer) = (start("codex"), start("claude"));
+    let read = reader.ok("check_inbox", json!({}));
+    assert_eq!(read["messages"].as_array().map(Vec::len), Some(2), "{read}");
+    assert_eq!(read["degraded"]["code"], "read_only_mount", "{read}");
+    let refused = writer.refused(
+        "send_message",
+        json!({ "action": "delegate_task", "recipient": "codex", "payload": "lost?" }),
+    );
+    assert!(refused.contains("read-only"), "{refused}");
+
+    remount("remount,rw", folder);
+    writer.ok(
+        "send_message",
+        json!({ "action": "delegate_task", "recipient": "codex", "payload": "without a restart" }),
+    );
+    poll::until("the message to be there for its reader", || {
+        let read = reader.ok("check_inbox", json!({}));
+        (read["messages"].as_array()?.len() == 3 && read["degraded"].is_null()).then_some(())
+    });
+    assert_eq!(files::message_files(&sandbox.file("inbox/codex")).len(), 3);
+    drop((reader, writer));
+    assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
+}
+
+#[test]
+fn f4_disk_without_inodes_is_named_and_deliveries_follow() {
+    in_namespace("f4_disk_without_inodes_is_named_and_deliveries_follow", Role::FewInodes);
+}
+
+pub(crate) fn few_inodes(folder: &Path) {
+    mount("size=16m,nr_inodes=300", folder);
+    let sandbox = Sandbox::below(BINARY, folder);
+    sandbox.ok(["init", "codex", "claude"]);
+    let id = sandbox.send("claude", "codex", "hello");
+    for verb in readers(&id) {
+        sandbox.ok(verb);
+    }
+    let ballast = sandbox.path().join("ballast");
+    std::fs::create_dir(&ballast).unwrap();
+    let made = (0..).take_while(|number| std::fs::File::create_new(ballast.join(number.to_string())).is_ok());
+    assert!(made.count() > 10);
+    for verb in readers(&id) {
+        let ran = sandbox.run(&verb);
+        assert!(ran.code == Some(0) && ran.stderr.contains("no inodes are left"), "{verb:?}: {ran:?}");
+    }
+    let accepted = sandbox.run_as("claude", ["send", "codex", "waits for an inode"]);
+    assert_eq!(accepted.code, Some(3), "{accepted:?}");
+    assert!(accepted.stderr.contains("accepted, but not delivered to codex yet"), "{accepted:?}");
+    let doctor = sandbox.run(["doctor"]);
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("no inodes are left"), "{doctor:?}");
+    assert!(!doctor.stdout.contains("ok    files"), "{doctor:?}");
+    assert!(doctor.stdout.contains("1 delivery waits for the disk"), "{doctor:?}");
+    std::fs::remove_dir_all(&ballast).unwrap();
+    let mut serve = sandbox.serve();
+    sandbox.send("claude", "codex", "there is room");
+    poll::until("every message to be in its mailbox", || {
+        (files::message_files(&sandbox.file("inbox/codex")).len() == 3).then_some(())
+    });
+    assert_eq!(serve.terminate().code(), Some(0));
+    assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
+}

@@ -1,0 +1,190 @@
+//! What others do to the store while it is in use: deleted, cut, copied.
+
+use std::fs::OpenOptions;
+
+use serde_json::{Value, json};
+use switchboard_hub::HubError;
+use test_support::mcp::Client;
+use test_support::process::command;
+use test_support::{Running, Sandbox, files, poll, tools};
+
+use crate::BINARY;
+use crate::child::{Library, letter};
+
+/// What `.backup` of the program `sqlite3` does, and docs/workspace.md recommends.
+const BACKUP: &str = "import sqlite3, sys\nsqlite3.connect(sys.argv[1]).backup(sqlite3.connect(sys.argv[2]))";
+
+fn workspace() -> Sandbox {
+    Sandbox::with_agents(BINARY, &["codex", "claude"])
+}
+
+/// What is accepted after the store was deleted would be gone with the last process that has it open.
+#[tokio::test]
+async fn deleted_store_accepts_nothing_and_ends_serve() {
+    // All of it, and what `git clean -xfd` takes where the folder itself is tracked.
+    for is_all in [true, false] {
+        let sandbox = workspace();
+        let mut serve = sandbox.serve();
+        let mut alone = sandbox.session(["mcp", "--alone", "--from", "claude"]);
+        let mut alone = Client::stdio(Running::start_listening(&mut alone));
+        alone.ok(
+            "send_message",
+            json!({ "action": "delegate_task", "recipient": "codex", "payload": "before" }),
+        );
+        let library = Library::open(sandbox.path()).await;
+        library.workspace.send(letter("claude", "before".into())).await.unwrap();
+        if is_all {
+            std::fs::remove_dir_all(sandbox.file("")).unwrap();
+        } else {
+            for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
+                std::fs::remove_file(sandbox.file(name)).unwrap();
+            }
+        }
+        let refused = library.workspace.send(letter("claude", "after".into())).await;
+        let is_deleted =
+            matches!(&refused, Err(door_workspace::WorkspaceError::Hub(HubError::StoreDeleted { .. })));
+        assert!(is_deleted, "{refused:?}");
+        let said = alone.refused(
+            "send_message",
+            json!({ "action": "delegate_task", "recipient": "codex", "payload": "after" }),
+        );
+        assert!(said.contains("the store was deleted"), "{said}");
+        assert_ne!(serve.wait().code(), Some(0), "{}", serve.errors());
+        library.close().await;
+    }
+}
+
+#[test]
+fn cut_log_is_recovered_while_serve_runs() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    sandbox.take_in_two();
+    let sent = sandbox.send("claude", "codex", "before");
+    let file = sandbox.file(&format!("inbox/codex/{sent}.json"));
+    poll::until("the message to be in its mailbox", || file.exists().then_some(()));
+    OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap().set_len(0).unwrap();
+    poll::until("serve to notice", || serve.errors().contains("the log was cut").then_some(()));
+    poll::until("the messages to be read back", || {
+        let tail = sandbox.run(["tail", "--json"]);
+        (tail.code == Some(0) && tail.stdout.contains(&sent) && tail.stdout.lines().count() == 3)
+            .then_some(())
+    });
+    let after = sandbox.send("claude", "codex", "after");
+    assert!(sandbox.ok(["tail"]).contains(&after));
+    assert!(serve.is_running());
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
+}
+
+#[test]
+fn doctor_mends_damaged_digest_and_native_id() {
+    for damage in ["digest = zeroblob(32)", "native_id = 'elsewhere'"] {
+        let sandbox = workspace();
+        let id = sandbox.send("claude", "codex", "hello");
+        let database = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
+        database.execute(&format!("UPDATE messages SET {damage}"), []).unwrap();
+        drop(database);
+        let found = sandbox.run(["doctor"]);
+        assert!(found.code == Some(1) && found.stdout.contains("is damaged in the journal"), "{found:?}");
+        let fixed = sandbox.run(["doctor", "--fix"]);
+        assert!(fixed.code == Some(0) && fixed.stdout.contains("is restored"), "{damage}: {fixed:?}");
+        assert_eq!(sandbox.json(["inbox", "codex"])[0]["native_id"], json!(id), "{damage}");
+        assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{damage}");
+    }
+}
+
+/// D9: what was not examined is not called sound.
+#[tokio::test]
+async fn d9_doctor_examines_newest_messages_and_with_full_all() {
+    let sandbox = workspace();
+    let library = Library::open(sandbox.path()).await;
+    let sent = (0..1_010).map(|number| library.workspace.send(letter("claude", format!("{number}"))));
+    for accepted in futures_util::future::join_all(sent).await {
+        let id = accepted.unwrap().id;
+        library.workspace.hub().settled(id).await.unwrap();
+    }
+    library.close().await;
+    let quick = sandbox.run(["doctor"]);
+    assert_eq!(quick.code, Some(0), "{quick:?}");
+    assert!(quick.stdout.contains("the newest 1000 messages were examined and are sound"), "{quick:?}");
+    let database = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
+    database
+        .execute("UPDATE messages SET body = 'other' WHERE seq = (SELECT min(seq) FROM messages)", [])
+        .unwrap();
+    drop(database);
+    assert_eq!(sandbox.run(["doctor"]).code, Some(0), "an old row is none of the newest");
+    let full = sandbox.run(["doctor", "--full"]);
+    assert!(full.code == Some(1) && full.stdout.contains("is damaged in the journal"), "{full:?}");
+    let database = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
+    database
+        .execute("UPDATE messages SET body = 'other' WHERE seq = (SELECT max(seq) FROM messages)", [])
+        .unwrap();
+    drop(database);
+    assert_eq!(sandbox.run(["doctor"]).code, Some(1), "a new one is");
+}
+
+/// D8: the copy is one moment of a workspace that goes on, with the same ids and read states elsewhere.
+#[test]
+fn d8_backup_of_running_workspace_is_adopted_elsewhere() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let first = sandbox.send("claude", "codex", "done with");
+    sandbox.send("claude", "codex", "read");
+    sandbox.ok(["inbox", "codex", "--from", "codex"]);
+    sandbox.ok(["ack", &first, "--from", "codex"]);
+    sandbox.send("codex", "claude", "unread");
+    let shown = |sandbox: &Sandbox| -> Vec<Value> {
+        let tail = sandbox.json(["tail"]).into_iter();
+        tail.map(|line| json!([line["native_id"], line["body"], line["state"]])).collect()
+    };
+    let expected = shown(&sandbox);
+    let copy = sandbox.path().join("copy.db");
+    tools::run(command("python3").args(["-c", BACKUP]).arg(sandbox.file("hub.db")).arg(&copy)).unwrap();
+    sandbox.send("claude", "codex", "after the backup");
+    assert_eq!(serve.terminate().code(), Some(0));
+    let elsewhere = Sandbox::bare(BINARY);
+    std::fs::create_dir(elsewhere.file("")).unwrap();
+    files::put(elsewhere.file("hub.db"), std::fs::read(copy).unwrap());
+    elsewhere.ok(["adopt", "--yes"]);
+    assert_eq!(shown(&elsewhere), expected);
+}
+
+/// F10: the size is checked before a file is read, and depth and repeated keys while it is.
+#[test]
+fn f10_hostile_files_are_left_where_they_are() {
+    let sandbox = workspace();
+    let huge = sandbox.file("inbox/codex/msg_1763000000001_huge.json");
+    std::fs::File::create_new(&huge).unwrap().set_len(2 << 30).unwrap();
+    let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    files::put_by_rename(sandbox.file("inbox/codex/msg_1763000000002_deep.json"), deep);
+    let keys = (0..100_000).map(|key| format!("\"k{key}\":0,")).collect::<Vec<_>>().concat();
+    files::put_by_rename(
+        sandbox.file("inbox/codex/msg_1763000000003_number.json"),
+        format!("{{{keys}\"n\": 1e999}}"),
+    );
+    sandbox.drop_file("msg_1763000000004_fine", "claude", "codex", "fine");
+    let inbox = sandbox.json(["inbox", "codex"]);
+    assert_eq!(inbox.iter().map(|line| line["body"].as_str().unwrap()).collect::<Vec<_>>(), ["fine"]);
+    assert!(huge.exists());
+}
+
+/// F19: a stale signpost leads nobody to another program.
+#[test]
+fn f19_signpost_of_dead_server_is_not_followed() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    serve.kill();
+    serve.wait();
+    assert!(sandbox.file("server_info.json").exists());
+    let doctor = sandbox.run(["doctor"]);
+    assert!(doctor.stdout.contains("serves no more"), "{doctor:?}");
+    // Clients find `serve` by a socket in the private folder and by its lock; the file's number may be anybody's by now.
+    let info = files::whole_json(&sandbox.file("server_info.json")).unwrap();
+    let other = json!({ "pid": std::process::id() });
+    let mut reused = info;
+    reused["pid"] = other["pid"].clone();
+    files::put(sandbox.file("server_info.json"), reused.to_string());
+    assert!(sandbox.run(["doctor"]).stdout.contains("serves no more"));
+    sandbox.send("claude", "codex", "delivered by the command itself");
+    assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1);
+}
