@@ -56,7 +56,7 @@ impl Serving {
                 (Some(outbound), At::Everything) => {
                     drop(door_workspace::run(working, outbound, stopped).await);
                 }
-                (Some(outbound), _) => door_workspace::run_deliveries(&working, outbound).await,
+                (Some(outbound), _) => door_workspace::run_deliveries(&working, outbound, stopped).await,
                 (None, _) => {}
             }
         });
@@ -100,7 +100,6 @@ impl Serving {
 
     /// Ends the door and lets go of the workspace.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
-        self.workspace.hub().close_doors();
         self.stop.cancel();
         self.door.await?;
         self.workspace.close().await;

@@ -415,7 +415,7 @@ async fn named_file_that_is_half_written_is_read_again() {
     let channels = test.path("channels").canonicalize().unwrap();
     let path = channels.join("general/msg-20260111-163315-codex-0001.json");
     write_carelessly(&path, "{\"id\": \"msg-");
-    let swept = test.channels.sweep_named(&channels, &[path.clone()]).await.unwrap();
+    let swept = test.channels.sweep_named(&channels, std::slice::from_ref(&path)).await.unwrap();
     assert_eq!((swept.taken, swept.settling), (0, 1));
     write_carelessly(&path, file("msg-20260111-163315-codex-0001", "codex", "all", "whole").to_string());
     assert_eq!(test.channels.sweep_named(&channels, &[]).await.unwrap().taken, 1);

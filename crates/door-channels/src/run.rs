@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use notify::RecursiveMode;
-use switchboard_core::Outcome;
+use switchboard_core::{Door, Outcome};
 use switchboard_hub::files::Dir;
 use switchboard_hub::{Handoff, Hub, Outbound};
 use tokio::time::Instant;
@@ -99,9 +99,10 @@ pub async fn run_channels(
     // Known before the first look, so that what came while they were down is theirs.
     channels.enlist_watchers().await?;
     let watchers = watch::run_all(&channels, shutdown.clone());
-    let work = async {
+    let deliveries = Box::pin(run_deliveries(&channels, outbound));
+    let deliveries = channels.hub().run_door(Door::Channels, deliveries, shutdown.clone());
+    let intake = async {
         tokio::select! {
-            () = run_deliveries(&channels, outbound) => Ok(()),
             result = Box::pin(take_in(&channels)) => result,
             result = Box::pin(brought::run(&channels)), if channels.config().linked => {
                 result.map(|never| match never {})
@@ -111,11 +112,20 @@ pub async fn run_channels(
             }
         }
     };
-    let work = async {
-        tokio::select! {
-            () = shutdown.cancelled() => Ok(()),
-            result = work => { shutdown.cancel(); result }
+    let intake = async {
+        match shutdown.run_until_cancelled(intake).await {
+            Some(result) => result,
+            // The deliveries end it.
+            None => std::future::pending().await,
         }
+    };
+    let work = async {
+        let result = tokio::select! {
+            () = deliveries => Ok(()),
+            result = intake => result,
+        };
+        shutdown.cancel();
+        result
     };
     // The watchers end by the same token, and say goodbye before this returns.
     let ((), result) = tokio::join!(watchers, work);

@@ -87,6 +87,7 @@ impl TestChannels {
     }
 
     /// Leaves the bare mount point in place of the shared folder, as where its disk is unmounted.
+    #[expect(clippy::disallowed_methods, reason = "stands in for umount(8)")]
     pub(crate) fn unmount(&self) {
         let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
         std::fs::rename(&shared, disk).unwrap();
@@ -94,6 +95,7 @@ impl TestChannels {
     }
 
     /// Brings the shared folder back. Nothing may lie below the bare mount point.
+    #[expect(clippy::disallowed_methods, reason = "stands in for mount(8)")]
     pub(crate) fn mount(&self) {
         let (shared, disk) = (self.path(""), self.folder.path().join("disk"));
         std::fs::remove_dir(&shared).expect("nothing was written below the mount point");

@@ -154,7 +154,11 @@ impl Postman {
         let outcome = self.swarms.send_to_peer(&handoff, peer).await;
         let trouble = match &outcome {
             Outcome::Unreachable { reason } => Some(reason.as_str()),
-            Outcome::Delivered | Outcome::Shown | Outcome::Refused { .. } | Outcome::Behind { .. } => None,
+            Outcome::Delivered
+            | Outcome::Shown
+            | Outcome::Refused { .. }
+            | Outcome::Behind { .. }
+            | Outcome::Released => None,
         };
         let is_unreachable = trouble.is_some();
         self.swarms.note_trouble(peer, trouble);
@@ -306,7 +310,8 @@ impl Swarms {
                 Outcome::Refused { reason } => {
                     self.not_transferred(agent, swarm.swarm_id, asked, reason).await?;
                 }
-                Outcome::Unreachable { .. } | Outcome::Behind { .. } | Outcome::Shown => {}
+                Outcome::Unreachable { .. } | Outcome::Behind { .. } | Outcome::Shown | Outcome::Released => {
+                }
             }
         }
         Ok(outcome)

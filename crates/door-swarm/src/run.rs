@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use switchboard_core::Door;
 use switchboard_https::Listening;
 use switchboard_hub::{Hub, Outbound};
 use tokio::sync::mpsc;
@@ -77,16 +78,27 @@ async fn keep_going(
     listeners: [Option<Listening>; 2],
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
+    let deliveries = Box::pin(run_deliveries(&swarms, outbound));
+    let deliveries = swarms.hub().run_door(Door::Swarm, deliveries, shutdown.clone());
     let work = async {
         tokio::select! {
-            () = run_deliveries(&swarms, outbound) => Ok(()),
             result = follow(&swarms) => result,
             () = tend(&swarms, queue) => Ok(()),
             () = wake(&swarms, arrivals) => Ok(()),
             () = keep_house(&swarms) => Ok(()),
         }
     };
-    let result = shutdown.run_until_cancelled(Box::pin(work)).await.unwrap_or(Ok(()));
+    let work = async {
+        match shutdown.run_until_cancelled(Box::pin(work)).await {
+            Some(result) => result,
+            // The deliveries end it.
+            None => std::future::pending().await,
+        }
+    };
+    let result = tokio::select! {
+        () = deliveries => Ok(()),
+        result = work => result,
+    };
     shutdown.cancel();
     for listening in listeners.into_iter().flatten() {
         listening.finished().await;

@@ -39,24 +39,59 @@ const STATE: Duration = Duration::from_secs(5);
 /// Under this topic the hub remembers the boot in which the files were last compared.
 const BOOT: &str = "boot";
 
-/// Keeps a workspace going: takes in, delivers, repairs and keeps house until `shutdown`.
+/// How long a command delivers what others have left, while its caller waits.
+const COMMAND_DRAIN: Duration = Duration::from_secs(1);
+
+/// Keeps a workspace going until `shutdown`: ingests, delivers, repairs and keeps house. Delivers what is due before it returns.
 pub async fn run(
     workspace: Workspace,
     outbound: Outbound,
     shutdown: CancellationToken,
 ) -> Result<(), WorkspaceError> {
-    let deliveries = Box::pin(run_deliveries(&workspace, outbound));
-    let intake = Box::pin(take_in(&workspace));
+    let deliveries = Box::pin(run_deliveries(&workspace, outbound, shutdown.clone()));
+    let intake = async {
+        match shutdown.run_until_cancelled(Box::pin(take_in(&workspace))).await {
+            Some(result) => result,
+            // The deliveries end it.
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
-        () = shutdown.cancelled() => Ok(()),
         () = deliveries => Ok(()),
         result = intake => result,
     }
 }
 
-/// Only delivers, for a program that is done when its own message has arrived.
-pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound) {
-    delivery::run(workspace, outbound).await;
+/// Delivers until `shutdown`, and then what is due.
+pub async fn run_deliveries(workspace: &Workspace, outbound: Outbound, shutdown: CancellationToken) {
+    let deliveries = Box::pin(delivery::run(workspace, outbound));
+    workspace.hub().run_door(Door::Workspace, deliveries, shutdown).await;
+}
+
+impl Workspace {
+    /// Delivers what is due to mailboxes: after a sender that was killed there may be no other process to do it.
+    pub async fn finish_deliveries(&self) -> Result<(), WorkspaceError> {
+        if self.hub().disk_trouble().is_none() {
+            let outbound = self.hub().open_door(Door::Workspace).await?;
+            let deliveries = Box::pin(delivery::run(self, outbound));
+            self.hub().drain_door(Door::Workspace, deliveries, COMMAND_DRAIN).await;
+        }
+        Ok(())
+    }
+
+    /// The same at the end of a command, where a process that has ended left mail in the queue.
+    pub(crate) async fn deliver_left_over(&self) {
+        if self.hub().has_opened_door() {
+            return;
+        }
+        let delivered = match self.hub().has_left_over(Door::Workspace).await {
+            Ok(true) => self.finish_deliveries().await,
+            found => found.map(drop).map_err(WorkspaceError::from),
+        };
+        if let Err(error) = delivered {
+            tracing::debug!(%error, "mail that another process left is not delivered yet");
+        }
+    }
 }
 
 /// Takes in what others drop, and keeps house beside it: a round of housekeeping may last longer than somebody who has

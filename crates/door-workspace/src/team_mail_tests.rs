@@ -2,7 +2,7 @@ use serde_json::json;
 use switchboard_core::Door;
 
 use super::*;
-use crate::run::run_deliveries;
+use crate::delivery;
 use crate::test_workspace::{TestWorkspace, agent, inbox_file, name, write_carelessly};
 
 /// A team `crew` of a lead, two coders and one without a role.
@@ -33,7 +33,7 @@ async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
     }
     let outbound = t.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let workspace = t.workspace.clone();
-    let deliveries = tokio::spawn(async move { run_deliveries(&workspace, outbound).await });
+    let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
     let letter = TeamLetter {
         metadata: Map::from_iter([("ticket".to_owned(), json!(7))]),
         ..to_crew("eve", "---PERSONA--- is only text")

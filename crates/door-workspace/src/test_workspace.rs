@@ -13,8 +13,8 @@ use switchboard_hub::{HubConfig, MailboxQuery, Part, Registration};
 use tempfile::TempDir;
 
 use crate::config::Config;
+use crate::delivery;
 use crate::ids;
-use crate::run::run_deliveries;
 use crate::tree::{FOLDER, Tree};
 use crate::workspace::{Letter, Workspace};
 
@@ -166,7 +166,7 @@ impl TestWorkspace {
     pub(crate) async fn send(&self, letter: Letter) -> MessageId {
         let outbound = self.workspace.hub().open_door(Door::Workspace).await.unwrap();
         let workspace = self.workspace.clone();
-        let deliveries = tokio::spawn(async move { run_deliveries(&workspace, outbound).await });
+        let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
         let accepted = self.workspace.send(letter).await.unwrap();
         self.workspace.hub().settled(accepted.id).await.unwrap();
         self.workspace.hub().close_doors();

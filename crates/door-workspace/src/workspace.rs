@@ -4,7 +4,6 @@ mod people;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -19,7 +18,6 @@ use crate::error::{WorkspaceError, unless_disk};
 use crate::ids;
 use crate::own_files::OwnFiles;
 use crate::receipts::{self, Written};
-use crate::run::run_deliveries;
 use crate::state::StateFile;
 use crate::translate::{Found, dispatch_expiry, drop_label, group_address, iso, to_draft};
 use crate::tree::{Folders, Section, Tree};
@@ -272,30 +270,6 @@ impl Workspace {
         }))
     }
 
-    /// Delivers what is due to mailboxes: after a sender that was killed there may be nobody else to do it.
-    pub async fn finish_deliveries(&self) -> Result<(), WorkspaceError> {
-        /// Far longer than it takes, unless the disk hangs.
-        const PATIENCE: Duration = Duration::from_secs(10);
-        if self.hub.disk_trouble().is_some() {
-            return Ok(());
-        }
-        let outbound = self.hub.open_door(Door::Workspace).await?;
-        let working = self.clone();
-        let deliveries = tokio::spawn(async move { run_deliveries(&working, outbound).await });
-        let mut changes = self.hub.changes();
-        let all_taken = async {
-            while self.hub.has_due(Door::Workspace).await? {
-                changes.next().await;
-            }
-            Ok::<_, HubError>(())
-        };
-        let taken = tokio::time::timeout(PATIENCE, all_taken).await;
-        // What has been taken on is finished first.
-        self.hub.close_doors();
-        let _ = deliveries.await;
-        Ok(taken.unwrap_or(Ok(()))?)
-    }
-
     /// Puts a damaged row of the journal back from an intact mailbox or archive file, if there is one.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
         let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
@@ -339,8 +313,9 @@ impl Workspace {
         Ok(false)
     }
 
-    /// Lets go of the hub.
+    /// Closes the hub. Mail that another process left in the queue is delivered first.
     pub async fn close(&self) {
+        self.deliver_left_over().await;
         self.retention_after_command().await;
         self.hub.shut_down().await;
     }

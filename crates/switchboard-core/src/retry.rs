@@ -26,7 +26,13 @@ pub enum Outcome {
         /// Why, for the sender.
         reason: String,
     },
+    /// The door ended before it knew: the delivery goes back to the queue, as if it had not been taken.
+    Released,
 }
+
+/// How often a delivery goes back to the queue at once. One that is released more often has a door that drops it without a
+/// word, and is retried with backoff.
+const RELEASES: u32 = 3;
 
 /// How long what waits behind others waits at most before it is looked at again, should nobody hurry it.
 const BEHIND: SignedDuration = SignedDuration::from_mins(5);
@@ -71,7 +77,8 @@ pub fn after_attempt(
         Outcome::Delivered => DeliveryState::Delivered,
         Outcome::Shown => DeliveryState::Seen,
         Outcome::Refused { .. } => DeliveryState::Refused,
-        Outcome::Unreachable { .. } | Outcome::Behind { .. } => {
+        Outcome::Released if attempts <= RELEASES => DeliveryState::Queued,
+        Outcome::Released | Outcome::Unreachable { .. } | Outcome::Behind { .. } => {
             let last_chance = expires_at.or_else(|| accepted_at.checked_add(policy.give_up_after).ok());
             let pause = match outcome {
                 Outcome::Behind { .. } => spread(BEHIND.min(policy.longest), jitter),

@@ -1,6 +1,7 @@
 //! The handle on everything: opening and closing, the way in and out, and what the rest stands on.
 
 mod adoption;
+mod doors;
 mod link;
 mod mail;
 mod notes;
@@ -213,11 +214,6 @@ impl Hub {
     /// Whether the store was recovered since this was last asked, so that doors should read back what their files hold.
     pub fn take_recovery(&self) -> bool {
         self.inner.store.take_recovery()
-    }
-
-    /// Takes no further deliveries; those already handed over can still be reported on.
-    pub fn close_doors(&self) {
-        self.inner.doors.close();
     }
 
     /// Takes the right to be the one process that runs a service, or says who has it.

@@ -17,14 +17,14 @@ use parking_lot::Mutex;
 use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Outcome};
 use tokio::sync::mpsc;
 
-pub(crate) use self::claim::{claim_due, enqueue, is_due};
+pub(crate) use self::claim::{claim_due, enqueue, is_abandoned, is_due};
 use self::claim::{half_lease, renew};
 pub(crate) use self::returned::tell as tell_returned;
+use self::state::{NO_OUTCOME, delivered, settle};
 pub(crate) use self::state::{
     UNFILED, bound_times, expire_due, expired_unfiled, hurry, hurry_firsts, put_state, release_gone,
     take_back, unfiled_key,
 };
-use self::state::{delivered, settle};
 use crate::clock::Clock;
 use crate::error::HubError;
 use crate::owner::Owner;
@@ -54,7 +54,7 @@ pub struct Outbound {
     doors: Doors,
 }
 
-/// One delivery, handed to its door. Dropped without a report it counts as "unreachable, retry".
+/// One delivery, handed to its door. Dropped without a report it goes back to the queue; by a panic, it is retried with backoff.
 #[derive(Debug)]
 pub struct Handoff {
     /// What is to be delivered.
@@ -111,6 +111,11 @@ impl Doors {
 
     pub(crate) fn close(&self) {
         self.open.lock().clear();
+    }
+
+    /// Hands nothing more to one door.
+    pub(crate) fn close_one(&self, door: Door) {
+        self.open.lock().remove(&door);
     }
 
     /// How often a door was opened.
@@ -260,7 +265,12 @@ fn settle_all(
 impl Drop for Handoff {
     fn drop(&mut self) {
         if let Some(Claim { id, fence, writer, .. }) = self.claim.take() {
-            let outcome = Outcome::Unreachable { reason: "the door did not report an outcome".into() };
+            // A panic will happen again; a door that is shut down has done nothing wrong.
+            let outcome = if std::thread::panicking() {
+                Outcome::Unreachable { reason: NO_OUTCOME.into() }
+            } else {
+                Outcome::Released
+            };
             writer.post(move |tx| settle(tx, id, fence, &outcome).map(|_| ()));
         }
     }

@@ -475,9 +475,11 @@ pub(crate) struct Open {
 
 impl Open {
     fn start(workspace: Workspace, outbound: Outbound) -> Self {
-        let working = workspace.clone();
-        let door = tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound).await });
-        Self { workspace, door, channels: None, stop: CancellationToken::new() }
+        let (working, stop) = (workspace.clone(), CancellationToken::new());
+        let stopped = stop.clone();
+        let door =
+            tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound, stopped).await });
+        Self { workspace, door, channels: None, stop }
     }
 
     fn start_running(workspace: Workspace, outbound: Outbound) -> Self {
@@ -499,14 +501,16 @@ impl Open {
         // Whoever watches a channel is awake, which the sender is told.
         channels.hear_presence().await?;
         let outbound = hub.open_door(switchboard_core::Door::Channels).await?;
-        let task = async move { door_channels::run_deliveries(&channels, outbound).await };
-        self.channels = Some(tokio::spawn(task));
+        let stop = self.stop.clone();
+        self.channels = Some(tokio::spawn(async move {
+            let deliveries = Box::pin(door_channels::run_deliveries(&channels, outbound));
+            hub.run_door(switchboard_core::Door::Channels, deliveries, stop).await;
+        }));
         Ok(())
     }
 
-    /// Finishes what was begun, then lets go.
+    /// Delivers what was accepted, then closes the workspace.
     pub(crate) async fn close(self) {
-        self.workspace.hub().close_doors();
         self.stop.cancel();
         let _ = self.door.await;
         if let Some(channels) = self.channels {

@@ -8,7 +8,7 @@ use switchboard_core::{Door, MessageId};
 use tokio::sync::mpsc;
 
 use super::{ToolConfig, ToolServer};
-use crate::run::run_deliveries;
+use crate::delivery;
 use crate::test_workspace::TestWorkspace;
 
 /// A workspace with its tools.
@@ -55,7 +55,7 @@ impl TestTools {
         let workspace = TestWorkspace::new(&[]).await;
         let outbound = workspace.workspace.hub().open_door(Door::Workspace).await.expect("the door");
         let working = workspace.workspace.clone();
-        tokio::spawn(async move { run_deliveries(&working, outbound).await });
+        tokio::spawn(async move { delivery::run(&working, outbound).await });
         let first = ToolServer::new(workspace.workspace.clone(), config);
         Self { workspace, first }
     }
@@ -84,7 +84,7 @@ impl TestTools {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let server = self.server();
         tokio::spawn(async move {
-            if let Ok(running) = server.serve(ours).await {
+            if let Ok(running) = Box::pin(server.serve(ours)).await {
                 let _ = running.waiting().await;
             }
         });

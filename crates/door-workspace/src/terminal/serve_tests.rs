@@ -3,8 +3,8 @@ use switchboard_core::{Door, Kind};
 
 use super::*;
 use crate::config::Config;
+use crate::delivery;
 use crate::registration::TerminalRegistration;
-use crate::run::run_deliveries;
 use crate::terminal::{TerminalConfig, TerminalOutcome};
 use crate::test_workspace::{TestWorkspace, agent, name};
 
@@ -72,7 +72,7 @@ async fn the_outcome_at_the_terminal_is_told() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let outbound = test.workspace.hub().open_door(Door::Workspace).await.unwrap();
     let delivering = test.workspace.clone();
-    tokio::spawn(async move { run_deliveries(&delivering, outbound).await });
+    tokio::spawn(async move { delivery::run(&delivering, outbound).await });
     let mut post = test.workspace.take_terminal_post(&name("codex")).await.unwrap();
     let terminal = async {
         for result in [ExecuteResult::Executed, ExecuteResult::Failed { reason: "it hung".into() }] {

@@ -134,12 +134,6 @@ impl Hub {
         self.read(move |db| reads::on_the_way(db, &directory::canonical(db, &agent)?)).await
     }
 
-    /// Whether a delivery for a door waits and is due.
-    pub async fn has_due(&self, door: Door) -> Result<bool, HubError> {
-        let now = self.now();
-        self.read(move |db| outbox::is_due(db, &[door], now)).await
-    }
-
     /// The first number of the journal after everything that retention has removed; 0 where it has removed nothing.
     pub async fn oldest_kept(&self) -> Result<i64, HubError> {
         self.read(reads::oldest_kept).await

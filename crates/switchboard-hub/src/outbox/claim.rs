@@ -11,6 +11,7 @@ use super::hand_over;
 use super::state::set_aside;
 use crate::clock::from_micros;
 use crate::error::HubError;
+use crate::owner::Owner;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::store::writer::Work;
 
@@ -148,6 +149,21 @@ pub(crate) fn is_due(db: &rusqlite::Connection, doors: &[Door], now: Timestamp) 
         names.join(", ")
     );
     Ok(db.prepare_cached(&sql)?.query_row([now.as_microsecond()], |row| row.get(0))?)
+}
+
+/// True if a process that has ended holds a lease on a delivery of this door.
+pub(crate) fn is_abandoned(db: &rusqlite::Connection, door: Door) -> Result<bool, HubError> {
+    let mut statement = db.prepare_cached(
+        "SELECT DISTINCT owner FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6) AND state = 1 \
+         AND owner IS NOT NULL",
+    )?;
+    let owners = statement.query_map([door.as_str()], |row| row.get::<_, String>(0))?;
+    for owner in owners {
+        if owner?.parse::<Owner>().map_or(true, |owner| owner.is_gone()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 type Claimed = (Arc<Message>, i64, Delivery, i64);

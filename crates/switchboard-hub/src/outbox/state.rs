@@ -22,6 +22,9 @@ use crate::store::writer::Work;
 /// How the note ends on a delivery that was set aside because its message is damaged.
 const SEE_DOCTOR: &str = "; see `switchboard doctor`";
 
+/// Why a delivery is retried whose door dropped it.
+pub(super) const NO_OUTCOME: &str = "the door did not report an outcome";
+
 /// A damaged message stops at itself: it is set aside and its neighbours go on.
 pub(super) fn set_aside(tx: &Work<'_>, id: i64, error: &HubError) -> rusqlite::Result<()> {
     let note = format!("{error}{SEE_DOCTOR}");
@@ -87,6 +90,10 @@ pub(super) fn settle(
         after_attempt(retry_as, delivery.attempts, accepted_at, expires_at, tx.now, jitter, tx.config.retry);
     let note = match outcome {
         Outcome::Delivered | Outcome::Shown => None,
+        Outcome::Released => match state {
+            DeliveryState::Queued => None,
+            _ => Some(NO_OUTCOME.to_owned()),
+        },
         Outcome::Refused { reason } | Outcome::Unreachable { reason } | Outcome::Behind { reason } => {
             Some(reason.clone())
         }
@@ -131,6 +138,8 @@ pub(crate) fn put_state(
     };
     let due = match state {
         DeliveryState::Failed { retry_at } => retry_at,
+        // It keeps its place before what was queued after it.
+        DeliveryState::Queued => delivery.milestones.queued.map_or(tx.now, |queued| queued.min(tx.now)),
         _ => tx.now,
     };
     let sql = format!(

@@ -92,21 +92,30 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
             tracing::warn!(error = %error, "no terminals are served");
         }
     });
+    // The doors go on until the last client is answered, and then deliver what it sent.
+    let doors = CancellationToken::new();
     let channels = channel_config(&settings, &workspace);
-    let channels = run_channels(channels, workspace.hub().clone(), shutdown.clone()).await?;
+    let channels = run_channels(channels, workspace.hub().clone(), doors.clone()).await?;
     let public = swarms.as_ref().and_then(|config| config.listen.as_ref()).map(|listen| listen.address);
-    let swarm = run_swarm(swarms, workspace.hub().clone(), shutdown.clone()).await?;
-    let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), shutdown.clone()));
+    let swarm = run_swarm(swarms, workspace.hub().clone(), doors.clone()).await?;
+    let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), doors.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?, settings.legacy_router).await?;
     announce(&context, &workspace, &listening.info, public);
-    let result = door_workspace::run(workspace.clone(), outbound, shutdown.clone()).await;
+    let answered = tokio::spawn({
+        let (shutdown, doors) = (shutdown.clone(), doors.clone());
+        async move {
+            shutdown.cancelled().await;
+            listening.finish().await;
+            doors.cancel();
+        }
+    });
+    let result = door_workspace::run(workspace.clone(), outbound, doors).await;
     shutdown.cancel();
     if let Some(workers) = &workers {
         workers.close().await;
     }
-    let _ = tokio::join!(terminals, channels, link, notified, swarm);
-    listening.finish().await;
+    let _ = tokio::join!(answered, terminals, channels, link, notified, swarm);
     suites.close().await;
     workspace.close().await;
     // Not before the hub has closed: what waits for a worker is left as it is, for the next one.

@@ -13,6 +13,7 @@ use switchboard_hub::clock::Clock;
 use switchboard_hub::{MailboxQuery, Part};
 use test_support::{files, message_file, process};
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 const ROLE: &str = "SWITCHBOARD_TEST_CHILD";
 const FOLDER: &str = "SWITCHBOARD_TEST_FOLDER";
@@ -86,6 +87,7 @@ fn say(text: &str) {
 pub(crate) struct Library {
     pub(crate) workspace: Workspace,
     door: JoinHandle<()>,
+    stop: CancellationToken,
 }
 
 impl Library {
@@ -93,12 +95,15 @@ impl Library {
         let workspace = Workspace::open(folder, door_workspace::Config::default(), |_| ()).await.unwrap();
         let outbound = workspace.hub().open_door(Door::Workspace).await.unwrap();
         let working = workspace.clone();
-        let door = tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound).await });
-        Self { workspace, door }
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let door =
+            tokio::spawn(async move { door_workspace::run_deliveries(&working, outbound, stopped).await });
+        Self { workspace, door, stop }
     }
 
     pub(crate) async fn close(self) {
-        self.workspace.hub().close_doors();
+        self.stop.cancel();
         self.door.await.unwrap();
         self.workspace.close().await;
     }

@@ -24,6 +24,7 @@ mod reaching;
 mod rendering;
 mod repository;
 mod router;
+mod shutdown;
 mod soak;
 mod store_faults;
 mod storm;

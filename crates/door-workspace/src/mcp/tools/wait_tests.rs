@@ -18,7 +18,7 @@ impl Wire {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let server = tools.server();
         tokio::spawn(async move {
-            if let Ok(running) = server.serve(theirs).await {
+            if let Ok(running) = Box::pin(server.serve(theirs)).await {
                 let _ = running.waiting().await;
             }
         });
