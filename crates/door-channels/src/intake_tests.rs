@@ -431,7 +431,7 @@ async fn c14_named_burst_keeps_each_senders_order() {
     let second = test.channels.hub().now().as_second();
     let mut paths = Vec::new();
     for number in 0..1000_u32 {
-        // Names that somebody drew by lot: only the time in the file says what comes first.
+        // Random names: only the time in the file says what comes first.
         let sender = ["ann", "bob"][(number % 2) as usize];
         let id = format!("msg-20260111-163315-{sender}-{:04x}", (number * 7919) % 65_536);
         let mut message = file(&id, sender, "all", &format!("{number}"));

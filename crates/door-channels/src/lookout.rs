@@ -1,7 +1,7 @@
 //! How changes below a folder are noticed: by file events where they can be trusted, by looking where not.
 //!
 //! An event names the file that is to be read. What was dropped or came unseen is found by listing, which is the truth: now
-//! and then, and whenever an event says that others were dropped. Where another machine, or nobody knows who, can
+//! and then, and whenever an event says that others were dropped. Where another machine, or an unknown one, can
 //! change the folder, a change may come without an event, so the folder is looked at every two seconds as
 //! well. A probe can only show that events do *not* come: on NFS one's own changes are reported and those of
 //! others are not.

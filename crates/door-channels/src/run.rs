@@ -143,7 +143,7 @@ async fn take_in(channels: &Channels) -> Result<(), ChannelError> {
         while folder_of(channels).await.is_err() {
             tokio::time::sleep(MOUNTED).await;
         }
-        tracing::info!("the folder of the channels is watched anew");
+        tracing::info!("the folder of the channels is watched again");
     }
 }
 

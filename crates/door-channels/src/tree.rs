@@ -32,7 +32,7 @@ enum Root {
     /// A workspace's own folder, held open.
     Own(Dir),
     /// A folder that can be a mount. Nothing of it is held open, which would keep it from being unmounted: each use opens the
-    /// path anew and looks whether it leads to the folder of this identity, and not to the bare mount point.
+    /// path again and checks that it leads to the folder of this identity, and not to the bare mount point.
     Shared { path: Arc<Path>, identity: Option<Arc<str>> },
 }
 
@@ -173,7 +173,7 @@ fn make_identity(root: &Dir) -> Result<String, FileError> {
     }
     let new = format!("{:032x}", fastrand::u128(..));
     signals.create_new(IDENTITY, new.as_bytes(), Durability::Synced)?;
-    // Somebody else may have been quicker.
+    // Another process may have been quicker.
     Ok(read_identity(&signals)?.unwrap_or(new))
 }
 

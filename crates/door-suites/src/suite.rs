@@ -519,8 +519,8 @@ impl Suite {
     }
 }
 
-/// The tools that are no longer what was approved, with the reason. Pins that cannot be read block everything: nobody
-/// knows then what was approved.
+/// The tools that are no longer what was approved, with the reason. Unreadable pins block every tool: what was
+/// approved is unknown then.
 fn compare_with_pins(places: &Places, child: &str, catalogue: &Catalogue) -> BTreeMap<String, String> {
     let pins = Pins::load(places, child);
     match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {

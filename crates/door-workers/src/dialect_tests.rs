@@ -247,7 +247,7 @@ async fn client_without_token_is_understood_in_older_words_alone() {
     let launch = json!({ "agent": "command", "program": ["sh"] });
     assert_eq!(client.rejected("launch", launch).await, "not_allowed");
     assert_eq!(client.rejected("hello", json!({ "agent": "human" })).await, "not_allowed");
-    // Nobody knows which process this one is.
+    // The process of this client is unknown.
     let approve = json!({ "call_id": "x", "approved": true });
     assert_eq!(client.rejected("approve_execution", approve).await, "not_allowed");
     assert_eq!(client.ask("hello", json!({ "token": "secret" })).await.event, "hello");

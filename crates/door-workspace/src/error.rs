@@ -66,8 +66,8 @@ pub enum WorkspaceError {
         /// Who runs it.
         holder: String,
     },
-    /// An `execute` message for an agent whose terminal nobody runs: it would never be typed.
-    #[error("nobody runs the terminal of '{agent}', so nothing would be typed")]
+    /// An `execute` message for an agent without a running terminal: it would never be typed.
+    #[error("no terminal of '{agent}' runs, so nothing would be typed")]
     NoTerminal {
         /// Whose terminal.
         agent: AgentId,

@@ -33,7 +33,7 @@ pub(crate) enum Unreadable {
     File(#[from] FileError),
 }
 
-/// What a mailbox has that nobody expects there.
+/// Files in a mailbox that the journal does not expect there.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     /// The files, in the order of their senders.

@@ -94,8 +94,7 @@ impl Workspace {
     }
 }
 
-/// Takes in what others drop, and keeps house beside it: a round of housekeeping may last longer than somebody who has
-/// dropped a file should wait.
+/// Ingests dropped files, with housekeeping beside it: a dropped file does not wait for the end of a round.
 async fn take_in(workspace: &Workspace) -> Result<(), WorkspaceError> {
     tokio::select! {
         result = look_at_mailboxes(workspace) => result,

@@ -36,7 +36,7 @@ pub(crate) struct Inbox {
     pub(crate) last_sweep: LastSweep,
 }
 
-/// Counting unseen messages stops here: nobody cares whether it is 100 or 1,000.
+/// Counting unseen messages stops here: a reader needs no exact number above 99.
 pub(crate) const COUNTED: usize = 100;
 
 /// How many messages a listing shows if its caller does not say.

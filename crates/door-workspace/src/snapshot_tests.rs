@@ -38,7 +38,7 @@ async fn inbox_is_swept_until_its_folder_changes() {
     let t = TestWorkspace::new(&["codex"]).await;
     let sweep = async || t.workspace.sweep_mailbox(&agent("codex")).await.unwrap();
     let bodies = |bodies: &[&str]| bodies.iter().map(|body| (*body).to_owned()).collect::<Vec<_>>();
-    assert_eq!(inbox(&t).await, (vec![], false), "nobody has looked yet");
+    assert_eq!(inbox(&t).await, (vec![], false), "no process has listed it yet");
     sweep().await;
     assert_eq!(inbox(&t).await, (vec![], true));
     t.send(letter("claude", "codex", "sent")).await;

@@ -82,12 +82,12 @@ impl Directory {
         &self.links
     }
 
-    /// Whether somebody of a swarm or hub of this name is known.
+    /// True if an agent of a swarm or hub of this name is known.
     pub fn has_realm(&self, realm: &Name) -> bool {
         self.of_realm(realm).next().is_some()
     }
 
-    /// The links that lead to a swarm or hub of which nobody is known, each as the settings call it.
+    /// The links that lead to a swarm or hub of which no agent is known, each as the settings call it.
     pub fn broken_links(&self) -> impl Iterator<Item = (String, &Name)> {
         self.links.leads().filter(|(_, realm)| !self.has_realm(realm))
     }

@@ -409,7 +409,7 @@ fn link_to_an_unknown_swarm_is_an_error() {
         let (agent, realm, link) = (agent(leads_to), realm.parse().unwrap(), link.to_owned());
         assert_eq!(error, ResolveError::UnknownRealm { agent, realm, link }, "{to}");
     }
-    // Of `research` somebody is known, though not this one.
+    // An agent of `research` is known, though not this one.
     let planned = deliveries(&message("claude", "retired", None), &directory);
     assert_eq!(planned, [sent("bob@research", peer("bob@research"))]);
     let broken: Vec<String> = directory.broken_links().map(|(link, _)| link).collect();

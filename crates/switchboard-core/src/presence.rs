@@ -70,7 +70,7 @@ impl Presence {
     /// What `heartbeat` says about `agent` at `now`.
     ///
     /// An agent of this hub that was never heard is offline, because each way of reading mail here gives a sign of life. Of one
-    /// behind a swarm or a link nothing is known then. A heartbeat from the future (the clock was set back) counts as just heard. Whoever said last that it
+    /// behind a swarm or a link nothing is known then. A heartbeat from the future (the clock was set back) counts as just heard. An agent that said last that it
     /// is [`OFFLINE`] is: a goodbye is no sign of life.
     pub fn derive(
         agent: AgentId,

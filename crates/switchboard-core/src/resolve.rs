@@ -39,7 +39,7 @@ pub enum ResolveError {
         near: Vec<String>,
     },
     /// A link of the settings leads to a swarm or a hub that is not there.
-    #[error("{link} leads to '{agent}', and nobody of a swarm or hub '{realm}' is known")]
+    #[error("{link} leads to '{agent}', and no agent of a swarm or hub '{realm}' is known")]
     UnknownRealm {
         /// The name as the link has it.
         agent: AgentId,
@@ -222,7 +222,7 @@ fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result
     }
 }
 
-/// Whether a link may lead to this name. Not every member of a swarm is known here, but of each swarm somebody is.
+/// Whether a link may lead to this name. Not every member of a swarm is known here, but of each swarm at least one is.
 fn is_known(agent: &AgentId, directory: &Directory) -> bool {
     match &agent.realm {
         Some(realm) => directory.has_realm(realm),

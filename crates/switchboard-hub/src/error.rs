@@ -315,6 +315,7 @@ impl HubError {
             }
             Self::StoreDeleted { path } => Self::StoreDeleted { path: path.clone() },
             Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
+            Self::File(error) => error.again().into(),
             // All else that keeps work from being done at all.
             _ => Self::Closed,
         }

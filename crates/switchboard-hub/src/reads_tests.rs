@@ -10,8 +10,9 @@ use crate::{Draft, Hub, MailboxQuery, Part, Registration, outbox};
 /// So many messages wait in one mailbox: enough that a pass over any table or index reads megabytes.
 const MANY: i64 = 200_000;
 
-/// What an action may read.
-const PAGE: u64 = 256 << 10;
+/// Bytes that an action may read, with what the clock of the hub and a further connection read meanwhile. A pass over the
+/// smallest index reads more than twice as much.
+const PAGE: u64 = 1 << 20;
 
 /// Fills a mailbox with copies of a message, as only their number matters here.
 fn fill(test: &TestHub, seq: i64) {

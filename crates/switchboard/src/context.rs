@@ -398,15 +398,15 @@ fn workspace_of(folder: &Path) -> Option<PathBuf> {
     above(folder).or_else(|| above(&WorkTree::of(folder).ok()?.main_tree()?))
 }
 
-/// What to do about a link that leads to nobody.
+/// Hint for a link that leads to no agent.
 pub(crate) const BROKEN_LINK: &str =
     "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json";
 
-/// What is wrong with the links of the settings that lead to a swarm or hub of which nobody is known.
+/// Problems with links of the settings that lead to a swarm or hub of which no agent is known.
 pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
     let told = |(link, realm): (String, &Name)| {
-        format!("{link} leads to '{realm}', and nobody of a swarm or hub of that name is known")
+        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
     };
     Ok(directory.broken_links().map(told).collect())
 }

@@ -27,7 +27,7 @@ impl Printer {
     }
 
     /// One line of data as text. A reader that went away (`| head`) ends the program quietly.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
+    #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn line(self, text: impl Display) {
         let mut out = anstream::stdout().lock();
         let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) else { return };
@@ -56,7 +56,7 @@ impl Printer {
     }
 
     /// Says that the workspace can be read and not written; to scripts as well, beside their JSON.
-    #[expect(clippy::unused_self, reason = "whoever prints has been given the right to")]
+    #[expect(clippy::unused_self, reason = "a printer is the permission to print")]
     pub(crate) fn degraded(self, trouble: &DiskTrouble) {
         let _ = writeln!(
             anstream::stderr().lock(),

@@ -27,7 +27,7 @@ pub(super) fn reader(number: usize) -> String {
 
 /// Makes a workspace in which `count` messages wait, indexed and with their files, and leaves it closed.
 pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
-    // Nobody reads here. Otherwise every process would tell the senders so, 1,000 messages each time, until the end of the
+    // No agent reads here. Otherwise every process would tell the senders so, 1,000 messages each time, until the end of the
     // journal is reached: many minutes in the large hub.
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
@@ -60,7 +60,7 @@ pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // A word that nobody wrote: so all messages are indexed.
+    // A word that no message contains: so all messages are indexed.
     hub.search("nowhere", None, 1).await?;
     serving.close().await
 }

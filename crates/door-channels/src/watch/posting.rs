@@ -107,7 +107,7 @@ impl Watcher {
     }
 
     /// What is posted where the hub does not take an answer, so that nobody waits for it: the same for everyone in the
-    /// channel where whoever asked cannot be reached, and otherwise an incident, where those are posted.
+    /// channel where the asker cannot be reached, and otherwise an incident, where those are posted.
     fn instead_of(&self, reply: ChannelMessage, refused: &HubError) -> Option<ChannelMessage> {
         let is_unreachable = matches!(refused, HubError::Unresolved(_)) && reply.to != "all";
         let mut other = ChannelMessage { id: String::new(), to: "all".to_owned(), ..reply };

@@ -175,7 +175,7 @@ pub(super) fn only_sends(name: &str) -> bool {
     matches!(name, "send_message" | "send_team_message")
 }
 
-/// Whether a call of a tool is answered at once, without a word to the client before: it waits for nobody but the disk.
+/// Whether a call of a tool is answered at once, without a word to the client before: it waits for the disk alone.
 pub fn is_prompt(name: &str) -> bool {
     let waits = matches!(
         name,

@@ -86,7 +86,7 @@ impl Workspace {
         Ok(TerminalRun { id, native_id: ids::to_native(id), outcome })
     }
 
-    /// Refuses an `execute` message that would never be typed: what is accepted before somebody runs the terminal is not.
+    /// Refuses an `execute` message that would never be typed: an `execute` message accepted before the terminal runs is not typed.
     pub async fn check_execute(&self, kind: &Kind, to: &Address) -> Result<(), WorkspaceError> {
         if kind.as_str() != EXECUTE {
             return Ok(());
@@ -113,7 +113,7 @@ impl Workspace {
             // Whoever ran it may have typed this as the last thing.
             return Ok(self.told(&stored.message).await?.unwrap_or_else(|| TerminalOutcome::Unattended {
                 reason: format!(
-                    "nobody runs the terminal of '{terminal}'; start it with `switchboard run --name \"{terminal}\" -- \
+                    "no terminal of '{terminal}' runs; start it with `switchboard run --name \"{terminal}\" -- \
                      COMMAND` and send it again"
                 ),
             }));

@@ -60,7 +60,7 @@ async fn without_anybody_the_input_is_not_typed_and_that_is_said() {
     let test = TestWorkspace::new(&["codex", "claude"]).await;
     let run = test.workspace.run_in_terminal(&agent("claude"), &name("Codex"), "x".into()).await.unwrap();
     let TerminalOutcome::Unattended { reason } = &run.outcome else { panic!("{run:?}") };
-    assert!(reason.starts_with("nobody runs the terminal of 'codex'"), "{reason}");
+    assert!(reason.starts_with("no terminal of 'codex' runs"), "{reason}");
     let stored = test.workspace.hub().message(run.id).await.unwrap().unwrap();
     assert_eq!(stored.message.kind, Kind::parse("execute").unwrap());
     let unknown = test.workspace.run_in_terminal(&agent("claude"), &name("codez"), "x".into()).await;

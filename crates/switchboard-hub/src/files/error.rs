@@ -51,6 +51,23 @@ pub enum FileError {
 }
 
 impl FileError {
+    /// The same error once more, for each of several callers.
+    pub(crate) fn again(&self) -> Self {
+        match self {
+            Self::BadName { name } => Self::BadName { name: name.clone() },
+            Self::NotADirectory { path, found } => Self::NotADirectory { path: path.clone(), found },
+            Self::NotAFile { path, found } => Self::NotAFile { path: path.clone(), found },
+            Self::TooLarge { path, size, limit } => {
+                Self::TooLarge { path: path.clone(), size: *size, limit: *limit }
+            }
+            Self::Io { action, path, source } => {
+                let code = source.raw_os_error().map(io::Error::from_raw_os_error);
+                let source = code.unwrap_or_else(|| io::Error::new(source.kind(), source.to_string()));
+                Self::Io { action, path: path.clone(), source }
+            }
+        }
+    }
+
     /// Whether the disk, or the user's share of it, is full: the same call can succeed later.
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};

@@ -346,12 +346,12 @@ impl Hub {
         self.read(move |db| maintenance::aged(db, after, most)).await
     }
 
-    /// Removes these messages from the journal, except for what somebody is not done with; returns how many.
+    /// Removes these messages from the journal, except for those that a recipient is not done with; returns how many.
     pub async fn remove_entries(&self, entries: Vec<i64>) -> Result<usize, HubError> {
         self.write(move |tx| maintenance::prune(tx, entries)).await
     }
 
-    /// Notes something that may be lost in a power failure, because whoever misses it finds it out again. Does not wait
+    /// Notes something that may be lost in a power failure, because a process that misses it finds it out again. Does not wait
     /// for the disk.
     pub async fn note_repeatable(
         &self,

@@ -53,7 +53,7 @@ impl Hub {
         let answer = holding.await?.result().await;
         self.note_damage(&answer);
         hold.ids = match answer {
-            // Nobody can be told to leave it to this reader, who must not go without for that.
+            // The lease cannot be written, and this reader must not go without its mail for that.
             Err(error) if error.is_disk() => wanted,
             answer => answer?,
         };

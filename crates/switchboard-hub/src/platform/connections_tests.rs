@@ -54,6 +54,6 @@ fn tcp_peer_is_client_process() {
         assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
         assert_eq!(peer.processes(), [std::process::id()]);
         drop(client);
-        assert!(tcp_peer(accepted.local_addr().unwrap(), from).is_err(), "nobody holds it any more");
+        assert!(tcp_peer(accepted.local_addr().unwrap(), from).is_err(), "no process holds it any more");
     }
 }

@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Runs a transaction; a panic in it is an error like one of the database, after which the connection is opened anew.
+/// Runs a transaction; a panic in it is an error like one of the database, after which the connection is reopened.
 pub(crate) fn caught<T>(
     work: impl FnOnce() -> Result<T, Arc<rusqlite::Error>>,
 ) -> Result<T, Arc<rusqlite::Error>> {
-    // What the transaction had in hand is dropped: the connection, the directory and the memory are all made anew.
+    // What the transaction had in hand is dropped: the connection, the directory and the memory are all rebuilt.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         tracing::error!("a job of the journal's writer panicked; its transaction is undone");
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERNAL);

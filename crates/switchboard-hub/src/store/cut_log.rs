@@ -100,7 +100,7 @@ impl LogLength {
         share(lock);
         let connection = opened?.connection;
         maintenance::forget_rebuilt(&connection)?;
-        // Whoever has read the numbers of what was lost reads on after them.
+        // A reader that has seen the numbers of lost messages reads on after them.
         connection.execute(
             "INSERT INTO meta (key, value) VALUES ('floor', ?1) ON CONFLICT (key) \
              DO UPDATE SET value = max(CAST(value AS INTEGER), CAST(excluded.value AS INTEGER))",

@@ -29,7 +29,7 @@ fn cut(folder: &Path, to: u64) {
     OpenOptions::new().write(true).open(folder.join(LOG)).expect("opens").set_len(to).expect("cut");
 }
 
-/// Messages that were accepted after a cut are kept, under numbers that nobody has seen.
+/// Messages that were accepted after a cut are kept, under numbers that no reader has seen.
 async fn recovers_from_cut(share: impl Fn(u64) -> u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = open(folder.path()).await;

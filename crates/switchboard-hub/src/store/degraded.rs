@@ -63,35 +63,39 @@ pub(crate) fn open_read_only(folder: &Dir, key: Option<&HubKey>) -> Result<Conne
     Ok(connection)
 }
 
-/// Whether a connection cannot write.
+/// True if a connection cannot write the store: it was opened for reading, or it is the placeholder of a failed reopening.
 pub(crate) fn is_read_only(connection: &Connection) -> bool {
-    connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false)
+    connection.is_readonly(rusqlite::MAIN_DB).unwrap_or(false) || connection.path().is_none_or(str::is_empty)
 }
 
-/// The answer to whoever wants to write.
-pub(crate) fn refusal() -> HubError {
+/// The error of every write to a degraded store.
+fn refusal() -> HubError {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY);
     rusqlite::Error::SqliteFailure(code, None).into()
 }
 
-/// Opens a store for writing again that was opened for reading, once its disk can be written.
+/// Opens a store for writing again that was opened for reading, once its disk can be written. Fails with the reason why
+/// the store cannot be written yet.
 ///
 /// The connections of a process share what SQLite knows of the log's index, so all that only read are closed first.
-pub(crate) fn regain(connection: &mut Connection, setup: &Setup) {
-    if !is_read_only(connection) || disk::probe(&setup.folder).is_some() {
-        return;
+pub(crate) fn regain(connection: &mut Connection, setup: &Setup) -> Result<(), HubError> {
+    if !is_read_only(connection) {
+        return Ok(());
     }
-    let Ok(placeholder) = Connection::open_in_memory() else { return };
-    *connection = placeholder;
+    if disk::probe(&setup.folder).is_some() {
+        return Err(refusal());
+    }
+    *connection = Connection::open_in_memory()?;
     setup.store.readers.close();
-    let reopened = setup.open_database().or_else(|error| {
-        tracing::warn!(%error, "the store cannot be written yet");
-        open_read_only(&setup.folder, setup.config.key.as_ref())
-    });
-    match reopened {
+    match setup.open_database() {
         Ok(reopened) => *connection = reopened,
-        Err(error) => tracing::warn!(%error, "the store could not be opened again"),
+        Err(why) => {
+            tracing::warn!(error = %why, "the store cannot be written yet");
+            *connection = open_read_only(&setup.folder, setup.config.key.as_ref())?;
+            return Err(why);
+        }
     }
+    if is_read_only(connection) { Err(refusal()) } else { Ok(()) }
 }
 
 /// A path as SQLite reads it in a URI.

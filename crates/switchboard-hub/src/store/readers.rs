@@ -133,8 +133,8 @@ impl Readers {
         result
     }
 
-    /// Runs `work` while this process has no connection to read by: waits for those that are lent, and has whoever wants
-    /// one wait meanwhile.
+    /// Runs `work` while this process has no connection to read by: waits until lent ones are returned, and lends
+    /// none meanwhile.
     pub(crate) fn while_closed<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut state = self.state.lock();
         state.is_paused = true;

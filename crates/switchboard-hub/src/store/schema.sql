@@ -213,7 +213,7 @@ WHERE m.door = 'swarm' AND length(m.scope) > 36;
 CREATE INDEX deliveries_to_peers ON deliveries (agent, id) WHERE door = 'swarm' AND (state < 2 OR state = 6);
 
 -- How many messages wait in each mailbox, and how many of them its reader has not been shown. The triggers below keep
--- both numbers, so that nobody counts a mailbox row by row.
+-- both numbers, so that no query counts a mailbox row by row.
 CREATE TABLE mailboxes (
   agent   TEXT PRIMARY KEY COLLATE NOCASE,
   unseen  INTEGER NOT NULL,

@@ -1,7 +1,7 @@
 //! The full-text index over bodies.
 //!
 //! Processes that send or serve index behind the journal, a bounded number of messages at a time: splitting a body into
-//! words costs more than journaling it, and nobody waits for it in `submit`.
+//! words costs more than journaling it, and `submit` does not wait for it.
 //!
 //! The index covers two ranges of the journal: everything up to `base`, and everything from `low` to `high`. The second
 //! one begins at the newest messages where much is missing, so that a search for recent messages does not wait for the

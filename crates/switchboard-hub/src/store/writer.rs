@@ -489,10 +489,9 @@ impl WriterLoop {
             return;
         }
         let mut connection = self.connection.lock();
-        degraded::regain(&mut connection, &self.setup);
-        if degraded::is_read_only(&connection) {
+        if let Err(error) = degraded::regain(&mut connection, &self.setup) {
             for job in jobs {
-                job.finish(Some(degraded::refusal()));
+                job.finish(Some(error.again()));
             }
             return;
         }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Kill what another process of ours has started, when that process or the program has ended.
 ///
-/// A reaper: the process that starts it tells it on a socket what to do. Nobody types it.
+/// A reaper: the process that starts it tells it on a socket what to do. It is not for typing.
 #[derive(Debug, Args)]
 pub(crate) struct Sentinel {}
 

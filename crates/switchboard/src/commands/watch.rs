@@ -16,7 +16,7 @@ use crate::context::{Context, channel_config, run_channels};
 use crate::failure::{Exit, Failure};
 
 /// Let a program answer what is said to an agent in a channel: messages to it, those that mention it as @agent,
-/// and those that begin with its name. What came while nobody watched is answered first.
+/// and those that begin with its name. Messages that came while no watcher ran are answered first.
 #[derive(Debug, Args)]
 pub(crate) struct Watch {
     /// The agent that answers

@@ -34,7 +34,8 @@ async fn deleted_store_accepts_nothing_and_ends_serve() {
         let library = Library::open(sandbox.path()).await;
         library.workspace.send(letter("claude", "before".into())).await.unwrap();
         if is_all {
-            std::fs::remove_dir_all(sandbox.file("")).unwrap();
+            // A process may make a file between the listing of the folder and its removal.
+            poll::until("the folder to be removed", || std::fs::remove_dir_all(sandbox.file("")).ok());
         } else {
             for name in ["hub.db", "hub.db-wal", "hub.db-shm"] {
                 std::fs::remove_file(sandbox.file(name)).unwrap();

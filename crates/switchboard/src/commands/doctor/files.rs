@@ -36,9 +36,9 @@ pub(super) async fn look(
     // A mailbox that lacks what the disk had no place for is not in order.
     if checks.is_empty() && workspace.hub().disk_trouble().is_none() {
         let agree = if workspace.hub().is_covered_by(extent).await? {
-            "mailboxes and journal agree; nobody else can write here".to_owned()
+            "mailboxes and journal agree; no other user can write here".to_owned()
         } else {
-            format!("mailboxes have the newest {NEWEST} messages; nobody else can write here")
+            format!("mailboxes have the newest {NEWEST} messages; no other user can write here")
         };
         checks.push(Check::new("files", Status::Ok, agree));
     }

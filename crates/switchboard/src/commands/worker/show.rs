@@ -101,7 +101,7 @@ pub(super) fn approval(context: &Context, ask: &Value) {
     context.printer.note(asked(ask));
 }
 
-/// All of what is asked for: nobody can agree to what is not shown, nor to what looks like something else.
+/// All parameters of an approval: a person cannot agree to text that is hidden or looks like other text.
 fn asked(ask: &Value) -> String {
     let mut shown = format!(
         "{}/{} asks: {}\n  answer with: switchboard worker approve {} accept|decline|cancel",

@@ -61,7 +61,7 @@ fn shell(script: &str) -> Command {
 fn unmounted_root_loses_no_post() {
     let sandbox = workspace();
     shared(&sandbox);
-    // Whoever is not root needs a user namespace as well, which not every system allows.
+    // Without root it takes a user namespace as well, which not every system allows.
     let way = "unshare -m true && exec unshare -m sh -c \"$SCENARIO\"; \
         unshare -U -r -m true && exec unshare -U -r -m sh -c \"$SCENARIO\"; exec sh -c \"$SCENARIO\"";
     let like = sandbox.command([""; 0]);
@@ -121,7 +121,7 @@ fn another_folder_counts_once_a_person_accepts_it() {
     std::fs::remove_dir_all(root.join("signals")).unwrap();
     let refused = sandbox.run(["channel", "root"]);
     assert!(refused.code == Some(3) && refused.stderr.contains("channel root --accept"), "{refused:?}");
-    assert_eq!(sandbox.run(["channel", "root", "--accept"]).code, Some(4), "nobody can be asked");
+    assert_eq!(sandbox.run(["channel", "root", "--accept"]).code, Some(4), "there is no person to ask");
     sandbox.ok(["channel", "root", "--accept", "--yes"]);
     sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "here"]);
     assert_eq!(super::messages(&sandbox).len(), 1);

@@ -39,19 +39,19 @@ fn a_healthy_workspace_is_healthy() {
     exit 0
     --- stdout
     ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     ");
     assert_snapshot!(sandbox.show(["doctor", "--json"]), @r#"
     exit 0
     --- stdout
     {"check":"database","status":"ok","message":"sound, 1 message"}
-    {"check":"files","status":"ok","message":"mailboxes and journal agree; nobody else can write here"}
+    {"check":"files","status":"ok","message":"mailboxes and journal agree; no other user can write here"}
     "#);
     assert_snapshot!(fix(&sandbox), @"
     exit 0
     --- stdout
     ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     ");
 }
 
@@ -150,7 +150,7 @@ fn a_link_that_leads_nowhere_is_told() {
         r#"{ "links": { "channels": { "general": ["resaerch"] }, "forwards": { "old": "codex" } } }"#,
     );
     let found = look(&sandbox);
-    let told = "FAIL  links: links.channels.general leads to 'resaerch', and nobody of a swarm or hub of that name is known";
+    let told = "FAIL  links: links.channels.general leads to 'resaerch', and no agent of a swarm or hub of that name is known";
     assert!(found.code == Some(1) && found.stdout.contains(told), "{found:?}");
     assert!(!found.stdout.contains("links.forwards"), "{found:?}");
 }
@@ -196,7 +196,7 @@ fn a_damaged_database_is_rebuilt_with_the_same_ids_and_states() {
     --- stdout
     fixed database: hub.db was made anew; what could be read was taken over
     ok    database: sound, 3 messages
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     --- stderr
     The journal was damaged. It was moved to [project]/.switchboard/hub.db.damaged.[mark] and rebuilt from what could be read.
     ");
@@ -226,7 +226,7 @@ fn a_missing_database_is_made_anew_from_the_files() {
     --- stdout
     fixed database: hub.db was made anew; what could be read was taken over
     ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     ");
     assert_eq!(sandbox.json(["inbox", "codex"])[0]["native_id"], id.as_str());
 }
@@ -306,7 +306,7 @@ fn mail_in_a_repository_is_warned_of() {
     exit 0
     --- stdout
     ok    database: sound, 1 message
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     warn  repository: git has 2 files of .switchboard/, for example .switchboard/inbox/codex/[msg-1].json
           hint: `git rm -r --cached .switchboard && git add .switchboard/.gitignore` takes them out and keeps them here
     ");
@@ -387,7 +387,7 @@ fn deliveries_that_are_gone_from_the_database_are_put_back_from_the_files_or_mad
     fixed message: the delivery of [msg-1] to codex is gone
     fixed message: the delivery of [msg-2] to codex is gone
     fixed message: the delivery of [msg-3] to codex is gone
-    ok    files: mailboxes and journal agree; nobody else can write here
+    ok    files: mailboxes and journal agree; no other user can write here
     ");
     let state = |id: &String| sandbox.json(["receipt", id])[0]["deliveries"][0]["state"].clone();
     assert_eq!([&waits, &done, &lost].map(state), ["delivered", "acknowledged", "delivered"]);

@@ -592,11 +592,11 @@ fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
         ("old", "no agent is named 'codx', to whom links.forwards.old leads"),
         (
             "older",
-            "links.forwards.older leads to 'bob@nowhere', and nobody of a swarm or hub 'nowhere' is known",
+            "links.forwards.older leads to 'bob@nowhere', and no agent of a swarm or hub 'nowhere' is known",
         ),
         (
             "team:review",
-            "links.teams.review leads to 'amy@resaerch', and nobody of a swarm or hub 'resaerch' is known",
+            "links.teams.review leads to 'amy@resaerch', and no agent of a swarm or hub 'resaerch' is known",
         ),
     ] {
         let ran = sandbox.run(["send", to, "x"]);
@@ -645,14 +645,14 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
     assert!(String::from_utf8_lossy(&ran.stderr).contains("stdout cannot be written to"), "{ran:?}");
 }
 
-/// What is accepted before somebody runs the terminal is never typed.
+/// An `execute` message is refused where no terminal runs.
 #[test]
 fn execute_without_a_terminal_is_refused() {
     let sandbox = workspace();
     assert_snapshot!(sandbox.show(["send", "codex", "cargo test", "--kind", "execute"]), @r#"
     exit 5
     --- stderr
-    error: nobody runs the terminal of 'codex', so nothing would be typed
+    error: no terminal of 'codex' runs, so nothing would be typed
     hint: start it with `switchboard run --name "codex" -- COMMAND` and send again, or send it as mail with --kind delegate_task
     "#);
     let ran = sandbox.run(["send", "all", "cargo test", "--kind", "execute"]);

@@ -192,7 +192,7 @@ fn web_page_cannot_drive_workers() {
     let mut page = TcpStream::connect(&address).unwrap();
     page.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
-    // Bytes that nobody reads may turn the end into a reset.
+    // Unread bytes may turn the end into a reset.
     if let Err(error) = page.read_to_string(&mut answer) {
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
     }
