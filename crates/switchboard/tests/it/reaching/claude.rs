@@ -92,6 +92,14 @@ fn with_variable(variable: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
+/// The program of a `switchboard run`, below its reapers.
+fn program_below(run: u32) -> u32 {
+    let children = std::fs::read_to_string(format!("/proc/{run}/task/{run}/children")).unwrap();
+    let child = children.split(' ').next().unwrap().parse().unwrap();
+    let is_ours = std::fs::read_link(format!("/proc/{child}/exe")).unwrap() == std::path::Path::new(BINARY);
+    if is_ours { program_below(child) } else { child }
+}
+
 #[test]
 fn real_idle_claude_wakes_once() {
     let test = "real_idle_claude_wakes_once";
@@ -122,8 +130,7 @@ fn real_idle_claude_wakes_once() {
         let asked = model.prompts().iter().filter(|prompt| prompt.contains(word)).count();
         assert_eq!(asked, 1, "{:?}", model.prompts());
     }
-    let children = format!("/proc/{0}/task/{0}/children", person.id());
-    let client: u32 = std::fs::read_to_string(children).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let client = program_below(person.id());
     let variable = format!("CLAUDE_PID={client}");
     poll::until("the one that waits", || (!with_variable(&variable).is_empty()).then_some(()));
     kill_process(Pid::from_raw(i32::try_from(client).unwrap()).unwrap(), Signal::KILL).unwrap();
