@@ -24,6 +24,7 @@ mod http;
 mod http_tests;
 mod intake;
 mod listener;
+mod panics;
 mod passing;
 mod server_info;
 mod stdio;

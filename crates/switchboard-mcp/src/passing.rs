@@ -11,9 +11,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
 use ::http::request::Parts;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rmcp::ErrorData;
@@ -24,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::caller::Caller;
 use crate::intake;
+use crate::panics::report_panic;
 
 /// How many calls of one session may be on their way at once. One more is refused.
 const MOST: usize = 256;
@@ -115,7 +118,7 @@ impl<P: Passing> PromptCalls for P {
     }
 
     fn call(&self, call: PassedCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
-        Box::pin(Passing::call(self, call))
+        Box::pin(isolated("tools/call", Passing::call(self, call)))
     }
 }
 
@@ -342,6 +345,17 @@ pub(crate) fn answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>
         }
     }
     line
+}
+
+/// Answers with an internal error where the call panics.
+pub(crate) async fn isolated(
+    method: &str,
+    call: impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send,
+) -> Result<Box<RawValue>, Box<RawValue>> {
+    match AssertUnwindSafe(call).catch_unwind().await {
+        Ok(answer) => answer,
+        Err(_) => Err(error(report_panic(method))),
+    }
 }
 
 fn error(error: ErrorData) -> Box<RawValue> {

@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::lines::{Line, Lines};
 use crate::error::McpError;
 use crate::intake::{self, Refused};
+use crate::panics::Isolated;
 use crate::passing::{self, OnTheirWay, Passing, Seen};
 
 /// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
@@ -85,7 +86,7 @@ pub(crate) async fn serve<H, P, R, W>(
     let session = shutdown.child_token();
     let transport = Lined { output: output.clone(), messages };
     let work = async {
-        match serve_server_with_ct(handler, transport, session.clone()).await {
+        match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
             Ok(running) => drop(running.waiting().await),
             Err(error) => tracing::debug!(%error, "the session ended before it began"),
         }
@@ -206,8 +207,8 @@ where
         let (outcome, is_wanted) = match call {
             Ok(call) => {
                 let outcome = match call {
-                    Either::Left(call) => passing.call(call).await,
-                    Either::Right(list) => passing.list(list).await,
+                    Either::Left(call) => passing::isolated("tools/call", passing.call(call)).await,
+                    Either::Right(list) => passing::isolated("list", passing.list(list)).await,
                 };
                 (outcome, on_their_way.ended(&id))
             }

@@ -118,18 +118,9 @@ impl Readers {
     }
 
     fn lend_this<T>(&self, mut connection: Connection, work: impl FnOnce(&mut Connection) -> T) -> T {
+        let mut loan = Loan { readers: self, returned: None };
         let result = work(&mut connection);
-        let mut state = self.state.lock();
-        state.lent -= 1;
-        if state.is_paused {
-            drop(connection);
-            self.returned.notify_all();
-        } else if state.idle.len() < KEPT && connection.is_autocommit() {
-            // One that is still in a transaction would go on to show the past.
-            state.idle.push(connection);
-        }
-        drop(state);
-        self.returned.notify_one();
+        loan.returned = Some(connection);
         result
     }
 
@@ -152,6 +143,31 @@ impl Readers {
     /// Closes those that nobody has.
     pub(crate) fn close(&self) {
         self.state.lock().idle.clear();
+    }
+}
+
+/// A connection that is lent. Dropped when it is returned, and when the work panics: then it is closed.
+struct Loan<'r> {
+    readers: &'r Readers,
+    returned: Option<Connection>,
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let mut state = self.readers.state.lock();
+        state.lent -= 1;
+        if state.is_paused {
+            drop(self.returned.take());
+            self.readers.returned.notify_all();
+        } else if let Some(connection) = self.returned.take()
+            // One that is still in a transaction would go on to show the past.
+            && connection.is_autocommit()
+            && state.idle.len() < KEPT
+        {
+            state.idle.push(connection);
+        }
+        drop(state);
+        self.readers.returned.notify_one();
     }
 }
 

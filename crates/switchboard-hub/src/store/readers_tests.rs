@@ -46,3 +46,17 @@ fn a_database_that_cannot_be_opened_leaves_nothing_lent() {
     assert!(readers.lend(|_| ()).is_err());
     assert_eq!(readers.state.lock().lent, 0);
 }
+
+/// D3: the repair of a cut log waits until every connection is returned.
+#[test]
+fn d3_panicking_read_leaves_nothing_lent() {
+    let (_folder, readers) = readers();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        readers.lend(|_| panic!("on purpose")).unwrap();
+    }));
+    assert!(panicked.is_err());
+    readers.while_closed(|| ());
+    readers.lend(|_| ()).unwrap();
+    let state = readers.state.lock();
+    assert_eq!((state.idle.len(), state.lent), (1, 0));
+}

@@ -34,6 +34,7 @@ use super::guard::{Admitted, MESSAGES, SseQuery};
 use super::problem::{Denied, Problem};
 use crate::caller::{Caller, Transport};
 use crate::intake::{self, Refused};
+use crate::panics::Isolated;
 use crate::token::{Token, random_id};
 
 /// How many posted messages may wait for the handler. One more is answered with 429.
@@ -113,7 +114,7 @@ where
     tokio::spawn({
         let session = session.clone();
         async move {
-            match serve_server_with_ct(handler, transport, session.clone()).await {
+            match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
                 Ok(running) => drop(running.waiting().await),
                 Err(error) => tracing::debug!(%error, "an SSE session ended before it began"),
             }

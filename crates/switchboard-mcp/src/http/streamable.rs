@@ -31,6 +31,7 @@ use super::{batch, late};
 use crate::caller::{Caller, Transport};
 use crate::config::HttpConfig;
 use crate::intake::{self, Refused};
+use crate::panics::Isolated;
 use crate::passing::{self, Passing, Seen};
 
 const SESSION: &str = "mcp-session-id";
@@ -45,7 +46,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 
 /// What the route needs.
 pub(super) struct Streamable<H> {
-    service: StreamableHttpService<H, Sessions>,
+    service: StreamableHttpService<Isolated<H>, Sessions>,
     sessions: Sessions,
     places: Arc<Semaphore>,
     max_sessions: usize,
@@ -81,7 +82,8 @@ impl<H: ServerHandler> Streamable<H> {
             .with_sse_retry(None)
             .with_max_request_body_bytes(config.body_limit)
             .with_cancellation_token(closing);
-        let service = StreamableHttpService::new(move || Ok(factory()), Arc::new(sessions.clone()), rmcp);
+        let service =
+            StreamableHttpService::new(move || Ok(Isolated(factory())), Arc::new(sessions.clone()), rmcp);
         let (max_sessions, keep_alive) = (config.max_sessions, config.keep_alive);
         Self { service, sessions, places, max_sessions, keep_alive }
     }

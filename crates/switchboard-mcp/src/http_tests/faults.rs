@@ -181,6 +181,34 @@ async fn m5_no_token_gets_into_the_log() {
     assert!(!text.contains(token), "{text}");
 }
 
+/// D3: over streamable HTTP and SSE, past `rmcp` and through it.
+#[tokio::test]
+async fn d3_panicking_request_is_answered_over_http() {
+    let rig = Rig::start().await;
+    let session = rig.prompt_session(&[]).await;
+    assert_eq!(rig.call(&session, "whoami", &[]).await.status, 200);
+    let is_internal_error = |answer: &Value| answer["error"]["code"] == -32603 && answer["id"] == 1;
+    // The same id each time: a panic leaves no call on its way.
+    for tool in ["panic", "prompt panic", "prompt panic later", "panic"] {
+        let reply = rig.call(&session, tool, &[]).await;
+        let answer = if reply.body.starts_with('{') { reply.json() } else { reply.event() };
+        assert!(reply.status == 200 && is_internal_error(&answer), "{tool}: {reply:?}");
+    }
+    assert_eq!(rig.call(&session, "whoami", &[]).await.status, 200);
+
+    let (headers, body) = (modern_headers("panic"), modern_call("2026-07-28", "panic"));
+    let reply = rig.ask("POST /mcp", &listed(&headers), &body).await;
+    assert!(reply.body.contains("-32603"), "{reply:?}");
+
+    let (mut stream, endpoint) = rig.sse("", &[]).await;
+    for body in [initialize("2024-11-05"), call(1, "panic"), call(2, "whoami")] {
+        assert_eq!(rig.ask(&format!("POST {endpoint}"), &[], &body).await.status, 202);
+    }
+    let heard = stream.hear_until("\"id\":2,").await;
+    assert!(heard.contains("-32603"), "{heard}");
+    assert_eq!(rig.health().await["status"], "ok");
+}
+
 #[tokio::test]
 async fn m8_m9_what_is_no_message_is_answered_as_json_rpc_asks() {
     let rig = Rig::start().await;

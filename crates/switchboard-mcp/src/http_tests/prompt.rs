@@ -8,7 +8,7 @@ use crate::AGENT_HEADER;
 
 impl Rig {
     /// A session over `/mcp` whose handler has offered its way past `rmcp`.
-    async fn prompt_session(&self, headers: &[&str]) -> String {
+    pub(super) async fn prompt_session(&self, headers: &[&str]) -> String {
         let session = self.session(headers).await;
         let header = format!("Mcp-Session-Id: {session}");
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();

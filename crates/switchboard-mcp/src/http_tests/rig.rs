@@ -110,6 +110,11 @@ impl Passing for Prompt {
                 self.0.finished.notify_one();
                 json!("at last")
             }
+            "prompt panic" => panic!("on purpose"),
+            "prompt panic later" => {
+                tokio::task::yield_now().await;
+                panic!("on purpose");
+            }
             _ => {
                 let Caller { transport, session, agent } = call.caller;
                 let transport = format!("{transport:?}");
@@ -168,6 +173,7 @@ impl ServerHandler for Shown {
                 self.0.released.notified().await;
                 return Err(ErrorData::invalid_params("failed at last", None));
             }
+            "panic" => panic!("on purpose"),
             // More than any buffer on the way holds.
             "flood" => {
                 let _flood = Flood::begin(&self.0);
