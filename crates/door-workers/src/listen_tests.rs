@@ -33,6 +33,7 @@ async fn a_socket_is_its_owners_alone_and_one_that_was_left_behind_is_replaced()
     rig.close().await;
 }
 
+/// W9: without TLS there is no other address than a loopback one.
 #[tokio::test]
 async fn the_network_needs_a_token_and_is_this_machine_alone() {
     let rig = Rig::new().await;

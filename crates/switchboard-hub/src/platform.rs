@@ -155,6 +155,25 @@ pub fn allow_open_files(most: u64) {
     }
 }
 
+/// The number of files this process may have open; `None` where there is no limit.
+pub fn open_file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// The file descriptors of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// How many of those within the limit are in use.
+    pub used: u64,
+    /// The limit in force.
+    pub limit: u64,
+}
+
+/// The file descriptors of a process; `None` where they cannot be seen.
+pub fn open_files(pid: u32) -> Option<OpenFiles> {
+    os::open_files(pid)
+}
+
 /// What a file system is to those who wait for changes on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filesystem {
@@ -405,6 +424,21 @@ mod os {
         u64::from_str_radix(ignored.trim(), 16).ok()
     }
 
+    pub(super) fn open_files(pid: u32) -> Option<super::OpenFiles> {
+        let limit = parse_file_limit(&fs::read_to_string(format!("/proc/{pid}/limits")).ok()?)?;
+        let numbers = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| {
+            let number: u64 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            // A limit that was lowered closes nothing; it counts for new descriptors alone.
+            (number < limit).then_some(number)
+        });
+        Some(super::OpenFiles { used: numbers.count() as u64, limit })
+    }
+
+    pub(super) fn parse_file_limit(limits: &str) -> Option<u64> {
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
     pub(super) fn boot_id() -> Option<String> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(text.trim().to_owned()).filter(|id| !id.is_empty())
@@ -502,6 +536,10 @@ mod os {
 
     pub(super) fn is_unnamed(_name: &str) -> bool {
         false
+    }
+
+    pub(super) fn open_files(_pid: u32) -> Option<super::OpenFiles> {
+        None
     }
 
     pub(super) fn boot_id() -> Option<String> {

@@ -38,7 +38,9 @@ fn a_missing_directory_is_on_no_network() {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use super::super::os::{ProcessStat, of_magic, parse_boot_time, parse_namespace, parse_stat, start_time};
+    use super::super::os::{
+        ProcessStat, of_magic, parse_boot_time, parse_file_limit, parse_namespace, parse_stat, start_time,
+    };
     use super::*;
 
     #[test]
@@ -49,6 +51,16 @@ mod linux {
         assert_eq!(start_time(1_763_000_000, 1234, 100), Some(began));
         assert_eq!(start_time(1_763_000_000, 1234, 0), None);
         assert_eq!(start_time(1, u64::MAX, 100), None);
+    }
+
+    #[test]
+    fn open_files_are_counted_below_the_limit() {
+        let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096                 files\n";
+        assert_eq!(parse_file_limit(limits), Some(1024));
+        assert_eq!(parse_file_limit("Max open files  unlimited  unlimited  files\n"), None);
+        let found = open_files(std::process::id()).expect("this process runs");
+        assert!(found.used >= 3 && found.used <= found.limit, "{found:?}");
+        assert_eq!(open_files(u32::MAX), None);
     }
 
     #[test]

@@ -39,6 +39,12 @@ const WAITING_THREADS: usize = 4;
 /// The same in `serve`, where a few clients that wait for a lock must not hold up the others.
 const WAITING_THREADS_OF_MANY: usize = 64;
 
+/// Open files that a command may need; `send` needs about 25.
+const ENOUGH_FILES: u64 = 64;
+
+/// With fewer open files than that the runtime cannot start.
+const FEWEST_FILES: u64 = 12;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -46,6 +52,10 @@ fn main() -> ExitCode {
     };
     let telemetry = telemetry::begin(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
+    if switchboard_hub::platform::open_file_limit().is_some_and(|limit| limit < FEWEST_FILES) {
+        let failure = Failure::new("too_few_files", Exit::Failed, "the program cannot start");
+        return printer.failure(&name_file_limit(failure));
+    }
     if cli.command.is_brief() {
         blocking::run_inline();
     }
@@ -64,7 +74,20 @@ fn main() -> ExitCode {
     drop(telemetry);
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => Printer::new(printer.is_json()).failure(&failure),
+        Err(failure) => Printer::new(printer.is_json()).failure(&name_file_limit(failure)),
+    }
+}
+
+/// Adds a hint where the limit of open files is too low for the program. SQLite says only that it cannot open a file.
+fn name_file_limit(failure: Failure) -> Failure {
+    let is_of_system = matches!(failure.exit, Exit::Failed | Exit::Temporary);
+    match switchboard_hub::platform::open_file_limit().filter(|limit| is_of_system && *limit < ENOUGH_FILES) {
+        Some(limit) => {
+            let raise = format!("only {limit} files may be open here; raise the limit (`ulimit -n`)");
+            let hint = failure.hint.as_ref().map_or(raise.clone(), |hint| format!("{hint}; {raise}"));
+            failure.hint(hint)
+        }
+        None => failure,
     }
 }
 

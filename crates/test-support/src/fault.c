@@ -10,7 +10,8 @@
  *   FAULT_ERRNO    a number
  *   FAULT_WHILE    a path: nothing is counted or done unless it exists
  *   FAULT_LOG      a path: every counted call is written there as a line
- *   FAULT_CLOCK    how many seconds the clock is ahead
+ *   FAULT_CLOCK    how many seconds the clock is ahead, while FAULT_WHILE exists
+ *   FAULT_SYNCED   a folder: the content of each file as of its last fsync or fdatasync, by inode number
  *   FAULT_DEAF     file events cannot be had: every instance that a user may have is taken
  *
  * An open counts when it makes a file. Only calls on files and folders count: pipes, sockets and event descriptors are left alone, so a
@@ -39,7 +40,7 @@ enum { ACT_NONE, ACT_KILL, ACT_TEAR, ACT_FAIL, ACT_ONCE };
 static atomic_long calls;
 static int action = -1;
 static long at, number;
-static const char *only_while, *log_path;
+static const char *only_while, *log_path, *synced_path;
 static long ahead;
 
 __attribute__((constructor)) static void configure(void) {
@@ -54,18 +55,25 @@ __attribute__((constructor)) static void configure(void) {
   number = (text = getenv("FAULT_ERRNO")) ? atol(text) : EIO;
   only_while = getenv("FAULT_WHILE");
   log_path = getenv("FAULT_LOG");
+  synced_path = getenv("FAULT_SYNCED");
   ahead = (text = getenv("FAULT_CLOCK")) ? atol(text) : 0;
+}
+
+static int is_the_time(void) {
+  int kept = errno;
+  int is_there = !only_while || syscall(SYS_faccessat, AT_FDCWD, only_while, F_OK) == 0;
+  errno = kept;
+  return is_there;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
   int result = (int)syscall(SYS_clock_gettime, clock, now);
-  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec += ahead;
+  if (result == 0 && clock == CLOCK_REALTIME && ahead && is_the_time()) now->tv_sec += ahead;
   return result;
 }
 
 static int is_armed(void) {
-  if (action < 0) return 0;
-  return !only_while || syscall(SYS_faccessat, AT_FDCWD, only_while, F_OK) == 0;
+  return action >= 0 && is_the_time();
 }
 
 static void note(const char *call, long count) {
@@ -155,14 +163,39 @@ ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t offset) {
   return REAL(pwrite64)(fd, bytes, length, offset);
 }
 
+/* Copies what a file holds now: a power failure cannot take that any more. Whole or not at all, whatever thread dies meanwhile. */
+static void keep_synced(int fd) {
+  struct stat found;
+  char bytes[1 << 16], from[64], to[4096], made[4096 + 32];
+  int in, out, kept = errno;
+  ssize_t length;
+  if (!synced_path || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) return;
+  snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
+  snprintf(to, sizeof to, "%s/%lu", synced_path, (unsigned long)found.st_ino);
+  snprintf(made, sizeof made, "%s.%ld", to, syscall(SYS_gettid));
+  in = (int)syscall(SYS_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC);
+  out = (int)syscall(SYS_openat, AT_FDCWD, made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  while ((length = syscall(SYS_read, in, bytes, sizeof bytes)) > 0) syscall(SYS_write, out, bytes, (size_t)length);
+  syscall(SYS_close, in);
+  syscall(SYS_close, out);
+  syscall(SYS_renameat2, AT_FDCWD, made, AT_FDCWD, to, 0);
+  errno = kept;
+}
+
 int fsync(int fd) {
+  int result;
   GATE(meet_fd("fsync", fd))
-  return REAL(fsync)(fd);
+  result = REAL(fsync)(fd);
+  if (result == 0) keep_synced(fd);
+  return result;
 }
 
 int fdatasync(int fd) {
+  int result;
   GATE(meet_fd("fdatasync", fd))
-  return REAL(fdatasync)(fd);
+  result = REAL(fdatasync)(fd);
+  if (result == 0) keep_synced(fd);
+  return result;
 }
 
 int ftruncate(int fd, off_t length) {

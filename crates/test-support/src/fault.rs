@@ -35,6 +35,11 @@ pub enum Fault {
         /// Which call.
         from: usize,
     },
+    /// The disk is read-only from this call on.
+    ReadOnly {
+        /// Which call.
+        from: usize,
+    },
     /// This call fails, and no other.
     Once {
         /// Which call.
@@ -75,13 +80,13 @@ impl Shim {
         let (action, at) = match fault {
             Fault::Kill { at } => ("kill", at),
             Fault::Tear { at } => ("tear", at),
-            Fault::NoSpace { from } | Fault::IoError { from } => ("fail", from),
+            Fault::NoSpace { from } | Fault::IoError { from } | Fault::ReadOnly { from } => ("fail", from),
             Fault::Once { at } => ("once", at),
         };
-        let error = if matches!(fault, Fault::NoSpace { .. }) {
-            rustix::io::Errno::NOSPC
-        } else {
-            rustix::io::Errno::IO
+        let error = match fault {
+            Fault::NoSpace { .. } => rustix::io::Errno::NOSPC,
+            Fault::ReadOnly { .. } => rustix::io::Errno::ROFS,
+            _ => rustix::io::Errno::IO,
         };
         command
             .env("LD_PRELOAD", &self.library)
@@ -107,6 +112,17 @@ impl Shim {
     pub fn set_clock_ahead<'c>(&self, command: &'c mut Command, days: u32) -> &'c mut Command {
         let seconds = u64::from(days) * 86_400;
         command.env("LD_PRELOAD", &self.library).env("FAULT_CLOCK", seconds.to_string())
+    }
+
+    /// Sets a program up to have a clock that is this many days ahead while `flag` exists.
+    pub fn step_clock_while<'c>(&self, command: &'c mut Command, days: u32, flag: &Path) -> &'c mut Command {
+        self.set_clock_ahead(command, days).env("FAULT_WHILE", flag)
+    }
+
+    /// Sets a program up to leave a copy of each file that it syncs in `folder`, as of the last sync. The name is the inode
+    /// number.
+    pub fn keep_synced<'c>(&self, command: &'c mut Command, folder: &Path) -> &'c mut Command {
+        command.env("LD_PRELOAD", &self.library).env("FAULT_SYNCED", folder)
     }
 
     /// Sets a program up to get no file events, as where a user has used up all that the system gives out.

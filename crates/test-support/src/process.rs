@@ -180,3 +180,20 @@ impl Drop for Running {
         }
     }
 }
+
+/// The most bytes of memory that a process has had resident; nothing where the system does not tell.
+pub fn peak_memory(process: u32) -> Option<u64> {
+    memory_line(process, "VmHWM:")
+}
+
+/// The bytes of memory that a process has resident; nothing where the system does not tell.
+pub fn resident_memory(process: u32) -> Option<u64> {
+    memory_line(process, "VmRSS:")
+}
+
+fn memory_line(process: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let kibibytes: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
+}

@@ -607,6 +607,7 @@ async fn d1_a_damaged_database_of_the_older_schema_is_salvaged_as_damaged() {
     assert_eq!(hub.audit(None).await.expect("read").bad, 0);
 }
 
+/// D2: a process of an older version goes on with its database, and none of a newer one writes behind its back.
 #[tokio::test]
 async fn d1_an_older_database_that_another_process_has_open_is_left_as_it_is() {
     let (folder, clock, _) = closed_with(3).await;

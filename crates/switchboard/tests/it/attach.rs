@@ -1,9 +1,12 @@
 //! `switchboard mcp` where `serve` runs: it answers, and is not missed when it ends.
 
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use switchboard_hub::socket;
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, poll};
 
@@ -168,4 +171,49 @@ fn again(sandbox: &Sandbox, agent: &str) -> Client {
         (!said.failed).then_some(())
     });
     client
+}
+
+/// Where `serve` answers sessions.
+fn session_socket(sandbox: &Sandbox) -> PathBuf {
+    socket::place(&sandbox.path().join(".switchboard"), "mcp.sock")
+}
+
+/// Greets `serve` as a session of a version; what it answers, or nothing where it hangs up.
+fn greet(sandbox: &Sandbox, version: &str) -> Option<Value> {
+    let mut stream = UnixStream::connect(session_socket(sandbox)).unwrap();
+    let hello = json!({ "version": version, "agent": "claude", "profile": "full" });
+    stream.write_all(format!("{hello}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    (!answer.is_empty()).then(|| serde_json::from_str(&answer).unwrap())
+}
+
+/// D2: another version of the program may have other tools, so `serve` answers sessions of its own alone.
+#[test]
+fn d2_serve_refuses_session_of_other_version() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let _serve = sandbox.serve();
+    for version in ["0.0.1", "99.0.0", ""] {
+        assert_eq!(greet(&sandbox, version), None, "{version}");
+    }
+    assert_eq!(greet(&sandbox, env!("CARGO_PKG_VERSION")), Some(json!({ "attached": true })));
+}
+
+/// D2: a session beside a `serve` of another version works by itself.
+#[test]
+fn d2_session_beside_other_version_goes_alone() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let other = UnixListener::bind(session_socket(&sandbox)).unwrap();
+    let greeted = std::thread::spawn(move || {
+        let (stream, _) = other.accept().unwrap();
+        let mut hello = String::new();
+        BufReader::new(stream).read_line(&mut hello).unwrap();
+        serde_json::from_str::<Value>(&hello).unwrap()
+    });
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    client.ok("send_message", letter("codex", "by itself"));
+    assert_eq!(greeted.join().unwrap()["version"], env!("CARGO_PKG_VERSION"));
+    poll::until("the message in the mailbox", || {
+        sandbox.run_as("codex", ["inbox"]).ok().contains("by itself").then_some(())
+    });
 }

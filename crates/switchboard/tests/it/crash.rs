@@ -1,6 +1,7 @@
 //! Killed at any moment: what was accepted is there once, and nothing is ever half there.
 
 mod every_call;
+mod power_loss;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use test_support::mcp::Client;
 use test_support::process::command;
-use test_support::{Running, Sandbox, files, poll, tools};
+use test_support::{Ran, Running, Sandbox, files, poll, tools};
 
 use crate::BINARY;
 use crate::child::Role;
@@ -36,6 +36,7 @@ fn remount(options: &str, folder: &Path) {
     tools::run(command("mount").args(["-o", options]).arg(folder)).unwrap();
 }
 
+/// F5: a file system that is open for writing cannot be remounted; `crash/every_call.rs` has the writes of a running `serve` fail.
 #[test]
 fn f5_read_only_disk_is_read_and_written_again() {
     in_namespace("f5_read_only_disk_is_read_and_written_again", Role::ReadOnlyDisk);
@@ -114,6 +115,7 @@ pub(crate) fn read_only_disk(folder: &Path) {
     assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }
 
+/// F4: inodes.
 #[test]
 fn f4_disk_without_inodes_is_named_and_deliveries_follow() {
     in_namespace("f4_disk_without_inodes_is_named_and_deliveries_follow", Role::FewInodes);
@@ -150,4 +152,94 @@ pub(crate) fn few_inodes(folder: &Path) {
     });
     assert_eq!(serve.terminate().code(), Some(0));
     assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
+}
+
+/// The numbers of the files that a process has open.
+fn descriptors(process: u32) -> Vec<u64> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+}
+
+fn set_file_limit(process: u32, limit: u64) {
+    let limit = format!("--nofile={limit}:");
+    tools::run(command("prlimit").args(["--pid", &process.to_string(), &limit])).unwrap();
+}
+
+/// F4: no descriptor is left. Clients that are connected read on; what is accepted is delivered once a file can be opened.
+#[test]
+fn f4_serve_without_free_descriptors_resumes() {
+    if !Path::new("/proc/self/fd").exists() {
+        return tools::skip("f4_serve_without_free_descriptors_resumes", "there is no /proc");
+    }
+    let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
+    let mut serve = sandbox.serve();
+    let start =
+        |agent| Client::stdio(Running::start_listening(&mut sandbox.session(["mcp", "--from", agent])));
+    let (mut reader, mut writer) = (start("codex"), start("claude"));
+    let task = |text: &str| json!({ "action": "delegate_task", "recipient": "codex", "payload": text });
+    writer.ok("send_message", task("before"));
+    reader.ok("wait_for_message", json!({ "timeout": 60 }));
+    let of_serve = serve.id();
+    let doctor = sandbox.run(["doctor"]);
+    assert!(doctor.code == Some(0) && !doctor.stdout.contains("open files"), "{doctor:?}");
+
+    // The lowest were opened first and stay open; a limit that was lowered closes none.
+    let limit = 10;
+    let used = descriptors(of_serve);
+    assert!((0..limit).all(|number| used.contains(&number)), "{used:?}");
+    set_file_limit(of_serve, limit);
+    let sent = writer.ok("send_message", task("during"));
+    let read = reader.ok("check_inbox", json!({}));
+    assert!(read["messages"].as_array().is_some_and(|messages| !messages.is_empty()), "{read}");
+    let id = sent["id"].as_str().unwrap();
+    let receipt = writer.ok("get_receipt", json!({ "id": id }));
+    assert_ne!(receipt["deliveries"][0]["state"], "delivered", "{receipt}");
+    assert!(!sandbox.file(&format!("inbox/codex/{id}.json")).exists());
+    let doctor = sandbox.run(["doctor"]);
+    assert!(
+        doctor.code == Some(1) && doctor.stdout.contains(&format!("uses {limit} of {limit} open files")),
+        "{doctor:?}"
+    );
+
+    set_file_limit(of_serve, 1024);
+    writer.ok("send_message", task("after"));
+    poll::until("every message to be in its mailbox", || {
+        (files::message_files(&sandbox.file("inbox/codex")).len() == 3).then_some(())
+    });
+    drop((reader, writer));
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
+}
+
+/// F4: a command that may open too few files says so, and reports nothing that is not there.
+#[test]
+fn f4_command_with_few_descriptors_names_limit() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
+    let mut reported = Vec::new();
+    for limit in [6, 9, 12, 15, 18, 21, 24] {
+        let mut shell = command("sh");
+        shell.args(["-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]).arg(BINARY);
+        shell.args(["send", "codex", &format!("with {limit}"), "--from", "claude"]);
+        shell.current_dir(sandbox.path()).env("HOME", sandbox.home());
+        let ran = Ran::of(&mut shell);
+        if ran.code == Some(0) || ran.stderr.contains("accepted, but not delivered") {
+            reported.push(ran.stdout.trim().to_owned());
+        } else {
+            assert!(ran.code == Some(1) || ran.code == Some(3), "{limit}: {ran:?}");
+            assert_eq!(ran.stdout, "", "{limit}: {ran:?}");
+        }
+        if ran.code != Some(0) {
+            assert!(ran.stderr.contains("raise the limit (`ulimit -n`)"), "{limit}: {ran:?}");
+        }
+    }
+    reported.push(sandbox.send("claude", "codex", "enough"));
+    // One that could not be delivered at once is retried after a pause.
+    let mut serve = sandbox.serve();
+    poll::until("every reported message to be in the mailbox, and no other", || {
+        let there = sandbox.json(["inbox", "codex"]);
+        let there: Vec<&str> = there.iter().map(|line| line["native_id"].as_str().unwrap()).collect();
+        (there == reported).then_some(())
+    });
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }

@@ -26,6 +26,7 @@ mod repository;
 mod router;
 mod shutdown;
 mod soak;
+mod steady;
 mod store_faults;
 mod storm;
 mod suite_config;

@@ -5,8 +5,8 @@ use std::fs::OpenOptions;
 use serde_json::{Value, json};
 use switchboard_hub::HubError;
 use test_support::mcp::Client;
-use test_support::process::command;
-use test_support::{Running, Sandbox, files, poll, tools};
+use test_support::process::{self, command};
+use test_support::{Running, Sandbox, files, message_file, poll, tools};
 
 use crate::BINARY;
 use crate::child::{Library, letter};
@@ -158,20 +158,41 @@ fn f10_hostile_files_are_left_where_they_are() {
     std::fs::File::create_new(&huge).unwrap().set_len(2 << 30).unwrap();
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     files::put_by_rename(sandbox.file("inbox/codex/msg_1763000000002_deep.json"), deep);
-    let keys = (0..100_000).map(|key| format!("\"k{key}\":0,")).collect::<Vec<_>>().concat();
+    let keys = |count| (0..count).map(|key| format!("\"k{key}\":0,")).collect::<Vec<_>>().concat();
     files::put_by_rename(
         sandbox.file("inbox/codex/msg_1763000000003_number.json"),
-        format!("{{{keys}\"n\": 1e999}}"),
+        format!("{{{}\"n\": 1e999}}", keys(100_000)),
     );
-    sandbox.drop_file("msg_1763000000004_fine", "claude", "codex", "fine");
+    files::put_by_rename(
+        sandbox.file("inbox/codex/msg_1763000000004_keys.json"),
+        format!("{{{}\"n\": 0}}", keys(10_000_000)),
+    );
+    files::put_by_rename(
+        sandbox.file("inbox/codex/msg_1763000000005_twice.json"),
+        message_file("msg_1763000000005_twice", "claude", "codex", "twice", None).replacen(
+            '{',
+            "{\"payload\": \"first\",",
+            1,
+        ),
+    );
+    sandbox.drop_file("msg_1763000000006_fine", "claude", "codex", "fine");
+    let mut serve = sandbox.serve();
+    poll::until("the fine file to be taken in", || {
+        sandbox.file("outbox/claude/msg_1763000000006_fine.receipt.json").exists().then_some(())
+    });
     let inbox = sandbox.json(["inbox", "codex"]);
     assert_eq!(inbox.iter().map(|line| line["body"].as_str().unwrap()).collect::<Vec<_>>(), ["fine"]);
     assert!(huge.exists());
+    if let Some(most) = process::peak_memory(serve.id()) {
+        assert!(most < 256 << 20, "{} MiB", most >> 20);
+    }
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
 }
 
-/// F19: a stale signpost leads nobody to another program.
+/// F19: `server_info.json` of a dead server, with a process id and a port that another program has now. No command and no
+/// session connects to it, so the token goes nowhere.
 #[test]
-fn f19_signpost_of_dead_server_is_not_followed() {
+fn f19_stale_server_info_is_not_followed() {
     let sandbox = workspace();
     let mut serve = sandbox.serve();
     serve.kill();
@@ -181,11 +202,24 @@ fn f19_signpost_of_dead_server_is_not_followed() {
     assert!(doctor.stdout.contains("serves no more"), "{doctor:?}");
     // Clients find `serve` by a socket in the private folder and by its lock; the file's number may be anybody's by now.
     let info = files::whole_json(&sandbox.file("server_info.json")).unwrap();
-    let other = json!({ "pid": std::process::id() });
-    let mut reused = info;
-    reused["pid"] = other["pid"].clone();
+    let stranger = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    stranger.set_nonblocking(true).unwrap();
+    let old = info["port"].to_string();
+    let port = stranger.local_addr().unwrap().port().to_string();
+    let mut reused: Value = serde_json::from_str(&info.to_string().replace(&old, &port)).unwrap();
+    reused["pid"] = json!(std::process::id());
     files::put(sandbox.file("server_info.json"), reused.to_string());
+    assert!(sandbox.file("auth_token").exists());
     assert!(sandbox.run(["doctor"]).stdout.contains("serves no more"));
     sandbox.send("claude", "codex", "delivered by the command itself");
     assert_eq!(sandbox.json(["inbox", "codex"]).len(), 1);
+    for verb in [&["who"][..], &["worker", "list"], &["suite", "list"], &["hook", "claude", "session-start"]]
+    {
+        sandbox.run_as("claude", verb);
+    }
+    let mut session =
+        Client::stdio(Running::start_listening(&mut sandbox.session(["mcp", "--from", "codex"])));
+    assert_eq!(session.ok("check_inbox", json!({}))["messages"].as_array().map(Vec::len), Some(1));
+    let connected = stranger.accept().map_err(|error| error.kind());
+    assert!(matches!(connected, Err(std::io::ErrorKind::WouldBlock)), "{connected:?}");
 }

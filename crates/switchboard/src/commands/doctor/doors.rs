@@ -4,7 +4,7 @@ use door_channels::{ChannelError, Channels};
 use door_nats::LinkState;
 use door_workspace::Workspace;
 use switchboard_hub::Extent;
-use switchboard_hub::platform::{self, Filesystem};
+use switchboard_hub::platform::{self, Filesystem, OpenFiles};
 use switchboard_mcp::ServerInfo;
 
 use super::{Check, Status};
@@ -32,7 +32,7 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
     };
     // Its number may be another process's by now; who serves holds a lock.
     if !info.is_stale() && workspace.hub().service_holder("serve")?.is_some() {
-        return Ok(None);
+        return Ok(open_files(info.pid));
     }
     let message = format!("server_info.json is of process {}, which serves no more", info.pid);
     if fix && info.remove(folder)? {
@@ -42,6 +42,24 @@ pub(super) fn server(workspace: &Workspace, fix: bool) -> Result<Option<Check>, 
         Check::new("server", Status::Warn, message)
             .hint("`--fix` removes it, and so does the next `switchboard serve`"),
     ))
+}
+
+/// Use of file descriptors by `serve`: nothing is said while some are left.
+fn open_files(pid: u32) -> Option<Check> {
+    let OpenFiles { used, limit } = platform::open_files(pid)?;
+    let status = if used >= limit {
+        Status::Fail
+    } else if used >= limit - limit / 16 {
+        Status::Warn
+    } else {
+        return None;
+    };
+    let message = format!(
+        "`serve` (process {pid}) uses {used} of {limit} open files; without a free one it takes no new client and \
+         delivers nothing"
+    );
+    let hint = "end clients that are not needed, or start it again with a higher limit (`ulimit -n`)";
+    Some(Check::new("server", status, message).hint(hint))
 }
 
 /// The swarms: nothing is said where no agent takes part in any.

@@ -14,23 +14,23 @@ use crate::workspace;
 const WORKERS: usize = 16;
 
 /// How many calls fewer or more than another a run may make: what two threads do at once shares a transaction.
-const SPREAD: usize = 20;
+pub(super) const SPREAD: usize = 20;
 
 /// After so many runs that survived there are no more calls to be killed at.
-const SURVIVORS: usize = 3;
+pub(super) const SURVIVORS: usize = 3;
 
 /// What is said of a disk that fails.
 const IO_ERROR: [&str; 3] = ["Input/output error", "I/O error", "unable to open database file"];
 
-const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
+pub(super) const ARGS: [&str; 5] = ["send", "codex", "hello", "--from", "claude"];
 
 /// The shim, or nothing where it cannot be had, with the reason printed.
-fn shim(test: &str) -> Option<Shim> {
+pub(super) fn shim(test: &str) -> Option<Shim> {
     Shim::get(Path::new(env!("CARGO_TARGET_TMPDIR"))).map_err(|reason| tools::skip(test, &reason)).ok()
 }
 
 /// One workspace to copy, and how many file calls a `send` in it makes.
-fn template(shim: &Shim) -> (Sandbox, usize) {
+pub(super) fn template(shim: &Shim) -> (Sandbox, usize) {
     let template = workspace();
     let calls = shim.count(&mut template.copy().command(ARGS));
     println!("{calls} file calls in one send");
@@ -218,11 +218,22 @@ fn crash_free_when_one_call_fails_and_no_other() {
 #[test]
 fn crash_free_when_the_disk_fails_under_a_running_hub() {
     let Some(shim) = shim("crash_free_when_the_disk_fails_under_a_running_hub") else { return };
+    failing_under_serve(&shim, Fault::IoError { from: 1 });
+}
+
+/// F5: nothing is acknowledged meanwhile, and `serve` resumes without a restart.
+#[test]
+fn crash_f5_disk_turns_read_only_under_serve() {
+    let Some(shim) = shim("crash_f5_disk_turns_read_only_under_serve") else { return };
+    failing_under_serve(&shim, Fault::ReadOnly { from: 1 });
+}
+
+/// Runs a `serve` whose disk fails for a while. SQLite calls any failed write an I/O error.
+fn failing_under_serve(shim: &Shim, fault: Fault) {
     let sandbox = workspace();
     files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 100}}"#);
     let flag = sandbox.path().join("disk-fails");
-    let mut serve =
-        Running::start(shim.arm_while(&mut sandbox.command(["serve"]), Fault::IoError { from: 1 }, &flag));
+    let mut serve = Running::start(shim.arm_while(&mut sandbox.command(["serve"]), fault, &flag));
     assert!(serve.line().starts_with("Serving "));
     let receipt = |id: &str| sandbox.file(&format!("outbox/claude/{id}.receipt.json"));
     sandbox.take_in_two();

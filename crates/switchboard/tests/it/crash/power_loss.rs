@@ -1,0 +1,190 @@
+//! F2: power loss. The disk keeps what was synced; of the rest it keeps nothing, the names alone, or any pages.
+//!
+//! The process is killed, then each file of the workspace is put into a state that the disk may have after a power failure. Names
+//! that were removed stay removed. No `serve` has noted the boot in these workspaces, so that the next one compares all files
+//! with the journal, as it does after a boot.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use test_support::fault::Fault;
+use test_support::{Ran, Running, Sandbox, files, poll};
+
+use super::check;
+use super::every_call::{ARGS, SPREAD, SURVIVORS, shim, template};
+use crate::child::{Role, said};
+use crate::workspace;
+
+/// Rounds with many sends; `SWITCHBOARD_CRASH_ROUNDS` asks for more.
+const ROUNDS: usize = 12;
+
+/// A file system writes pages of this size, in any order.
+const PAGE: usize = 4096;
+
+/// What the disk keeps of writes that were not synced.
+#[derive(Debug, Clone, Copy)]
+enum Unsynced {
+    /// Nothing: a file that was never synced is not there.
+    Lost,
+    /// The name: a file that was never synced is empty.
+    NameOnly,
+    /// Any of the pages: the others hold what was synced, or zeros.
+    AnyPages,
+}
+
+const UNSYNCED: [Unsynced; 3] = [Unsynced::Lost, Unsynced::NameOnly, Unsynced::AnyPages];
+
+/// A workspace whose disk is about to lose power.
+struct Disk<'s> {
+    sandbox: &'s Sandbox,
+    /// The content of each file by inode number, as it was at first.
+    before: HashMap<u64, Vec<u8>>,
+    /// Where the shim keeps the content as of the last sync.
+    synced: TempDir,
+}
+
+impl<'s> Disk<'s> {
+    /// All that is there now is on disk.
+    fn of(sandbox: &'s Sandbox) -> Self {
+        let mut before = HashMap::new();
+        files::walk(&sandbox.file(""), &mut |path| {
+            if let Some(inode) = regular(path) {
+                before.insert(inode, std::fs::read(path).unwrap());
+            }
+        });
+        Self { sandbox, before, synced: TempDir::with_prefix("switchboard-synced-").unwrap() }
+    }
+
+    /// Puts each file into a state that the disk may have. In place: a database is known by its inode.
+    fn lose_power(&self, unsynced: Unsynced, random: &mut fastrand::Rng) {
+        let mut found = Vec::new();
+        files::walk(&self.sandbox.file(""), &mut |path| {
+            found.extend(regular(path).map(|inode| (path.to_owned(), inode)));
+        });
+        for (path, inode) in found {
+            let synced = std::fs::read(self.synced.path().join(inode.to_string())).ok();
+            let kept = synced.or_else(|| self.before.get(&inode).cloned());
+            let after = match (unsynced, kept) {
+                (Unsynced::Lost, None) => {
+                    std::fs::remove_file(path).unwrap();
+                    continue;
+                }
+                (Unsynced::NameOnly, None) => Vec::new(),
+                (Unsynced::AnyPages, kept) => {
+                    mix(&kept.unwrap_or_default(), &std::fs::read(&path).unwrap(), random)
+                }
+                (_, Some(kept)) => kept,
+            };
+            let mut file = OpenOptions::new().write(true).truncate(true).open(path).unwrap();
+            file.write_all(&after).unwrap();
+        }
+    }
+}
+
+/// The inode number of a regular file.
+fn regular(path: &Path) -> Option<u64> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    found.is_file().then(|| found.ino())
+}
+
+/// Any of the pages that were written, in a file of either length.
+fn mix(kept: &[u8], written: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut mixed = if random.bool() { written.to_vec() } else { kept.to_vec() };
+    for (number, page) in mixed.chunks_mut(PAGE).enumerate() {
+        let source = if random.bool() { written } else { kept };
+        let source = source.get(number * PAGE..).unwrap_or_default();
+        let common = source.len().min(page.len());
+        page[..common].copy_from_slice(&source[..common]);
+        page[common..].fill(0);
+    }
+    mixed
+}
+
+/// Starts again after the power failure: each reported message is there once, and no file is partial.
+fn start_again(sandbox: &Sandbox, reported: &[String]) {
+    let mut serve = sandbox.serve();
+    let is_whole = |id: &str| {
+        ["inbox", "archive"].iter().any(|section| {
+            let file = sandbox.file(&format!("{section}/codex/{id}.json"));
+            std::fs::read(file).is_ok_and(|bytes| serde_json::from_slice::<serde_json::Value>(&bytes).is_ok())
+        })
+    };
+    let tail = sandbox.json(["tail", "-n", "1000000"]);
+    for id in tail.iter().map(|message| message["native_id"].as_str().unwrap()) {
+        poll::until("the file of a message", || is_whole(id).then_some(()));
+    }
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    check(sandbox, reported);
+}
+
+fn random() -> fastrand::Rng {
+    let seed = std::env::var("SWITCHBOARD_CRASH_SEED");
+    let seed = seed.map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    println!("SWITCHBOARD_CRASH_SEED={seed}");
+    fastrand::Rng::with_seed(seed)
+}
+
+/// F2: at every third file call of one `send`, and after one that was reported. With `SWITCHBOARD_CRASH_ROUNDS`, at every call.
+#[test]
+fn crash_f2_power_loss_during_send() {
+    let Some(shim) = shim("crash_f2_power_loss_during_send") else { return };
+    let mut random = random();
+    let (template, calls) = template(&shim);
+    let step = if std::env::var_os("SWITCHBOARD_CRASH_ROUNDS").is_some() { 1 } else { 3 };
+    let (mut survivors, mut present, mut losses) = (0, 0, 0);
+    for at in (1 + random.usize(0..step)..=calls + SPREAD).step_by(step) {
+        let sandbox = template.copy();
+        let disk = Disk::of(&sandbox);
+        let mut command = sandbox.command(ARGS);
+        shim.arm(&mut command, Fault::Kill { at });
+        let ran = Ran::of(shim.keep_synced(&mut command, disk.synced.path()));
+        let reported: Vec<String> = ran.stdout.lines().map(str::to_owned).collect();
+        disk.lose_power(UNSYNCED[losses % UNSYNCED.len()], &mut random);
+        start_again(&sandbox, &reported);
+        let found = sandbox.json(["inbox", "codex"]).len();
+        assert!(found <= 1 && found >= reported.len(), "at {at}: {found} found, {reported:?} reported");
+        present += found;
+        losses += 1;
+        survivors += usize::from(ran.code.is_some());
+        if survivors == SURVIVORS {
+            break;
+        }
+    }
+    println!("{losses} power failures; the message was there after {present} of them");
+    assert!(survivors > 0 && present >= survivors && present < losses, "{present} of {losses}");
+}
+
+/// F2: at a random moment while one process sends as fast as it can, with its writer ahead of the disk.
+#[test]
+fn crash_f2_power_loss_during_many_sends() {
+    let Some(shim) = shim("crash_f2_power_loss_during_many_sends") else { return };
+    let mut random = random();
+    let rounds = std::env::var("SWITCHBOARD_CRASH_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let mut all = 0;
+    for round in 0..rounds {
+        let sandbox = workspace();
+        let disk = Disk::of(&sandbox);
+        let mut command = Role::Send.command(sandbox.path(), "claude", 100_000);
+        let mut sender = Running::start(shim.keep_synced(&mut command, disk.synced.path()));
+        let wanted = random.usize(1..40);
+        let mut lines = Vec::new();
+        while lines.iter().filter_map(|line: &String| said(line)).count() <= wanted {
+            lines.push(sender.line());
+        }
+        sender.lines_until(Instant::now() + Duration::from_micros(random.u64(0..6_000)), &mut lines);
+        sender.kill();
+        sender.lines_until(Instant::now() + poll::PATIENCE, &mut lines);
+        let ids = lines.iter().filter_map(|line| said(line)).filter(|said| said.starts_with("msg_"));
+        let reported: Vec<String> = ids.map(str::to_owned).collect();
+        all += reported.len();
+        disk.lose_power(UNSYNCED[round % UNSYNCED.len()], &mut random);
+        start_again(&sandbox, &reported);
+    }
+    println!("{all} messages were reported before {rounds} power failures");
+    assert!(all >= rounds);
+}
