@@ -11,13 +11,15 @@
  *   FAULT_WHILE    a path: nothing is counted or done unless it exists
  *   FAULT_LOG      a path: every counted call is written there as a line
  *   FAULT_CLOCK    how many seconds the clock is ahead, while FAULT_WHILE exists
- *   FAULT_SYNCED   a folder: the content of each file as of its last fsync or fdatasync, by inode number
+ *   FAULT_SYNCED   a folder: the content of each file, and the names in each folder, as of its last fsync or fdatasync, by
+ *                  inode number
  *   FAULT_DEAF     file events cannot be had: every instance that a user may have is taken
  *
  * An open counts when it makes a file. Only calls on files and folders count: pipes, sockets and event descriptors are left alone, so a
  * program can always say what happened to it.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -163,20 +165,38 @@ ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t offset) {
   return REAL(pwrite64)(fd, bytes, length, offset);
 }
 
-/* Copies what a file holds now: a power failure cannot take that any more. Whole or not at all, whatever thread dies meanwhile. */
+static void copy_file(int in, int out) {
+  char bytes[1 << 16];
+  ssize_t length;
+  while ((length = syscall(SYS_read, in, bytes, sizeof bytes)) > 0) syscall(SYS_write, out, bytes, (size_t)length);
+  syscall(SYS_close, in);
+}
+
+static void copy_names(int in, int out) {
+  char line[512];
+  struct dirent *entry;
+  DIR *folder = fdopendir(in);
+  while (folder && (entry = readdir(folder))) {
+    int length = snprintf(line, sizeof line, "%lu %s\n", (unsigned long)entry->d_ino, entry->d_name);
+    syscall(SYS_write, out, line, (size_t)length);
+  }
+  if (folder) closedir(folder);
+}
+
+/* Copies what a file or a folder holds now: a power failure cannot take that any more. Whole or not at all, whatever thread dies
+ * meanwhile. */
 static void keep_synced(int fd) {
   struct stat found;
-  char bytes[1 << 16], from[64], to[4096], made[4096 + 32];
+  char from[64], to[4096], made[4096 + 32];
   int in, out, kept = errno;
-  ssize_t length;
-  if (!synced_path || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) return;
+  if (!synced_path || fstat(fd, &found) != 0 || !(S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))) return;
   snprintf(from, sizeof from, "/proc/self/fd/%d", fd);
   snprintf(to, sizeof to, "%s/%lu", synced_path, (unsigned long)found.st_ino);
   snprintf(made, sizeof made, "%s.%ld", to, syscall(SYS_gettid));
   in = (int)syscall(SYS_openat, AT_FDCWD, from, O_RDONLY | O_CLOEXEC);
   out = (int)syscall(SYS_openat, AT_FDCWD, made, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  while ((length = syscall(SYS_read, in, bytes, sizeof bytes)) > 0) syscall(SYS_write, out, bytes, (size_t)length);
-  syscall(SYS_close, in);
+  if (S_ISDIR(found.st_mode)) copy_names(in, out);
+  else copy_file(in, out);
   syscall(SYS_close, out);
   syscall(SYS_renameat2, AT_FDCWD, made, AT_FDCWD, to, 0);
   errno = kept;

@@ -119,8 +119,8 @@ impl Shim {
         self.set_clock_ahead(command, days).env("FAULT_WHILE", flag)
     }
 
-    /// Sets a program up to leave a copy of each file that it syncs in `folder`, as of the last sync. The name is the inode
-    /// number.
+    /// Sets a program up to leave a copy of each file that it syncs in `folder`, as of the last sync, and of each folder a list
+    /// of lines `INODE NAME`. The name of the copy is the inode number.
     pub fn keep_synced<'c>(&self, command: &'c mut Command, folder: &Path) -> &'c mut Command {
         command.env("LD_PRELOAD", &self.library).env("FAULT_SYNCED", folder)
     }

@@ -1,14 +1,14 @@
 //! F2: power loss. The disk keeps what was synced; of the rest it keeps nothing, the names alone, or any pages.
 //!
 //! The process is killed, then each file of the workspace is put into a state that the disk may have after a power failure. Names
-//! that were removed stay removed. No `serve` has noted the boot in these workspaces, so that the next one compares all files
+//! that were removed stay removed, and folders that were made stay. No `serve` has noted the boot in these workspaces, so that the next one compares all files
 //! with the journal, as it does after a boot.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -17,6 +17,7 @@ use test_support::{Ran, Running, Sandbox, files, poll};
 
 use super::check;
 use super::every_call::{ARGS, SPREAD, SURVIVORS, shim, template};
+use crate::BINARY;
 use crate::child::{Role, said};
 use crate::workspace;
 
@@ -29,7 +30,7 @@ const PAGE: usize = 4096;
 /// What the disk keeps of writes that were not synced.
 #[derive(Debug, Clone, Copy)]
 enum Unsynced {
-    /// Nothing: a file that was never synced is not there.
+    /// Nothing: a file is there only if its folder was synced.
     Lost,
     /// The name: a file that was never synced is empty.
     NameOnly,
@@ -51,34 +52,51 @@ struct Disk<'s> {
 impl<'s> Disk<'s> {
     /// All that is there now is on disk.
     fn of(sandbox: &'s Sandbox) -> Self {
-        let mut before = HashMap::new();
-        files::walk(&sandbox.file(""), &mut |path| {
-            if let Some(inode) = regular(path) {
-                before.insert(inode, std::fs::read(path).unwrap());
-            }
-        });
+        let mut disk = Self::empty(sandbox);
+        for (path, inode) in disk.files() {
+            disk.before.insert(inode, std::fs::read(path).unwrap());
+        }
+        disk
+    }
+
+    /// Nothing of what is there now is on disk.
+    fn empty(sandbox: &'s Sandbox) -> Self {
+        let before = HashMap::new();
         Self { sandbox, before, synced: TempDir::with_prefix("switchboard-synced-").unwrap() }
+    }
+
+    /// The files of the workspace and of its owner, each with its inode number.
+    fn files(&self) -> Vec<(PathBuf, u64)> {
+        let mut found = Vec::new();
+        for folder in [self.sandbox.path(), self.sandbox.home()] {
+            files::walk(folder, &mut |path| {
+                found.extend(regular(path).map(|inode| (path.to_owned(), inode)));
+            });
+        }
+        found
+    }
+
+    /// True if the disk has the name of a file.
+    fn has_kept_name(&self, path: &Path, inode: u64) -> bool {
+        let folder = std::fs::metadata(path.parent().unwrap()).unwrap().ino();
+        let line = format!("{inode} {}", path.file_name().unwrap().to_str().unwrap());
+        let names = std::fs::read_to_string(self.synced.path().join(folder.to_string())).unwrap_or_default();
+        self.before.contains_key(&inode) || names.lines().any(|name| name == line)
     }
 
     /// Puts each file into a state that the disk may have. In place: a database is known by its inode.
     fn lose_power(&self, unsynced: Unsynced, random: &mut fastrand::Rng) {
-        let mut found = Vec::new();
-        files::walk(&self.sandbox.file(""), &mut |path| {
-            found.extend(regular(path).map(|inode| (path.to_owned(), inode)));
-        });
-        for (path, inode) in found {
+        for (path, inode) in self.files() {
             let synced = std::fs::read(self.synced.path().join(inode.to_string())).ok();
             let kept = synced.or_else(|| self.before.get(&inode).cloned());
-            let after = match (unsynced, kept) {
-                (Unsynced::Lost, None) => {
-                    std::fs::remove_file(path).unwrap();
-                    continue;
-                }
-                (Unsynced::NameOnly, None) => Vec::new(),
-                (Unsynced::AnyPages, kept) => {
-                    mix(&kept.unwrap_or_default(), &std::fs::read(&path).unwrap(), random)
-                }
-                (_, Some(kept)) => kept,
+            if matches!(unsynced, Unsynced::Lost) && !self.has_kept_name(&path, inode) {
+                std::fs::remove_file(path).unwrap();
+                continue;
+            }
+            let kept = kept.unwrap_or_default();
+            let after = match unsynced {
+                Unsynced::Lost | Unsynced::NameOnly => kept,
+                Unsynced::AnyPages => mix(&kept, &std::fs::read(&path).unwrap(), random),
             };
             let mut file = OpenOptions::new().write(true).truncate(true).open(path).unwrap();
             file.write_all(&after).unwrap();
@@ -187,4 +205,26 @@ fn crash_f2_power_loss_during_many_sends() {
     }
     println!("{all} messages were reported before {rounds} power failures");
     assert!(all >= rounds);
+}
+
+/// F2: right after the first message of a new workspace, with nothing on disk but what the two commands have synced.
+#[test]
+fn crash_f2_power_loss_after_first_send() {
+    let Some(shim) = shim("crash_f2_power_loss_after_first_send") else { return };
+    let mut random = random();
+    for unsynced in UNSYNCED.repeat(3) {
+        let sandbox = Sandbox::bare(BINARY);
+        let disk = Disk::empty(&sandbox);
+        let mut reported = String::new();
+        for args in [&["init", "codex", "claude"][..], &ARGS] {
+            let mut command = sandbox.command(args);
+            reported = Ran::of(shim.keep_synced(&mut command, disk.synced.path())).ok();
+        }
+        disk.lose_power(unsynced, &mut random);
+        start_again(&sandbox, &[reported]);
+        let foreign = std::fs::read_dir(sandbox.file("")).unwrap().find(|entry| {
+            entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().contains("foreign"))
+        });
+        assert!(foreign.is_none(), "{unsynced:?}: {foreign:?}");
+    }
 }

@@ -178,7 +178,7 @@ fn i3_entry_of_others_is_not_overwritten() {
     assert_eq!(text(&servers), mine, "what its owner changed stays");
 }
 
-/// I6: the clients' own variables say where their settings are.
+/// I6: the clients' own variables say where their settings are. No client has to be installed, and each file is reported.
 #[test]
 fn i6_moved_settings_are_found() {
     let sandbox = workspace();
@@ -186,7 +186,8 @@ fn i6_moved_settings_are_found() {
     std::fs::create_dir_all(&claude).unwrap();
     std::fs::create_dir_all(&codex).unwrap();
     let mut install = sandbox.command(["install", "claude", "codex", "--user"]);
-    test_support::Ran::of(install.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex)).ok();
+    let install = install.env("CLAUDE_CONFIG_DIR", &claude).env("CODEX_HOME", &codex);
+    let said = test_support::Ran::of(install).ok();
     for file in [
         claude.join(".claude.json"),
         claude.join("settings.json"),
@@ -194,6 +195,7 @@ fn i6_moved_settings_are_found() {
         codex.join("hooks.json"),
     ] {
         assert!(text(&file).contains("switchboard"), "{}", file.display());
+        assert!(said.contains(file.to_str().unwrap()), "{said}");
     }
     assert!(!sandbox.home().join(".claude").exists() && !sandbox.home().join(".codex").exists());
 }
