@@ -183,8 +183,8 @@ static void copy_names(int in, int out) {
   if (folder) closedir(folder);
 }
 
-/* Copies what a file or a folder holds now: a power failure cannot take that any more. Whole or not at all, whatever thread dies
- * meanwhile. */
+/* Copies the content of a file or the names in a folder, which a power failure cannot take from now on. The copy gets its name when it
+ * is whole, as another thread may be killed meanwhile. */
 static void keep_synced(int fd) {
   struct stat found;
   char from[64], to[4096], made[4096 + 32];

@@ -289,6 +289,20 @@ fn what_a_person_adds_keeps_every_flag_and_is_trusted() {
     assert_eq!(states(&sandbox), []);
 }
 
+/// W5: letters that look like those of a command are made visible before a person agrees; JSON has them exactly.
+#[test]
+fn w5_trust_shows_look_alike_letters() {
+    let sandbox = workspace();
+    let settings = json!({ "command": "n\u{43e}de", "args": ["\u{441}at", "привет"] });
+    files::put(sandbox.file("mcps/notes/.mcp.json"), settings.to_string());
+    let shown = sandbox.ok(["suite", "trust"]);
+    for part in ["n\\u{43e}de", "\\u{441}at", "привет"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let exact = sandbox.json(["suite", "trust"])[0]["launch"][0].clone();
+    assert!(exact.as_str().unwrap().contains("n\u{43e}de"), "{exact}");
+}
+
 #[test]
 fn a_changed_byte_voids_what_was_trusted_and_the_change_is_shown() {
     let sandbox = workspace();

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use door_suites::{ChildSpec, Launch, TrustState, Written, shown_launch};
 use serde_json::json;
+use switchboard_core::reveal_command;
 
 use super::Workspace;
 use crate::context::Context;
@@ -96,7 +97,7 @@ fn folder(child: &ChildSpec) -> Option<&Path> {
     }
 }
 
-/// Shows exactly what would be agreed to.
+/// Shows exactly what would be agreed to. Letters that look like those of a command are made visible.
 pub(crate) fn show(
     context: &Context,
     name: &str,
@@ -106,12 +107,12 @@ pub(crate) fn show(
 ) {
     context.printer.line(name);
     for line in shown_launch(written, folder) {
-        context.printer.line(format_args!("    {}", plain(&line)));
+        context.printer.line(format_args!("    {}", reveal_command(&line)));
     }
     if let TrustState::Changed { diff } = state {
         context.printer.line("  changed since it was trusted:");
         for line in diff.lines() {
-            context.printer.line(format_args!("    {}", plain(line)));
+            context.printer.line(format_args!("    {}", reveal_command(line)));
         }
     }
 }

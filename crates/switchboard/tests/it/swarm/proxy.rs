@@ -73,7 +73,7 @@ fn a_hub_is_put_behind_nginx_by_flags() {
     meets_and_talks("a_hub_is_put_behind_nginx_by_flags", settings, &args);
 }
 
-/// W9: plain HTTP on any other than a loopback address is refused, whatever is typed.
+/// W9: plain HTTP is refused on every address but a loopback one.
 #[test]
 fn flags_that_cannot_be_used_are_said_by_name() {
     let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
