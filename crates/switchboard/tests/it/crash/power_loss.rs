@@ -228,3 +228,28 @@ fn crash_f2_power_loss_after_first_send() {
         assert!(foreign.is_none(), "{unsynced:?}: {foreign:?}");
     }
 }
+
+/// F2: a post is a file first; it is on disk when its id is printed.
+#[test]
+fn crash_f2_power_loss_after_channel_post() {
+    let Some(shim) = shim("crash_f2_power_loss_after_channel_post") else { return };
+    let mut random = random();
+    for unsynced in UNSYNCED.repeat(2) {
+        let sandbox = workspace();
+        let disk = Disk::of(&sandbox);
+        let mut post =
+            sandbox.command(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "hi"]);
+        let id = Ran::of(shim.keep_synced(&mut post, disk.synced.path())).ok();
+        disk.lose_power(unsynced, &mut random);
+        let mut serve = sandbox.serve();
+        poll::until("the post", || {
+            let read = sandbox.run(["channel", "read", "--channel", "general", "--json"]);
+            read.stdout.contains(&id).then_some(())
+        });
+        assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+        let read = sandbox.json(["channel", "read", "--channel", "general"]);
+        assert_eq!(read.len(), 1, "{unsynced:?}: {read:?}");
+        let doctor = sandbox.run(["doctor", "--full"]);
+        assert_eq!(doctor.code, Some(0), "{unsynced:?}: {doctor:?}");
+    }
+}
