@@ -12,6 +12,7 @@ use switchboard_core::{
 };
 use switchboard_hub::files::{Dir, FileError, Moved};
 use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::config::Config;
 use crate::error::{WorkspaceError, unless_disk};
@@ -33,7 +34,10 @@ pub struct Workspace {
     config: Arc<Config>,
 }
 
-/// A message that somebody of this workspace writes.
+/// The turn of a sender, which ends when it is dropped.
+pub(crate) type Turn = OwnedMutexGuard<()>;
+
+/// A message that an agent of this workspace writes.
 #[derive(Debug, Clone)]
 pub struct Letter {
     /// Who writes.
@@ -135,6 +139,15 @@ impl Workspace {
 
     /// Takes a letter in. It is on disk when this returns `Ok`; [`Hub::settled`] tells when it arrived.
     pub async fn send(&self, letter: Letter) -> Result<Accepted, WorkspaceError> {
+        self.send_in_turn(letter, None).await
+    }
+
+    /// Sends a message and drops `turn` as soon as it is queued: the sender's next one is journaled behind it.
+    pub(crate) async fn send_in_turn(
+        &self,
+        letter: Letter,
+        turn: Option<Turn>,
+    ) -> Result<Accepted, WorkspaceError> {
         let id = self.hub.next_id();
         let sent_at = self.hub.now();
         let native = NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
@@ -158,7 +171,9 @@ impl Workspace {
             key: letter.key,
             restored: None,
         };
-        let accepted = self.hub.submit(draft).await?;
+        let queued = self.hub.queue(draft).await?;
+        drop(turn);
+        let accepted = queued.accepted().await?;
         if accepted.stopped.is_some() {
             self.write_receipt(accepted.id).await?;
         }

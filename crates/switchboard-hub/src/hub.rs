@@ -6,12 +6,14 @@ mod link;
 mod mail;
 mod notes;
 mod people;
+mod queued;
 mod showing;
 mod unseen;
 mod view;
 mod work;
 
 pub use self::notes::Notes;
+pub use self::queued::Queued;
 pub use self::view::View;
 
 use std::path::PathBuf;
@@ -300,22 +302,26 @@ impl Hub {
 
     /// Takes a message in. It is on disk when this returns `Ok`, and was not accepted otherwise.
     pub async fn submit(&self, draft: Draft) -> Result<Accepted, HubError> {
+        self.queue(draft).await?.accepted().await
+    }
+
+    /// Queues a message for the journal. What is queued one after the other is journaled in that order.
+    pub async fn queue(&self, draft: Draft) -> Result<Queued, HubError> {
         let config = &self.inner.config;
-        self.submit_one(Prepared::new(draft, config.body_limit, config.metadata_limit)?).await
+        self.queue_one(Prepared::new(draft, config.body_limit, config.metadata_limit)?).await
     }
 
     /// The same for what a door has to say in the hub's own name, [`crate::HUB_NAME`], which nobody else writes under.
     pub async fn submit_as_hub(&self, draft: Draft) -> Result<Accepted, HubError> {
         let config = &self.inner.config;
         let prepared = Prepared::new(draft, config.body_limit, config.metadata_limit)?;
-        self.submit_one(prepared.in_the_hubs_name()).await
+        self.queue_one(prepared.in_the_hubs_name()).await?.accepted().await
     }
 
-    async fn submit_one(&self, prepared: Prepared) -> Result<Accepted, HubError> {
+    async fn queue_one(&self, prepared: Prepared) -> Result<Queued, HubError> {
         self.note_changed_mail();
-        let answer = self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await?.result().await;
-        self.note_damage(&answer);
-        answer
+        let pending = self.inner.writer.queue(move |tx| submit::submit(tx, prepared)).await?;
+        Ok(Queued { hub: self.clone(), pending })
     }
 
     /// Whether this process has taken in, shown or ended a message.

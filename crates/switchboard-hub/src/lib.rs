@@ -62,7 +62,7 @@ pub use directory::{HUB_NAME, Peer, Registration, Resident};
 pub use error::HubError;
 pub use events::HubEvent;
 pub use extent::{Extent, NEWEST};
-pub use hub::{Changes, Hold, Hub, Notes, Selection, View};
+pub use hub::{Changes, Hold, Hub, Notes, Queued, Selection, View};
 pub use link::{Brought, LINK, Outgoing, Passage, Verdict, Word};
 pub use lost::LostDeliveries;
 pub use maintenance::{Aged, DamagedRow, Health};

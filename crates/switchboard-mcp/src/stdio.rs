@@ -24,6 +24,7 @@ use rmcp::transport::Transport;
 use rmcp::{RoleServer, ServerHandler};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::coop::{consume_budget, unconstrained};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -118,6 +119,8 @@ where
     let ended = ended.drop_guard();
     let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, input), LINE_LIMIT);
     loop {
+        // Calls are polled outside of tokio's budget, so that the reader itself has to yield.
+        consume_budget().await;
         let taken = match lines.next().await {
             Ok(Some(Line::Whole(bytes))) => reader.take_line(&bytes).await,
             Ok(Some(Line::TooLong)) => reader.refuse(&Refused::too_long(LINE_LIMIT)).await,
@@ -220,8 +223,9 @@ where
         }
         output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
     });
-    // Most calls only read, and are answered here and now. The others go on beside what the client says next.
-    if poll!(&mut answered).is_pending() {
+    // Most calls only read, and are answered here and now. The others go on beside what the client says next, and have
+    // reached the journal's queue in the client's order: tokio's budget must not hold a call back before that.
+    if poll!(unconstrained(&mut answered)).is_pending() {
         tokio::spawn(answered);
     }
     true

@@ -27,7 +27,7 @@ use super::unread::Unread;
 use crate::error::WorkspaceError;
 use crate::registration::ChatRegistration;
 use crate::snapshot::Snapshot;
-use crate::workspace::Workspace;
+use crate::workspace::{Turn, Workspace};
 
 /// What every client is told about the server; models read it before the first call.
 const INSTRUCTIONS: &str = "Switchboard: messages between the agents of this workspace. Every result says when you have \
@@ -52,6 +52,9 @@ pub struct ToolServer {
     config: Arc<ToolConfig>,
     session: Session,
     order: tokio::sync::RwLock<()>,
+    /// Held by a call that sends until its message is queued: a client that makes several calls at once has its messages
+    /// journaled in the order of the calls.
+    sending: Arc<tokio::sync::Mutex<()>>,
     /// What the client wants to hear of, by its address, and how to stop telling it.
     watched: Mutex<BTreeMap<String, CancellationToken>>,
     alive: Mutex<Option<Instant>>,
@@ -82,6 +85,7 @@ impl ToolServer {
             session: Session::new(claims, config.agent.clone()),
             config,
             order: tokio::sync::RwLock::default(),
+            sending: Arc::default(),
             watched: Mutex::default(),
             alive: Mutex::default(),
         }
@@ -137,12 +141,13 @@ impl ToolServer {
         };
         let name = request.name.as_ref();
         let (lists_inbox, only_sends) = (tools::lists_inbox(name), tools::only_sends(name));
+        let turn = if only_sends { Some(self.sending.clone().lock_owned().await) } else { None };
         let now = match self.moment(&call, lists_inbox, &caller, context).await {
             Ok(now) => now,
             Err(problem) => return (Err(problem), Unread::default()),
         };
         let (hub, work) =
-            (self.workspace.hub(), self.work(&call, &now, name, request.arguments, &caller, context));
+            (self.workspace.hub(), self.work(&call, &now, turn, (name, request.arguments), &caller, context));
         let (outcome, known) = if only_sends {
             // Even a message to oneself is unread only once it is delivered, so that it can be counted while the disk is
             // waited for.
@@ -191,8 +196,8 @@ impl ToolServer {
         &self,
         call: &Call<'_>,
         now: &Snapshot,
-        name: &str,
-        arguments: Option<JsonObject>,
+        turn: Option<Turn>,
+        (name, arguments): (&str, Option<JsonObject>),
         caller: &Caller,
         context: &RequestContext<RoleServer>,
     ) -> Outcome {
@@ -204,7 +209,7 @@ impl ToolServer {
             self.workspace.check_tool_allowed_in(now, agent.map(|agent| &agent.name), tool).await?;
         }
         let (workspace, session) = (&self.workspace, &self.session);
-        let desk = Desk { workspace, session, caller, context, agent, now };
+        let desk = Desk { workspace, session, caller, context, agent, now, turn: Mutex::new(turn) };
         tools::call(&desk, name, arguments).await
     }
 

@@ -13,6 +13,7 @@ mod workflows;
 
 use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use rmcp::service::RequestContext;
@@ -26,7 +27,7 @@ use super::arguments::{read, schema};
 use super::session::Session;
 use crate::snapshot::Snapshot;
 use crate::terminal::EXECUTE;
-use crate::workspace::Workspace;
+use crate::workspace::{Turn, Workspace};
 
 /// How many of the tools are listed. Fewer cost fewer tokens in every conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -238,6 +239,8 @@ pub(super) struct Desk<'c> {
     pub(super) agent: Option<&'c AgentId>,
     /// Who was known when the call began, and what `state.json` said.
     pub(super) now: &'c Snapshot,
+    /// The turn of a call that sends, until its message is queued.
+    pub(super) turn: Mutex<Option<Turn>>,
 }
 
 impl Desk<'_> {

@@ -115,7 +115,8 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
         .and_then(|minutes| now.checked_add(SignedDuration::from_mins(minutes.into())).ok());
     letter.allow_unregistered = allow_unregistered;
     letter.key = given.idempotency_key;
-    let accepted = workspace.send(letter).await?;
+    let turn = desk.turn.lock().take();
+    let accepted = workspace.send_in_turn(letter, turn).await?;
     sent(workspace, &to, &accepted, persona_problem)
 }
 

@@ -152,3 +152,25 @@ fn mcp_results_have_the_shape_of_the_sessions_revision() {
     assert_eq!(error["code"], -32602, "{error}");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("arguments")), "{error}");
 }
+
+/// Calls of one client are journaled in the order in which it made them, however many it makes without waiting.
+#[test]
+fn mcp_pipelined_sends_keep_their_order() {
+    const CALLS: usize = 250;
+    for is_served in [false, true] {
+        let sandbox = workspace();
+        let _serve = is_served.then(|| sandbox.serve());
+        let mut client = stdio(&sandbox, Some("claude"));
+        for round in 0..4 {
+            let texts: Vec<String> = (0..CALLS).map(|number| format!("{round} {number}")).collect();
+            let send = |text: &String| client.begin_call("send_message", task("codex", text));
+            let calls: Vec<i64> = texts.iter().map(send).collect();
+            for call in calls {
+                client.answer(call).unwrap();
+            }
+            let newest = sandbox.json(["tail", "-n", &CALLS.to_string()]);
+            let journaled: Vec<&str> = newest.iter().map(|one| one["body"].as_str().unwrap()).collect();
+            assert_eq!(journaled, texts, "served: {is_served}");
+        }
+    }
+}
