@@ -10,6 +10,7 @@ use super::Hub;
 use crate::error::HubError;
 use crate::owner::Owner;
 use crate::showing::{self, Showing};
+use crate::store::writer::Work;
 
 /// Tells the holds of one process apart.
 static HOLDS: AtomicU64 = AtomicU64::new(0);
@@ -75,12 +76,31 @@ impl Hold {
     /// Notes what was shown in full, and what the reader was only told of; the others are let go. Returns what
     /// was shown for the first time.
     pub async fn finish(
-        mut self,
+        self,
         shown: Vec<MessageId>,
         told: Vec<MessageId>,
     ) -> Result<Vec<Delivery>, HubError> {
+        self.finish_if(shown, told, || true).await
+    }
+
+    /// [`finish`](Self::finish), unless the reader is gone by the time of the transaction: then all messages are let go.
+    ///
+    /// The process may have been stopped between the last look at its reader and the transaction.
+    pub async fn finish_if(
+        mut self,
+        mut shown: Vec<MessageId>,
+        mut told: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<Vec<Delivery>, HubError> {
         let (agent, held, token) = (self.agent.clone(), std::mem::take(&mut self.ids), self.token.clone());
-        self.hub.write(move |tx| showing::finish(tx, &agent, &held, &shown, &told, &token)).await
+        let finish = move |tx: &mut Work<'_>| {
+            if !is_there() {
+                shown.clear();
+                told.clear();
+            }
+            showing::finish(tx, &agent, &held, &shown, &told, &token)
+        };
+        self.hub.write(finish).await
     }
 }
 
