@@ -101,13 +101,13 @@ pub(crate) fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<
                     holder: signature.describe(),
                 });
             }
-            let bytes = Signature { owner: this_process(), digest }.to_bytes();
+            let bytes = Signature { owner: Some(Owner::this_process()), digest }.to_bytes();
             let file = folder.replace_locked(&file_name, &bytes)?;
             return Ok(Service { file, folder: folder.clone(), file_name });
         }
         // Only for the words in which others are told, and for a takeover; the lock is what counts, and a full disk takes
         // that.
-        let _ = Signature { owner: this_process(), digest: digest.clone() }.write(&mut file);
+        let _ = Signature { owner: Some(Owner::this_process()), digest: digest.clone() }.write(&mut file);
         let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
         // Another process may have replaced the file since it was opened.
         if service.is_in_force() {
@@ -126,7 +126,7 @@ pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubErro
             return Ok(None);
         }
         // Only for the words in which others are told; several may share, and the last one signs.
-        let _ = Signature { owner: this_process(), digest: None }.write(&mut file);
+        let _ = Signature { owner: Some(Owner::this_process()), digest: None }.write(&mut file);
         let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
         if service.is_in_force() {
             return Ok(Some(service));
@@ -154,7 +154,7 @@ pub(crate) fn is_running(folder: &Dir, name: &str) -> Result<bool, HubError> {
     Ok(signature(folder, name)?.is_some_and(|signature| !is_stopped(signature)))
 }
 
-/// What the process that runs `name` wrote down; `None` where no process does.
+/// Content of the lock file while a process runs `name`; `None` otherwise.
 fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, HubError> {
     let Some(mut file) = folder.open_existing(&format!("hub.{name}"))? else { return Ok(None) };
     Ok(file.try_lock_shared().is_err().then(|| Signature::read(&mut file)))
@@ -165,10 +165,6 @@ fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, HubError> {
 struct Signature {
     owner: Option<Owner>,
     digest: Option<String>,
-}
-
-fn this_process() -> Option<Owner> {
-    Some(Owner::this_process())
 }
 
 impl Signature {

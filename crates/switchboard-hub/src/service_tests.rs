@@ -28,7 +28,7 @@ fn same_key_takes_a_held_lease_over() {
     assert!(is_taken(&claim(&folder, "session.claude", None)));
     assert_eq!(
         holder(&folder, "session.claude").expect("asked"),
-        Some(Signature { owner: this_process(), digest: None }.describe())
+        Some(Signature { owner: Some(Owner::this_process()), digest: None }.describe())
     );
     let mode = std::fs::metadata(temp.path().join("hub.session.claude")).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -88,7 +88,7 @@ fn keys_have_one_form() {
 fn stopped_holder_does_not_run_its_service() {
     use rustix::process::{Pid, Signal, kill_process};
 
-    let (temp, folder) = folder();
+    let (_temp, folder) = folder();
     assert!(!is_running(&folder, "serve").expect("asked"));
     let service = claim(&folder, "serve", None).expect("claimed");
     assert!(is_running(&folder, "serve").expect("asked"));
@@ -101,7 +101,9 @@ fn stopped_holder_does_not_run_its_service() {
         (pid.to_string(), crate::platform::process_started(pid).expect("runs").to_string());
     parts[1] = &pid_text;
     parts[2] = &started;
-    std::fs::write(temp.path().join("hub.serve"), parts.join("/")).expect("written");
+    let owner = Some(parts.join("/").parse().expect("an owner"));
+    let mut file = folder.open_own("hub.serve").expect("opened");
+    Signature { owner, digest: None }.write(&mut file).expect("written");
     let signal =
         |signal| kill_process(Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("a pid"), signal);
     assert!(is_running(&folder, "serve").expect("asked"));

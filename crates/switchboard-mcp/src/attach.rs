@@ -2,8 +2,8 @@
 //!
 //! The program that a client starts passes lines on to the server, which has the hub, the servers behind suites and all
 //! else open already. It keeps what a new server would have to know ([`Remembered`]). When the connection breaks, or the
-//! server is silent ([`Heartbeat`]), a server in this process is told that, then what nobody has answered, and the client
-//! notices nothing.
+//! server is silent ([`Heartbeat`]), a server in this process is told that and then the calls without an answer, and the
+//! client notices nothing.
 //!
 //! A silent server may be continued. The session closes its connection before it goes on, which fences that server off: it
 //! executes no call that it finds in a closed [`Connection`], and marks no mail as seen for it.
@@ -303,7 +303,7 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
             };
             for line in said {
                 if write(to, line).await.is_err() {
-                    // What the server still had to say is read to its end.
+                    // Answers that the server wrote before are still read, up to the end of the stream.
                     return std::future::pending().await;
                 }
             }

@@ -74,6 +74,9 @@ pub(crate) async fn serve<H, P, R, W>(
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    // Dropped after the guard of `over`: as long as an answer may be written, its connection counts as open. An answer that
+    // is written over a connection that counts as closed would show mail that stays unseen.
+    let mut client_gone = std::pin::pin!(client_gone);
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(WAITING);
     let input_ended = CancellationToken::new();
@@ -104,7 +107,7 @@ pub(crate) async fn serve<H, P, R, W>(
         () = work => tracing::debug!("the session is over"),
         () = enough => tracing::debug!("calls in flight were given up"),
         () = output.is_broken.cancelled() => tracing::debug!("nobody reads stdout any more"),
-        () = client_gone => tracing::debug!("the client is gone"),
+        () = &mut client_gone => tracing::debug!("the client is gone"),
     }
     session.cancel();
     reader.abort();

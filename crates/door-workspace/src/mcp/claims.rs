@@ -150,7 +150,7 @@ impl Claims {
                     None => None,
                 };
                 let holder = Holder::Configured { sessions: 0 };
-                place.insert(Held { holder, heard: Instant::now(), lock: lock })
+                place.insert(Held { holder, heard: Instant::now(), lock })
             }
         };
         let Holder::Configured { sessions } = &mut held.holder else { return Ok(false) };

@@ -41,23 +41,23 @@ impl Hub {
         let number = HOLDS.fetch_add(1, Ordering::Relaxed);
         let token = format!("{} {number}", Owner::this_process());
         let agent = self.directory().await?.canonical(&agent);
+        // From here on a caller that is cancelled lets them go: the writer may hold them already.
         let mut hold =
-            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: Vec::new() };
+            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: ids.clone() };
         if ids.is_empty() {
             return Ok(hold);
         }
-        let wanted = ids.clone();
         let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
         // Forgotten in a power failure, nobody holds it, and nobody is there either.
         let holding =
             self.inner.writer.queue_repeatable(move |tx| showing::hold(tx, &agent, &ids, how, &token, lease));
         let answer = holding.await?.result().await;
         self.note_damage(&answer);
-        hold.ids = match answer {
+        match answer {
             // Nobody can be told to leave it to this reader, who must not go without for that.
-            Err(error) if error.is_disk() => wanted,
-            answer => answer?,
-        };
+            Err(error) if error.is_disk() => {}
+            answer => hold.ids = answer?,
+        }
         Ok(hold)
     }
 }
@@ -92,7 +92,7 @@ impl Hold {
         mut told: Vec<MessageId>,
         is_there: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<Vec<Delivery>, HubError> {
-        let (agent, held, token) = (self.agent.clone(), std::mem::take(&mut self.ids), self.token.clone());
+        let (agent, held, token) = (self.agent.clone(), self.ids.clone(), self.token.clone());
         let finish = move |tx: &mut Work<'_>| {
             if !is_there() {
                 shown.clear();
@@ -100,7 +100,9 @@ impl Hold {
             }
             showing::finish(tx, &agent, &held, &shown, &told, &token)
         };
-        self.hub.write(finish).await
+        let finished = self.hub.write(finish).await;
+        self.ids.clear();
+        finished
     }
 }
 

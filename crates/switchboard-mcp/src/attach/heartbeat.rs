@@ -76,7 +76,7 @@ pub(super) struct Heartbeat {
     stream: UnixStream,
 }
 
-/// What came of one byte.
+/// Outcome of one byte.
 #[derive(Debug, PartialEq, Eq)]
 enum Beat {
     Echoed,

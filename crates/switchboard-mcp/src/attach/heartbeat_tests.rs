@@ -44,7 +44,7 @@ async fn server_that_echoes_no_more_is_silent() {
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_u8(byte).await.unwrap();
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     })
     .await;
@@ -77,7 +77,7 @@ async fn probe_tells_three_servers_apart() {
     let (_folder, path) = server(|stream| {
         tokio::spawn(async move {
             let _stream = stream;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
     })
     .await;

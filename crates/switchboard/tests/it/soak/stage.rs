@@ -25,10 +25,10 @@ use crate::nats::server;
 /// The channel of the lab.
 pub(super) const CHANNEL: &str = "general";
 
-/// How long whatever was accepted may take to arrive once nothing is disturbed any more.
+/// How long accepted messages may take to arrive once nothing is disturbed any more.
 const ARRIVAL: Duration = Duration::from_secs(90);
 
-/// What the servers of the hubs are called where they are disturbed.
+/// Names of the servers of the hubs in a [`Disturbance`].
 pub(super) const SERVES: [&str; 3] = ["the lab's serve", "the office's serve", "the peers' serve"];
 
 const WATCHER: &str = "the watcher";
@@ -47,7 +47,7 @@ const PREY: Duration = Duration::from_secs(3);
 /// How long a server is stopped, in seconds: shorter than its sessions need to notice, and longer.
 const STOPS: std::ops::RangeInclusive<u64> = 2..=8;
 
-/// What was done to a process, and when.
+/// Disturbance of one process, with its time.
 #[derive(Debug)]
 pub(super) struct Disturbance {
     at: Timestamp,
@@ -56,7 +56,7 @@ pub(super) struct Disturbance {
     how: How,
 }
 
-/// What can be done to a process.
+/// Kind of a [`Disturbance`].
 #[derive(Debug, Clone, Copy)]
 enum How {
     /// SIGKILL.
