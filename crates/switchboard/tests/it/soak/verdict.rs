@@ -289,9 +289,12 @@ pub(super) fn nothing_is_left_over(stage: Stage) {
     for sandbox in sandboxes {
         all_have_ended(&sandbox);
         let mut serve = sandbox.serve();
-        poll::until("what was half written to be put away", || {
-            files_like(&sandbox, |name| name.starts_with(".tmp-")).is_empty().then_some(())
+        let mut half_written = Vec::new();
+        let put_away = poll::within(poll::PATIENCE, || {
+            half_written = files_like(&sandbox, |name| name.starts_with(".tmp-"));
+            half_written.is_empty().then_some(())
         });
+        assert!(put_away.is_some(), "half written and not put away: {half_written:?}");
         let status = serve.terminate();
         assert!(status.success(), "{status}: {}", serve.errors());
         all_have_ended(&sandbox);
