@@ -52,6 +52,7 @@ impl Workspace {
     /// Keeps house, unless another process does so now.
     pub async fn keep_house(&self) -> Result<(), WorkspaceError> {
         let Some(_lease) = self.wait_for_lease().await? else { return Ok(()) };
+        self.clear_temps().await?;
         self.expire().await?;
         self.complete_receipts().await?;
         if self.is_comparison_due().await? {
@@ -71,6 +72,13 @@ impl Workspace {
             }
         }
         Ok(())
+    }
+
+    /// Removes the unfinished files of killed writers from the workspace's own folder, where almost all files are made. It
+    /// holds few files, so that every round can list it.
+    async fn clear_temps(&self) -> Result<(), WorkspaceError> {
+        let (tree, now) = (self.tree().clone(), self.hub().now());
+        blocking(move || Ok(tree.root().clear_stale_temps(now).map(drop)?)).await
     }
 
     /// Archives what has expired, writes what is missing and clears away what was never finished. No mail is removed.
@@ -125,8 +133,8 @@ impl Workspace {
     /// Compares all mailboxes by name and clears away what killed writers have left, with a rest after each folder.
     async fn compare_all(&self, rest: u32) -> Result<(), WorkspaceError> {
         self.sweep_all(rest).await?;
-        let (tree, now) = (self.tree().clone(), self.hub().now());
-        blocking(move || Ok(tree.root().clear_stale_temps(now).map(drop)?)).await?;
+        self.clear_temps().await?;
+        let now = self.hub().now();
         for section in [Section::Inbox, Section::Archive, Section::Outbox] {
             let tree = self.tree().clone();
             for folder in blocking(move || Ok(tree.folders(section)?)).await? {

@@ -123,3 +123,14 @@ async fn one_process_at_a_time_keeps_house() {
     t.workspace.keep_house().await.unwrap();
     assert!(t.path(&archive_file("codex", id)).exists());
 }
+
+#[tokio::test]
+async fn unfinished_files_are_removed_in_every_round() {
+    let t = TestWorkspace::new(&["codex"]).await;
+    t.workspace.keep_house().await.unwrap();
+    // Left after the daily comparison.
+    t.write(".tmp-1-elsewhere-0", "half");
+    t.set_age(".tmp-1-elsewhere-0", SignedDuration::from_hours(2));
+    t.workspace.keep_house().await.unwrap();
+    assert!(!t.names("").iter().any(|name| name.starts_with(".tmp-")), "{:?}", t.names(""));
+}

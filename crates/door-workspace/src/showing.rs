@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use switchboard_core::{AgentId, DeliveryState, MessageId};
-use switchboard_hub::{Hold, Mail, MailboxQuery, Part, Showing};
+use switchboard_core::{AgentId, Delivery, DeliveryState, MessageId};
+use switchboard_hub::{Hold, HubError, Mail, MailboxQuery, Part, Showing};
 
 use crate::error::{WorkspaceError, unless_disk};
 use crate::letters::{Extent, PREVIEW, show_mail};
@@ -72,16 +72,24 @@ impl Workspace {
         if hold.is_empty() {
             return Ok(());
         }
-        unless_disk(self.finish_hold(hold, shown, told).await)
+        unless_disk(self.write_receipts(hold.finish(shown, told).await).await)
     }
 
-    async fn finish_hold(
+    /// Notes what was shown in full, unless the reader is gone by the time that this is written down.
+    pub(crate) async fn finish_showing_if(
         &self,
         hold: Hold,
         shown: Vec<MessageId>,
-        told: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<(), WorkspaceError> {
-        for delivery in hold.finish(shown, told).await? {
+        if hold.is_empty() {
+            return Ok(());
+        }
+        unless_disk(self.write_receipts(hold.finish_if(shown, Vec::new(), is_there).await).await)
+    }
+
+    async fn write_receipts(&self, seen: Result<Vec<Delivery>, HubError>) -> Result<(), WorkspaceError> {
+        for delivery in seen? {
             self.write_receipt(delivery.message).await?;
         }
         Ok(())

@@ -182,15 +182,30 @@ impl Workspace {
 
     /// Notes that an agent was shown these messages. Where the disk takes no note they count as new, and are shown again.
     pub async fn mark_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
-        unless_disk(self.note_seen(agent, ids).await)
+        self.mark_seen_if(agent, ids, || true).await
     }
 
-    async fn note_seen(&self, agent: &AgentId, ids: Vec<MessageId>) -> Result<(), WorkspaceError> {
+    /// [`mark_seen`](Self::mark_seen), unless the reader is gone by the time that this is written down.
+    pub(crate) async fn mark_seen_if(
+        &self,
+        agent: &AgentId,
+        ids: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<(), WorkspaceError> {
+        unless_disk(self.note_seen(agent, ids, is_there).await)
+    }
+
+    async fn note_seen(
+        &self,
+        agent: &AgentId,
+        ids: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<(), WorkspaceError> {
         if ids.is_empty() {
             return Ok(());
         }
         let agent = self.hub.directory().await?.canonical(agent);
-        for delivery in self.hub.mark_seen(agent, ids).await? {
+        for delivery in self.hub.mark_seen_if(agent, ids, is_there).await? {
             self.write_receipt(delivery.message).await?;
         }
         Ok(())

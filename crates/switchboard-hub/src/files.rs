@@ -334,6 +334,26 @@ impl Dir {
         self.sync(durability)
     }
 
+    /// Replaces a file of our own by one that is locked before it has the name; returns the new file.
+    ///
+    /// It is for its owner alone, and need not survive a power failure.
+    pub(crate) fn replace_locked(&self, name: &str, bytes: &[u8]) -> Result<File, FileError> {
+        check_name(name)?;
+        let temp = Temp::write(self, bytes, Durability::Later)?;
+        let file = temp.file.try_clone().map_err(self.io("open", &temp.name))?;
+        file.try_lock().map_err(|error| self.io("lock", &temp.name)(io::Error::from(error)))?;
+        rustix::fs::renameat(&self.handle, &*temp.name, &self.handle, name)
+            .map_err(self.io("replace", name))?;
+        temp.forget();
+        Ok(file)
+    }
+
+    /// True if the name leads to another file than this one; false also where nothing has the name.
+    pub(crate) fn is_replaced(&self, name: &str, file: &File) -> Result<bool, FileError> {
+        let ours = rustix::fs::fstat(file).map_err(self.io("examine", name))?;
+        Ok(self.raw_stat(name)?.is_some_and(|found| !is_same(&ours, &found)))
+    }
+
     /// [`replace_with`](Self::replace_with) for a file that only its owner reads, in a directory of many files: it is made
     /// in `workshop`, on the same file system, so that a killed writer leaves nothing here.
     pub fn replace_from(&self, workshop: &Self, name: &str, bytes: &[u8]) -> Result<(), FileError> {

@@ -44,7 +44,7 @@ use crate::outbox::{self, Doors, Outbound};
 use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
-use crate::service::{self, Service};
+use crate::service::{self, LeaseKey, Service};
 use crate::store::binding::HubKey;
 use crate::store::cut_log::is_short_read;
 use crate::store::degraded;
@@ -220,7 +220,13 @@ impl Hub {
 
     /// Takes the right to be the one process that runs a service, or says who has it.
     pub fn claim_service(&self, name: &str) -> Result<Service, HubError> {
-        service::claim(&self.inner.folder, name)
+        service::claim(&self.inner.folder, name, None)
+    }
+
+    /// Claims a service for a session. A lease that was claimed with the same key is taken over, although its process is
+    /// still there: it may be stopped.
+    pub fn claim_service_with(&self, name: &str, key: &LeaseKey) -> Result<Service, HubError> {
+        service::claim(&self.inner.folder, name, Some(key))
     }
 
     /// Takes a share in a service, which keeps everybody from having it alone; nothing where somebody has.

@@ -72,7 +72,7 @@ pub use outbox::{Handoff, Outbound};
 pub use owed::{News, Owed};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use reservations::{RESERVATION_LEASE, Reservation, Reserve};
-pub use service::Service;
+pub use service::{LeaseKey, ParseLeaseKeyError, Service};
 pub use showing::Showing;
 pub use store::adopt::{ForeignDatabase, ForeignSender};
 pub use store::binding::HubKey;

@@ -58,6 +58,11 @@ impl Owner {
         self.host == this_host()
             && platform::process_started(self.pid).is_none_or(|started| !started.may_equal(&self.started))
     }
+
+    /// True if a signal or a debugger is known to have stopped this process.
+    pub fn is_stopped(&self) -> bool {
+        self.is_on_this_host() && !self.is_gone() && platform::is_process_stopped(self.pid) == Some(true)
+    }
 }
 
 impl fmt::Display for Owner {

@@ -63,6 +63,11 @@ pub fn process_started(pid: u32) -> Option<ProcessStart> {
     }
 }
 
+/// True if a signal or a debugger has stopped the process; `None` where the system does not tell.
+pub fn is_process_stopped(pid: u32) -> Option<bool> {
+    os::is_process_stopped(pid)
+}
+
 /// Makes this process a subreaper: a descendant that loses its parent becomes its child. False where the system has none.
 pub fn become_subreaper() -> bool {
     os::become_subreaper()
@@ -309,6 +314,16 @@ mod os {
         ticks.bytes().all(|byte| byte.is_ascii_digit()).then(|| ProcessStat::Running(ticks.to_owned()))
     }
 
+    pub(super) fn is_process_stopped(pid: u32) -> Option<bool> {
+        parse_stopped(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Reads the state, field 3 of `/proc/<pid>/stat`: `T` is stopped by a signal, `t` by a debugger.
+    pub(super) fn parse_stopped(stat: &str) -> Option<bool> {
+        let (_, after_name) = stat.rsplit_once(')')?;
+        Some(matches!(after_name.split_ascii_whitespace().next()?, "T" | "t"))
+    }
+
     pub(super) fn processes_with_variable(variable: &str) -> Vec<u32> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -507,6 +522,10 @@ mod os {
     }
 
     pub(super) fn process_stat(_pid: u32) -> Option<ProcessStat> {
+        None
+    }
+
+    pub(super) fn is_process_stopped(_pid: u32) -> Option<bool> {
         None
     }
 

@@ -39,7 +39,8 @@ fn a_missing_directory_is_on_no_network() {
 #[cfg(target_os = "linux")]
 mod linux {
     use super::super::os::{
-        ProcessStat, of_magic, parse_boot_time, parse_file_limit, parse_namespace, parse_stat, start_time,
+        ProcessStat, of_magic, parse_boot_time, parse_file_limit, parse_namespace, parse_stat, parse_stopped,
+        start_time,
     };
     use super::*;
 
@@ -86,6 +87,15 @@ mod linux {
         for stat in ["", "42", "42 (sh)", "42 (sh) S", "42 (sh) S 1 2 3"] {
             assert_eq!(parse_stat(stat), None, "{stat:?}");
         }
+    }
+
+    #[test]
+    fn stopped_process_has_state_t() {
+        let stat = |state: &str| format!("12 (a) T (b) {state} 1 2 3");
+        for (state, is_stopped) in [("T", true), ("t", true), ("S", false), ("R", false), ("Z", false)] {
+            assert_eq!(parse_stopped(&stat(state)), Some(is_stopped), "{state}");
+        }
+        assert_eq!(parse_stopped("12 (a)"), None);
     }
 
     #[test]

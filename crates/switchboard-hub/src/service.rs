@@ -1,40 +1,138 @@
-//! One long-running owner per hub and service: `serve` must not run twice.
+//! Service lease: one long-running owner per hub and service, so that `serve` does not run twice.
+//!
+//! The lease is a lock of the operating system on a file, and ends with its process. A process that is only stopped keeps
+//! its locks. A lease that was claimed with a [`LeaseKey`] can therefore be taken over with the same key: a new file, locked
+//! beforehand, replaces the one that is locked. The former holder finds out by [`Service::is_in_force`].
 
+use std::fmt;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::error::HubError;
 use crate::files::Dir;
 use crate::owner::Owner;
 
-/// The right to be the one that runs a service. Given back when dropped, and when the process dies.
+/// Length of a [`LeaseKey`]: 16 random bytes in base 16.
+const KEY_DIGITS: usize = 32;
+
+/// Most attempts to lock a file that other processes keep replacing. Each attempt lost is a lease that another process got.
+const ATTEMPTS: usize = 16;
+
+/// Lease on a service. Released when dropped, and when the process ends.
 #[derive(Debug)]
 pub struct Service {
-    _file: File,
+    file: File,
+    folder: Dir,
+    file_name: String,
 }
 
-/// Takes the right to run `name`, or says who has it.
-pub(crate) fn claim(folder: &Dir, name: &str) -> Result<Service, HubError> {
+impl Service {
+    /// False if another process has taken the lease over.
+    ///
+    /// A lease whose file was only deleted stays in force: every process that claims it afterwards makes a new file, and then
+    /// this one is no longer in force.
+    pub fn is_in_force(&self) -> bool {
+        self.folder.is_replaced(&self.file_name, &self.file).is_ok_and(|is_replaced| !is_replaced)
+    }
+}
+
+/// Secret of the session that a lease belongs to, whichever process holds the lease for it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LeaseKey(String);
+
+/// A text that is no [`LeaseKey`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a lease key is {KEY_DIGITS} digits in base 16")]
+pub struct ParseLeaseKeyError;
+
+impl FromStr for LeaseKey {
+    type Err = ParseLeaseKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_key = text.len() == KEY_DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_key.then(|| Self(text.to_owned())).ok_or(ParseLeaseKeyError)
+    }
+}
+
+impl TryFrom<String> for LeaseKey {
+    type Error = ParseLeaseKeyError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<LeaseKey> for String {
+    fn from(key: LeaseKey) -> Self {
+        key.0
+    }
+}
+
+impl fmt::Debug for LeaseKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseKey(redacted)")
+    }
+}
+
+impl LeaseKey {
+    /// Digest that stands in the lock file: a process that reads the file does not learn the key.
+    fn digest(&self, file_name: &str) -> String {
+        let digest = Sha256::new().chain_update(file_name).chain_update([0]).chain_update(&self.0).finalize();
+        digest.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
+    }
+}
+
+/// Claims the lease on `name`, or says which process has it. With the key of the present holder the lease is taken over.
+pub(crate) fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Service, HubError> {
     let file_name = format!("hub.{name}");
-    let mut file = open(folder, &file_name)?;
-    if file.try_lock().is_err() {
-        return Err(HubError::ServiceTaken { service: name.to_owned(), holder: read_holder(&mut file) });
+    let digest = key.map(|key| key.digest(&file_name));
+    for _ in 0..ATTEMPTS {
+        let mut file = open(folder, &file_name)?;
+        if file.try_lock().is_err() {
+            let signature = Signature::read(&mut file);
+            if digest.is_none() || signature.digest != digest {
+                return Err(HubError::ServiceTaken {
+                    service: name.to_owned(),
+                    holder: signature.describe(),
+                });
+            }
+            let bytes = Signature { owner: Some(Owner::this_process()), digest }.to_bytes();
+            let file = folder.replace_locked(&file_name, &bytes)?;
+            return Ok(Service { file, folder: folder.clone(), file_name });
+        }
+        // Only for the words in which others are told, and for a takeover; the lock is what counts, and a full disk takes
+        // that.
+        let _ = Signature { owner: Some(Owner::this_process()), digest: digest.clone() }.write(&mut file);
+        let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
+        // Another process may have replaced the file since it was opened.
+        if service.is_in_force() {
+            return Ok(service);
+        }
     }
-    // Only for the words in which others are told; the lock is what counts, and a full disk takes that.
-    let _ = sign(&mut file);
-    Ok(Service { _file: file })
+    Err(HubError::ServiceTaken { service: name.to_owned(), holder: "another process".to_owned() })
 }
 
-/// Takes a share in the right to run `name`, which keeps everybody from having it alone; nothing where
-/// somebody has.
+/// Claims a shared lease on `name`, which excludes an exclusive one; `None` while a process has an exclusive one.
 pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubError> {
-    let mut file = open(folder, &format!("hub.{name}"))?;
-    if file.try_lock_shared().is_err() {
-        return Ok(None);
+    let file_name = format!("hub.{name}");
+    for _ in 0..ATTEMPTS {
+        let mut file = open(folder, &file_name)?;
+        if file.try_lock_shared().is_err() {
+            return Ok(None);
+        }
+        // Only for the words in which others are told; several may share, and the last one signs.
+        let _ = Signature { owner: Some(Owner::this_process()), digest: None }.write(&mut file);
+        let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
+        if service.is_in_force() {
+            return Ok(Some(service));
+        }
     }
-    // Only for the words in which others are told; several may share, and the last one signs.
-    let _ = sign(&mut file);
-    Ok(Some(Service { _file: file }))
+    Ok(None)
 }
 
 /// Opens the file of a service; one that is there will do where none can be written, as locks need no more.
@@ -45,30 +143,58 @@ fn open(folder: &Dir, name: &str) -> Result<File, HubError> {
     }
 }
 
-/// Writes down who has a service.
-fn sign(file: &mut File) -> std::io::Result<()> {
-    let owner = Owner::this_process().to_string();
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(owner.as_bytes())
-}
-
-/// Who has the right to run `name` now. Asking may turn away whoever claims it in the same instant.
+/// Which process runs `name` now. While it is asked, another process may fail to claim the lease.
 pub(crate) fn holder(folder: &Dir, name: &str) -> Result<Option<String>, HubError> {
-    let file_name = format!("hub.{name}");
-    let Some(mut file) = folder.open_existing(&file_name)? else { return Ok(None) };
-    Ok(file.try_lock_shared().is_err().then(|| read_holder(&mut file)))
+    Ok(signature(folder, name)?.map(|signature| signature.describe()))
 }
 
-fn read_holder(file: &mut File) -> String {
-    let mut holder = String::new();
-    let _ = file.read_to_string(&mut holder);
-    describe(&holder)
+/// True if a process runs `name` and is not stopped.
+pub(crate) fn is_running(folder: &Dir, name: &str) -> Result<bool, HubError> {
+    let is_stopped = |signature: Signature| signature.owner.is_some_and(|owner| owner.is_stopped());
+    Ok(signature(folder, name)?.is_some_and(|signature| !is_stopped(signature)))
 }
 
-fn describe(holder: &str) -> String {
-    match holder.parse::<Owner>() {
-        Ok(owner) => format!("process {} on {}", owner.pid(), owner.host()),
-        Err(_) => "another process".to_owned(),
+/// Content of the lock file while a process runs `name`; `None` otherwise.
+fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, HubError> {
+    let Some(mut file) = folder.open_existing(&format!("hub.{name}"))? else { return Ok(None) };
+    Ok(file.try_lock_shared().is_err().then(|| Signature::read(&mut file)))
+}
+
+/// Content of a lock file: the owner, and below it the digest of its key where it has one.
+#[derive(Debug, PartialEq, Eq)]
+struct Signature {
+    owner: Option<Owner>,
+    digest: Option<String>,
+}
+
+impl Signature {
+    fn read(file: &mut File) -> Self {
+        let mut text = String::new();
+        let _ = file.read_to_string(&mut text);
+        let mut lines = text.lines();
+        let owner = lines.next().and_then(|line| line.parse().ok());
+        Self { owner, digest: lines.next().map(str::to_owned) }
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let owner = self.owner.as_ref().map(ToString::to_string);
+        [owner.as_deref(), self.digest.as_deref()].into_iter().flatten().collect::<Vec<_>>().join("\n").into()
+    }
+
+    fn write(&self, file: &mut File) -> std::io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        file.write_all(&self.to_bytes())
+    }
+
+    fn describe(&self) -> String {
+        match &self.owner {
+            Some(owner) => format!("process {} on {}", owner.pid(), owner.host()),
+            None => "another process".to_owned(),
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

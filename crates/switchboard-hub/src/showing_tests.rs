@@ -46,6 +46,38 @@ async fn what_is_not_shown_is_let_go_also_without_a_word() {
 }
 
 #[tokio::test]
+async fn cancelled_hold_is_let_go() {
+    let (test, id) = with_mail().await;
+    for polls in 0..8 {
+        let mut holding = Box::pin(test.hub.hold(agent_id("codex"), vec![id], Showing::Asked));
+        for _ in 0..polls {
+            tokio::select! {
+                biased;
+                // Done in so few polls, it is dropped here.
+                _ = &mut holding => break,
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        drop(holding);
+        let next = hold(&test.hub, id, Showing::Asked).await;
+        assert!(next.has(id), "after {polls} polls");
+    }
+}
+
+#[tokio::test]
+async fn reader_who_is_gone_has_seen_nothing() {
+    let (test, id) = with_mail().await;
+    let first = hold(&test.hub, id, Showing::Asked).await;
+    assert!(first.finish_if(vec![id], vec![], || false).await.expect("noted").is_empty());
+    assert!(test.hub.mark_seen_if(agent_id("codex"), vec![id], || false).await.expect("noted").is_empty());
+    assert_eq!(test.state(id).await, DeliveryState::Delivered);
+    // The next reader has it at once.
+    let next = hold(&test.hub, id, Showing::Unasked).await;
+    assert_eq!(next.finish_if(vec![id], vec![], || true).await.expect("noted").len(), 1);
+    assert_eq!(test.state(id).await, DeliveryState::Seen);
+}
+
+#[tokio::test]
 async fn a_hold_ends_by_itself_and_a_dead_process_has_none() {
     let (test, id) = with_mail().await;
     let lost = hold(&test.hub, id, Showing::Asked).await;

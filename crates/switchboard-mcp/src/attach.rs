@@ -1,9 +1,14 @@
-//! A session over stdio that a running server answers, and that goes on without it when that ends.
+//! Attached session: a session over stdio that a running server answers, and that goes on without it.
 //!
 //! The program that a client starts passes lines on to the server, which has the hub, the servers behind suites and all
-//! else open already. It keeps what a new server would have to know ([`Remembered`]). When the connection breaks, a
-//! server in this process is told that, then what nobody has answered, and the client notices nothing.
+//! else open already. It keeps what a new server would have to know ([`Remembered`]). When the connection breaks, or the
+//! server is silent ([`Heartbeat`]), a server in this process is told that and then the calls without an answer, and the
+//! client notices nothing.
+//!
+//! A silent server may be continued. The session closes its connection before it goes on, which fences that server off: it
+//! executes no call that it finds in a closed [`Connection`], and marks no mail as seen for it.
 
+mod heartbeat;
 mod peer;
 mod remembered;
 
@@ -13,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use switchboard_hub::LeaseKey;
 use switchboard_hub::socket::OwnListener;
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf,
@@ -24,6 +30,10 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::heartbeat::{Heartbeat, Pace, echo};
+pub use self::heartbeat::{Liveness, probe};
+pub use self::peer::Connection;
+use self::peer::Socket;
 pub use self::remembered::Habits;
 use self::remembered::{Heard, Remembered};
 use crate::error::McpError;
@@ -31,7 +41,7 @@ use crate::intake::Refused;
 use crate::passing::Passing;
 use crate::stdio::{LINE_LIMIT, Line, Lines, parent, serve, streams};
 
-/// Most sessions at once. One more goes on by itself.
+/// Most sessions at once, and most heartbeats. One more session goes on by itself.
 const SESSIONS: usize = 512;
 
 /// How many of the client's lines may wait. When they are that many, no more are read, and the client's pipe fills up.
@@ -43,7 +53,17 @@ const WELCOME: Duration = Duration::from_secs(2);
 /// How long the name of an agent may stay taken by a server that is about to end.
 const TAKEN: Duration = Duration::from_secs(10);
 
-/// What whoever attaches says first.
+/// First line of a connection.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+enum Greeting {
+    /// The connection is the heartbeat of a session.
+    Heartbeat { heartbeat: bool },
+    /// The connection is a session.
+    Session(Hello),
+}
+
+/// Greeting of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// The version of the program: another one may have other tools.
@@ -52,6 +72,8 @@ pub struct Hello {
     pub agent: Option<String>,
     /// How many of the tools are listed.
     pub profile: String,
+    /// With this key the session takes over the lease on its agent's name, should the server stop.
+    pub lease_key: LeaseKey,
 }
 
 /// What the server says to that.
@@ -60,23 +82,27 @@ struct Welcome {
     attached: bool,
 }
 
-/// Serves those who attach, until `shutdown`. `handler` makes the handler of a session, or says no.
+/// Serves attached sessions until `shutdown`. `handler` makes the handler of a session, or `None` to refuse it.
 pub async fn serve_attached<H, P>(
     listener: OwnListener,
-    handler: impl Fn(&Hello) -> Option<(H, P)> + Send + Sync + 'static,
+    handler: impl Fn(&Hello, Connection) -> Option<(H, P)> + Send + Sync + 'static,
     shutdown: CancellationToken,
 ) where
     H: rmcp::ServerHandler,
     P: Passing,
 {
-    let (sessions, handler) = (TaskTracker::new(), Arc::new(handler));
+    let (sessions, heartbeats) = (TaskTracker::new(), TaskTracker::new());
+    let handler = Arc::new(handler);
+    // A heartbeat goes on until the last session has ended: its end would send the session away.
+    let over = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = shutdown.cancelled() => break,
         };
         let stream = match accepted {
-            Ok(stream) if sessions.len() < SESSIONS => stream,
+            // As many again may be about to say whether they are a session or a heartbeat.
+            Ok(stream) if sessions.len() < 2 * SESSIONS => stream,
             Ok(_) => continue,
             Err(error) => {
                 tracing::warn!(%error, "a session could not attach");
@@ -84,26 +110,37 @@ pub async fn serve_attached<H, P>(
                 continue;
             }
         };
-        let (handler, shutdown) = (handler.clone(), shutdown.clone());
+        let (handler, shutdown, over) = (handler.clone(), shutdown.clone(), over.clone());
+        let (all, heartbeats) = (sessions.clone(), heartbeats.clone());
         sessions.spawn(async move {
-            let Some((stream, hello)) = greeted(stream).await else { return };
-            let Some((handler, passing)) = handler(&hello) else { return };
+            let (stream, hello) = match greeted(stream).await {
+                Some((stream, Greeting::Session(hello))) if all.len() <= SESSIONS => (stream, hello),
+                Some((stream, Greeting::Heartbeat { .. })) if heartbeats.len() < SESSIONS => {
+                    heartbeats.spawn(async move { over.run_until_cancelled(echo(stream)).await });
+                    return;
+                }
+                _ => return,
+            };
+            let Ok(socket) = Socket::of(&stream) else { return };
+            let connection = socket.connection();
+            let Some((handler, passing)) = handler(&hello, connection.clone()) else { return };
             let Ok(welcome) = serde_json::to_vec(&Welcome { attached: true }) else { return };
-            let (input, mut output, gone) = peer::watched(stream);
+            let (input, mut output, gone) = peer::watched(stream, socket);
             if write(&mut output, welcome).await.is_ok() {
-                serve(handler, passing, input, output, gone, shutdown).await;
+                serve(handler, passing, input, output, (connection, gone), shutdown).await;
             }
         });
     }
     drop(listener);
     sessions.close();
     sessions.wait().await;
+    over.cancel();
 }
 
-/// What the other end says first, byte by byte: what follows is not ours to read.
-async fn greeted(mut stream: UnixStream) -> Option<(UnixStream, Hello)> {
-    let hello = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
-    Some((stream, serde_json::from_slice(&hello).ok()?))
+/// Reads the first line of a connection, byte by byte: what follows is not ours to read.
+async fn greeted(mut stream: UnixStream) -> Option<(UnixStream, Greeting)> {
+    let greeting = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
+    Some((stream, serde_json::from_slice(&greeting).ok()?))
 }
 
 async fn first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
@@ -123,13 +160,15 @@ pub async fn attach(path: &Path, hello: &Hello) -> Option<Attached> {
     write(&mut stream, serde_json::to_vec(hello).ok()?).await.ok()?;
     let welcome = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
     serde_json::from_slice::<Welcome>(&welcome).ok().filter(|welcome| welcome.attached)?;
-    Some(Attached { stream })
+    let heartbeat = Heartbeat::connect(path).await.ok()?;
+    Some(Attached { stream, heartbeat })
 }
 
-/// A connection to a server that waits for a session.
+/// A connection to a server that waits for a session, and its heartbeat.
 #[derive(Debug)]
 pub struct Attached {
     stream: UnixStream,
+    heartbeat: Heartbeat,
 }
 
 /// A server of this process, at the other end of a pair of pipes.
@@ -147,14 +186,15 @@ impl Alone {
     ) -> Self {
         let (stream, theirs) = duplex(64 << 10);
         let (input, output) = split(theirs);
-        tokio::spawn(serve(handler, passing, input, output, std::future::pending(), shutdown));
+        let client = (Connection::default(), std::future::pending());
+        tokio::spawn(serve(handler, passing, input, output, client, shutdown));
         Self { stream }
     }
 }
 
 /// Has `attached` serve the program at the other end of our standard streams, until that has enough or `shutdown`.
 ///
-/// `alone` starts a server in this process, which is done at most once: when the connection breaks.
+/// `alone` starts a server in this process, which is done at most once: when the connection breaks, or the server is silent.
 pub async fn serve_stdio_attached<F, E>(
     attached: Attached,
     habits: Habits,
@@ -188,17 +228,19 @@ where
     let (sender, mut lines) = mpsc::channel(WAITING);
     let reading = tokio::spawn(read(input, sender));
     let mut session = Remembered::new(habits)?;
-    let (from, mut to) = split(attached.stream);
-    let mut from = BufReader::with_capacity(64 << 10, from);
-    let end = exchange(&mut from, &mut to, &mut lines, &mut output, &mut session).await;
+    let silence = attached.heartbeat.silence(Pace::STANDARD);
+    let end = {
+        let mut ends = Ends::of(attached.stream);
+        exchange(&mut ends, &mut lines, &mut output, &mut session, silence).await
+        // Here the connection is closed, which fences off a server that is only stopped.
+    };
     if end == End::Server {
-        tracing::warn!("the server has ended; this session goes on by itself");
-        let (from, mut to) = split(alone().await?.stream);
-        let mut from = BufReader::with_capacity(64 << 10, from);
-        if let Err(error) = catch_up(&mut from, &mut to, &mut output, &mut session).await {
+        tracing::warn!("the server has ended or stopped; this session goes on by itself");
+        let mut ends = Ends::of(alone().await?.stream);
+        if let Err(error) = catch_up(&mut ends, &mut output, &mut session).await {
             tracing::warn!(%error, "the session cannot go on");
         } else {
-            exchange(&mut from, &mut to, &mut lines, &mut output, &mut session).await;
+            exchange(&mut ends, &mut lines, &mut output, &mut session, std::future::pending()).await;
         }
     }
     reading.abort();
@@ -215,6 +257,19 @@ async fn read(input: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>) {
     }
 }
 
+/// Both directions of a stream to a server.
+struct Ends<S> {
+    from: BufReader<ReadHalf<S>>,
+    to: WriteHalf<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite> Ends<S> {
+    fn of(stream: S) -> Self {
+        let (from, to) = split(stream);
+        Self { from: BufReader::with_capacity(64 << 10, from), to }
+    }
+}
+
 /// Who ended an exchange.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
@@ -222,13 +277,13 @@ enum End {
     Server,
 }
 
-/// Passes lines on in both directions until one side has ended.
+/// Passes lines on in both directions until one side has ended, or the server is silent.
 async fn exchange<S: AsyncRead + AsyncWrite>(
-    from: &mut BufReader<ReadHalf<S>>,
-    to: &mut WriteHalf<S>,
+    Ends { from, to }: &mut Ends<S>,
     lines: &mut mpsc::Receiver<Line>,
     output: &mut (impl AsyncWrite + Unpin),
     session: &mut Remembered,
+    silence: impl Future<Output = ()>,
 ) -> End {
     // Neither direction waits for the other: a server that cannot get rid of an answer would read no further.
     let session = parking_lot::Mutex::new(session);
@@ -248,7 +303,8 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
             };
             for line in said {
                 if write(to, line).await.is_err() {
-                    return End::Server;
+                    // Answers that the server wrote before are still read, up to the end of the stream.
+                    return std::future::pending().await;
                 }
             }
         }
@@ -258,13 +314,24 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
         std::future::pending().await
     };
     let downwards = async {
-        while let Some(line) = next(from).await {
+        let mut silence = std::pin::pin!(silence);
+        let is_silent = loop {
+            let line = tokio::select! {
+                biased;
+                line = next(from) => line,
+                () = &mut silence => break true,
+            };
+            let Some(line) = line else { break false };
             session.lock().answered(&line);
             if write(&mut **output.lock().await, line).await.is_err() {
                 return End::Client;
             }
-        }
-        if is_over.is_cancelled() { End::Client } else { End::Server }
+        };
+        // A line to the client that was begun is ended.
+        let _output = output.lock().await;
+        // A server that ends has given up what is not answered by then; one that is silent has not.
+        let has_enough = is_over.is_cancelled() && !(is_silent && session.lock().has_open());
+        if has_enough { End::Client } else { End::Server }
     };
     tokio::select! {
         end = upwards => end,
@@ -274,8 +341,7 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
 
 /// Tells a new server what the old one knew, then what it had not answered.
 async fn catch_up<S: AsyncRead + AsyncWrite>(
-    from: &mut BufReader<ReadHalf<S>>,
-    to: &mut WriteHalf<S>,
+    Ends { from, to }: &mut Ends<S>,
     output: &mut (impl AsyncWrite + Unpin),
     session: &mut Remembered,
 ) -> io::Result<()> {

@@ -31,7 +31,9 @@ mod stdio;
 mod token;
 
 pub use arguments::{Misfit, fit, out_of_range};
-pub use attach::{Alone, Attached, Habits, Hello, attach, serve_attached, serve_stdio_attached};
+pub use attach::{
+    Alone, Attached, Connection, Habits, Hello, Liveness, attach, probe, serve_attached, serve_stdio_attached,
+};
 pub use caller::{AGENT_HEADER, Caller, Transport, unheard};
 pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;

@@ -54,7 +54,7 @@ async fn d3_panicking_request_is_answered_over_stdio() {
         Panicking,
         input,
         output,
-        std::future::pending(),
+        (crate::attach::Connection::default(), std::future::pending()),
         CancellationToken::new(),
     );
     let session = tokio::spawn(session);

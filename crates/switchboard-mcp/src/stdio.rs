@@ -29,6 +29,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::lines::{Line, Lines};
+use crate::attach::Connection;
 use crate::error::McpError;
 use crate::intake::{self, Refused};
 use crate::panics::Isolated;
@@ -56,17 +57,18 @@ pub async fn serve_stdio<H: ServerHandler>(
 ) -> Result<(), McpError> {
     let input = streams::input()?;
     let output = streams::output()?;
-    serve(handler, passing, input, output, parent::gone(), shutdown).await;
+    let connection = Connection::default();
+    serve(handler, passing, input, output, (connection, parent::gone()), shutdown).await;
     Ok(())
 }
 
-/// Serves whoever is at the other end of two streams.
+/// Serves the client at the other end of two streams: until it ends them, its connection is closed or it is gone.
 pub(crate) async fn serve<H, P, R, W>(
     handler: H,
     passing: P,
     input: R,
     output: W,
-    parent_gone: impl Future<Output = ()>,
+    (connection, client_gone): (Connection, impl Future<Output = ()>),
     shutdown: CancellationToken,
 ) where
     H: ServerHandler,
@@ -74,6 +76,9 @@ pub(crate) async fn serve<H, P, R, W>(
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
+    // Dropped after the guard of `over`: as long as an answer may be written, its connection counts as open. An answer that
+    // is written over a connection that counts as closed would show mail that stays unseen.
+    let mut client_gone = std::pin::pin!(client_gone);
     let output = Output::new(output);
     let (sender, messages) = mpsc::channel(WAITING);
     let input_ended = CancellationToken::new();
@@ -81,7 +86,8 @@ pub(crate) async fn serve<H, P, R, W>(
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
     let on_their_way = OnTheirWay::until(over);
-    let reader = Reader { output: output.clone(), passing, on_their_way, messages: sender, is_open: false };
+    let (is_open, to) = (false, output.clone());
+    let reader = Reader { output: to, passing, on_their_way, messages: sender, connection, is_open };
     let reader = tokio::spawn(read(input, reader, input_ended.clone()));
 
     let session = shutdown.child_token();
@@ -103,7 +109,7 @@ pub(crate) async fn serve<H, P, R, W>(
         () = work => tracing::debug!("the session is over"),
         () = enough => tracing::debug!("calls in flight were given up"),
         () = output.is_broken.cancelled() => tracing::debug!("nobody reads stdout any more"),
-        () = parent_gone => tracing::debug!("the parent process is gone"),
+        () = &mut client_gone => tracing::debug!("the client is gone"),
     }
     session.cancel();
     reader.abort();
@@ -146,6 +152,7 @@ struct Reader<P, W> {
     passing: P,
     on_their_way: OnTheirWay,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
+    connection: Connection,
     /// Whether `rmcp` takes anything but requests already.
     is_open: bool,
 }
@@ -167,6 +174,10 @@ impl<P: Passing, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     }
 
     async fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // A session that closed it has had its calls answered elsewhere, or told its client that their outcome is not known.
+        if self.connection.is_closed() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         if self.is_open && pass(bytes, &self.passing, &self.on_their_way, &self.output).await {
             return Ok(());
         }

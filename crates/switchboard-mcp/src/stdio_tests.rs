@@ -342,7 +342,7 @@ async fn a_shutdown_ends_the_session_in_time() {
         crate::NothingPasses,
         read,
         write,
-        std::future::pending(),
+        (super::Connection::default(), std::future::pending()),
         shutdown.clone(),
     ));
     let (output, mut input) = tokio::io::split(ours);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use switchboard_core::AgentId;
-use switchboard_hub::{Hub, HubError, Service};
+use switchboard_hub::{Hub, HubError, LeaseKey, Service};
 
 /// A session whose transport does not tell its end, and that was silent for so long, may be gone without a word: a
 /// client of streamable HTTP that was killed says nothing. Then another session may take the agent over.
@@ -36,7 +36,14 @@ struct Held {
     holder: Holder,
     heard: Instant,
     /// Keeps other processes away. A client without a session holds none: nobody would tell when it is gone.
-    _lock: Option<Service>,
+    lock: Option<Service>,
+}
+
+impl Held {
+    /// False if another process has taken the lease over while this one was stopped.
+    fn is_in_force(&self) -> bool {
+        self.lock.as_ref().is_none_or(Service::is_in_force)
+    }
 }
 
 enum Holder {
@@ -83,16 +90,17 @@ impl Claims {
     }
 
     /// Takes an agent for a session, unless another one has it. `tells_end` says whether [`Claims::release`] follows when
-    /// its client is gone.
+    /// its client is gone. With the key of the process that has it, the agent is taken over.
     pub(super) fn take(
         &self,
         agent: &AgentId,
         session: SessionNumber,
         tells_end: bool,
+        key: Option<&LeaseKey>,
     ) -> Result<Result<(), Taken>, HubError> {
         let mut held = self.held.lock();
-        let key = agent.key();
-        if let Some(other) = held.get(&key) {
+        let agent_key = agent.key();
+        if let Some(other) = held.get(&agent_key).filter(|other| other.is_in_force()) {
             let heard = other.heard.elapsed();
             let is_here = match &other.holder {
                 Holder::Registered { session: holder, .. } if *holder == session => false,
@@ -102,19 +110,24 @@ impl Claims {
             if is_here {
                 return Ok(Err(Taken::Session { heard }));
             }
-            held.remove(&key);
         }
-        match self.hub.claim_service(&service(&key)) {
+        held.remove(&agent_key);
+        let name = service(&agent_key);
+        let claimed = match key {
+            Some(key) => self.hub.claim_service_with(&name, key),
+            None => self.hub.claim_service(&name),
+        };
+        match claimed {
             Ok(lock) => {
                 let holder = Holder::Registered { session, busy: 0, tells_end };
-                held.insert(key, Held { holder, heard: Instant::now(), _lock: Some(lock) });
+                held.insert(agent_key, Held { holder, heard: Instant::now(), lock: Some(lock) });
                 Ok(Ok(()))
             }
             Err(HubError::ServiceTaken { holder, .. }) => Ok(Err(Taken::Process { holder })),
             // A lock needs a file, and no other process can make one either.
             Err(error) if error.is_disk() => {
                 let holder = Holder::Registered { session, busy: 0, tells_end };
-                held.insert(key, Held { holder, heard: Instant::now(), _lock: None });
+                held.insert(agent_key, Held { holder, heard: Instant::now(), lock: None });
                 Ok(Ok(()))
             }
             Err(other) => Err(other),
@@ -137,7 +150,7 @@ impl Claims {
                     None => None,
                 };
                 let holder = Holder::Configured { sessions: 0 };
-                place.insert(Held { holder, heard: Instant::now(), _lock: lock })
+                place.insert(Held { holder, heard: Instant::now(), lock })
             }
         };
         let Holder::Configured { sessions } = &mut held.holder else { return Ok(false) };
@@ -156,6 +169,13 @@ impl Claims {
                 held.remove(&key);
             }
         }
+    }
+
+    /// True if a session has its agent, and no other process has taken that over.
+    pub(super) fn is_held_by(&self, agent: &AgentId, session: SessionNumber) -> bool {
+        let held = self.held.lock();
+        let is_ours = |held: &Held| matches!(held.holder, Holder::Registered { session: holder, .. } if holder == session);
+        held.get(&agent.key()).is_some_and(|held| is_ours(held) && held.is_in_force())
     }
 
     /// Notes that a session is at work for its agent; false where another one has taken the agent over.
@@ -181,8 +201,9 @@ impl Claims {
     fn change(&self, agent: &AgentId, session: SessionNumber, change: impl FnOnce(&mut usize)) -> bool {
         let mut held = self.held.lock();
         let Some(held) = held.get_mut(&agent.key()) else { return false };
+        let is_in_force = held.is_in_force();
         match &mut held.holder {
-            Holder::Registered { session: holder, busy, .. } if *holder == session => {
+            Holder::Registered { session: holder, busy, .. } if *holder == session && is_in_force => {
                 held.heard = Instant::now();
                 change(busy);
                 true

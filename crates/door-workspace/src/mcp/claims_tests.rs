@@ -7,13 +7,13 @@ async fn only_a_session_that_does_not_tell_its_end_is_taken_over() {
     let claims = Claims::impatient(workspace.workspace.hub().clone());
     let (first, second) = (claims.new_session(), claims.new_session());
     let (stays, silent) = (agent("stays"), agent("silent"));
-    claims.take(&stays, first, true).unwrap().unwrap();
-    claims.take(&silent, first, false).unwrap().unwrap();
-    assert!(matches!(claims.take(&stays, second, true).unwrap(), Err(Taken::Session { .. })));
-    claims.take(&silent, second, true).unwrap().unwrap();
+    claims.take(&stays, first, true, None).unwrap().unwrap();
+    claims.take(&silent, first, false, None).unwrap().unwrap();
+    assert!(matches!(claims.take(&stays, second, true, None).unwrap(), Err(Taken::Session { .. })));
+    claims.take(&silent, second, true, None).unwrap().unwrap();
     assert!(!claims.begin(&silent, first), "it has another one now");
     claims.release(&stays, first);
-    claims.take(&stays, second, true).unwrap().unwrap();
+    claims.take(&stays, second, true, None).unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -22,9 +22,38 @@ async fn a_session_that_is_at_work_is_not_silent() {
     let claims = Claims::impatient(workspace.workspace.hub().clone());
     let (first, second) = (claims.new_session(), claims.new_session());
     let codex = agent("codex");
-    claims.take(&codex, first, false).unwrap().unwrap();
+    claims.take(&codex, first, false, None).unwrap().unwrap();
     assert!(claims.begin(&codex, first));
-    assert!(matches!(claims.take(&codex, second, false).unwrap(), Err(Taken::Session { .. })));
+    assert!(matches!(claims.take(&codex, second, false, None).unwrap(), Err(Taken::Session { .. })));
     claims.end(&codex, first);
-    claims.take(&codex, second, false).unwrap().unwrap();
+    claims.take(&codex, second, false, None).unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn session_takes_its_agent_over_from_a_stopped_process() {
+    let workspace = TestWorkspace::new(&[]).await;
+    let hub = workspace.workspace.hub();
+    // Each has its own locks, as two processes have.
+    let (stopped, alone) = (Claims::new(hub.clone()), Claims::new(hub.clone()));
+    let (before, after) = (stopped.new_session(), alone.new_session());
+    let key = |digit: &str| Some(digit.repeat(32).parse::<LeaseKey>().unwrap());
+    let codex = agent("codex");
+    stopped.take(&codex, before, true, key("a").as_ref()).unwrap().unwrap();
+    for other in [None, key("b")] {
+        assert!(matches!(
+            alone.take(&codex, after, true, other.as_ref()).unwrap(),
+            Err(Taken::Process { .. })
+        ));
+    }
+    assert!(stopped.begin(&codex, before) && stopped.is_held_by(&codex, before));
+    alone.take(&codex, after, true, key("a").as_ref()).unwrap().unwrap();
+    // Once continued, the process finds that it no longer has the agent.
+    assert!(!stopped.begin(&codex, before) && !stopped.is_held_by(&codex, before));
+    assert!(alone.begin(&codex, after) && alone.is_held_by(&codex, after));
+    let next = stopped.new_session();
+    assert!(matches!(stopped.take(&codex, next, true, None).unwrap(), Err(Taken::Process { .. })));
+    stopped.release(&codex, before);
+    assert!(alone.is_held_by(&codex, after));
+    alone.release(&codex, after);
+    stopped.take(&codex, next, true, None).unwrap().unwrap();
 }

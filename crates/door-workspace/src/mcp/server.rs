@@ -15,7 +15,8 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use switchboard_core::AgentId;
-use switchboard_mcp::Caller;
+use switchboard_hub::LeaseKey;
+use switchboard_mcp::{Caller, Connection};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Answer, Outcome};
@@ -44,6 +45,10 @@ pub struct ToolConfig {
     pub profile: Profile,
     /// The agent that the client was configured for. Sessions over HTTP name theirs in a header.
     pub agent: Option<AgentId>,
+    /// The key of the session's lease on its agent's name, where the session can move to another process.
+    pub lease_key: Option<LeaseKey>,
+    /// The connection that the session lasts as long as.
+    pub connection: Connection,
 }
 
 /// The handler of one MCP session.
@@ -82,7 +87,7 @@ impl ToolServer {
     fn with(workspace: Workspace, config: Arc<ToolConfig>, claims: Claims) -> Self {
         Self {
             workspace,
-            session: Session::new(claims, config.agent.clone()),
+            session: Session::new(claims, &config),
             config,
             order: tokio::sync::RwLock::default(),
             sending: Arc::default(),
@@ -95,7 +100,10 @@ impl ToolServer {
     #[cfg(test)]
     pub(super) fn is_taken(&self, agent: &str) -> bool {
         let agent = agent.parse().expect("a name");
-        matches!(self.session.claims().take(&agent, self.session.claims().new_session(), true), Ok(Err(_)))
+        matches!(
+            self.session.claims().take(&agent, self.session.claims().new_session(), true, None),
+            Ok(Err(_))
+        )
     }
 
     /// Whether a tool of this name is offered.

@@ -2,11 +2,12 @@
 
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Name};
-use switchboard_hub::Hub;
-use switchboard_mcp::{Caller, Transport};
+use switchboard_hub::{Hub, LeaseKey};
+use switchboard_mcp::{Caller, Connection, Transport};
 
 use super::answer::Problem;
 use super::claims::{Claims, SessionNumber, Taken};
+use super::server::ToolConfig;
 
 /// One session: its agent, once that is known.
 pub(super) struct Session {
@@ -14,6 +15,8 @@ pub(super) struct Session {
     number: SessionNumber,
     /// What the client was configured for: `SWITCHBOARD_AGENT_NAME` or `--from`.
     configured: Option<AgentId>,
+    lease_key: Option<LeaseKey>,
+    connection: Connection,
     /// What was registered first.
     registered: Mutex<Option<AgentId>>,
     /// The agent that this session was noted for, where its client is configured for one.
@@ -27,9 +30,11 @@ pub(super) struct Call<'s> {
 }
 
 impl Session {
-    pub(super) fn new(claims: Claims, configured: Option<AgentId>) -> Self {
+    pub(super) fn new(claims: Claims, config: &ToolConfig) -> Self {
         let number = claims.new_session();
-        Self { claims, number, configured, registered: Mutex::default(), arrived: Mutex::default() }
+        let ToolConfig { profile: _, agent, lease_key, connection } = config.clone();
+        let (registered, arrived) = (Mutex::default(), Mutex::default());
+        Self { claims, number, configured: agent, lease_key, connection, registered, arrived }
     }
 
     pub(super) fn claims(&self) -> &Claims {
@@ -47,8 +52,18 @@ impl Session {
         caller.agent.is_some() || self.configured.is_some()
     }
 
+    /// Check that the session's client is there and that no other session has its agent, for any thread at any later time.
+    pub(super) fn is_there(&self) -> impl FnOnce() -> bool + Send + 'static {
+        let (connection, claims, number) = (self.connection.clone(), self.claims.clone(), self.number);
+        let registered = self.registered.lock().clone();
+        move || !connection.is_closed() && registered.is_none_or(|agent| claims.is_held_by(&agent, number))
+    }
+
     /// Begins a call.
     pub(super) fn begin(&self, caller: &Caller) -> Result<Call<'_>, Problem> {
+        if self.connection.is_closed() {
+            return Err(Problem::new("The client has closed the connection"));
+        }
         let agent = self.agent(caller);
         if agent.as_ref().is_some_and(AgentId::is_human) {
             return Err(not_the_person());
@@ -60,7 +75,7 @@ impl Session {
         {
             *self.registered.lock() = None;
             return Err(Problem::new(format!(
-                "This session was silent and another one has taken over '{agent}'"
+                "This session was silent or stopped and another one has taken over '{agent}'"
             ))
             .next("Register again, under another name if both go on."));
         }
@@ -99,7 +114,7 @@ impl Session {
         }
         // A session over pipes or `/sse` ends with its connection; one over `/mcp` has none.
         let tells_end = matches!(caller.transport, Transport::Stdio | Transport::Sse);
-        match self.claims.take(agent, self.number, tells_end) {
+        match self.claims.take(agent, self.number, tells_end, self.lease_key.as_ref()) {
             Ok(Ok(())) => {}
             Ok(Err(taken)) => return Err(refusal(agent, &taken)),
             Err(error) => return Err(error.into()),

@@ -83,7 +83,7 @@ fn every_argument_says_what_it_is_for() {
 
 #[tokio::test]
 async fn a_tool_of_another_profile_is_not_there() {
-    let tools = TestTools::with(ToolConfig { profile: Profile::Minimal, agent: None }).await;
+    let tools = TestTools::with(ToolConfig { profile: Profile::Minimal, ..ToolConfig::default() }).await;
     let client = tools.client().await;
     let listed = client.peer().list_tools(None).await.expect("listed").tools;
     assert_eq!(listed.len(), 6);

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::Hub;
 use crate::error::HubError;
 use crate::outbox;
+use crate::service;
 
 /// The service of the process that has all doors open.
 const SERVE: &str = "serve";
@@ -76,12 +77,13 @@ impl Hub {
         self.read(move |db| outbox::is_due(db, &[door], now)).await
     }
 
-    /// True if a process that has ended left deliveries of this door in the queue, and no process works on them.
+    /// True if a process that has ended left deliveries of this door in the queue, and no process works on them: `serve` does
+    /// not run, or is stopped.
     pub async fn has_left_over(&self, door: Door) -> Result<bool, HubError> {
         let now = self.now();
         let waits =
             self.read(move |db| Ok(outbox::is_due(db, &[door], now)? || outbox::is_abandoned(db, door)?));
-        Ok(waits.await? && self.service_holder(SERVE)?.is_none())
+        Ok(waits.await? && !service::is_running(&self.inner.folder, SERVE)?)
     }
 
     /// True if this process has opened a door.

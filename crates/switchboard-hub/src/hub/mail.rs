@@ -233,8 +233,21 @@ impl Hub {
 
     /// Notes that an agent was shown these messages; returns those for which that is new.
     pub async fn mark_seen(&self, agent: AgentId, ids: Vec<MessageId>) -> Result<Vec<Delivery>, HubError> {
+        self.mark_seen_if(agent, ids, || true).await
+    }
+
+    /// [`mark_seen`](Self::mark_seen), unless the reader is gone by the time of the transaction.
+    pub async fn mark_seen_if(
+        &self,
+        agent: AgentId,
+        ids: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<Vec<Delivery>, HubError> {
         self.note_changed_mail();
         self.write(move |tx| {
+            if !is_there() {
+                return Ok(Vec::new());
+            }
             let agent = tx.directory.value.canonical(&agent);
             maintenance::advance(tx, &agent, &ids, DeliveryState::Seen, None)
         })

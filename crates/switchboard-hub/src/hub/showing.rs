@@ -10,6 +10,7 @@ use super::Hub;
 use crate::error::HubError;
 use crate::owner::Owner;
 use crate::showing::{self, Showing};
+use crate::store::writer::Work;
 
 /// Tells the holds of one process apart.
 static HOLDS: AtomicU64 = AtomicU64::new(0);
@@ -40,23 +41,23 @@ impl Hub {
         let number = HOLDS.fetch_add(1, Ordering::Relaxed);
         let token = format!("{} {number}", Owner::this_process());
         let agent = self.directory().await?.canonical(&agent);
+        // From here on a caller that is cancelled lets them go: the writer may hold them already.
         let mut hold =
-            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: Vec::new() };
+            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: ids.clone() };
         if ids.is_empty() {
             return Ok(hold);
         }
-        let wanted = ids.clone();
         let lease = SignedDuration::try_from(lease).unwrap_or(SignedDuration::MAX);
         // Forgotten in a power failure, nobody holds it, and nobody is there either.
         let holding =
             self.inner.writer.queue_repeatable(move |tx| showing::hold(tx, &agent, &ids, how, &token, lease));
         let answer = holding.await?.result().await;
         self.note_damage(&answer);
-        hold.ids = match answer {
+        match answer {
             // The lease cannot be written, and this reader must not go without its mail for that.
-            Err(error) if error.is_disk() => wanted,
-            answer => answer?,
-        };
+            Err(error) if error.is_disk() => {}
+            answer => hold.ids = answer?,
+        }
         Ok(hold)
     }
 }
@@ -75,12 +76,33 @@ impl Hold {
     /// Notes what was shown in full, and what the reader was only told of; the others are let go. Returns what
     /// was shown for the first time.
     pub async fn finish(
-        mut self,
+        self,
         shown: Vec<MessageId>,
         told: Vec<MessageId>,
     ) -> Result<Vec<Delivery>, HubError> {
-        let (agent, held, token) = (self.agent.clone(), std::mem::take(&mut self.ids), self.token.clone());
-        self.hub.write(move |tx| showing::finish(tx, &agent, &held, &shown, &told, &token)).await
+        self.finish_if(shown, told, || true).await
+    }
+
+    /// [`finish`](Self::finish), unless the reader is gone by the time of the transaction: then all messages are let go.
+    ///
+    /// The process may have been stopped between the last look at its reader and the transaction.
+    pub async fn finish_if(
+        mut self,
+        mut shown: Vec<MessageId>,
+        mut told: Vec<MessageId>,
+        is_there: impl FnOnce() -> bool + Send + 'static,
+    ) -> Result<Vec<Delivery>, HubError> {
+        let (agent, held, token) = (self.agent.clone(), self.ids.clone(), self.token.clone());
+        let finish = move |tx: &mut Work<'_>| {
+            if !is_there() {
+                shown.clear();
+                told.clear();
+            }
+            showing::finish(tx, &agent, &held, &shown, &told, &token)
+        };
+        let finished = self.hub.write(finish).await;
+        self.ids.clear();
+        finished
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,30 +19,55 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// How often to look after the end of the input. The session is over soon then in any case.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The two directions of a socket, and what fires when the other end is gone.
+/// Connection of a session: tells at any moment whether the client has closed it.
+///
+/// A process that was stopped and is continued first finds what its clients sent before they went away. A call that is
+/// executed then is executed twice, and mail that is shown then is lost: the session goes on elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Connection {
+    /// The socket, which the session itself keeps open; `None` where the transport cannot tell.
+    socket: Option<Weak<OwnedFd>>,
+}
+
+impl Connection {
+    /// True if the client has closed the connection, or the session has ended.
+    pub fn is_closed(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        socket.upgrade().is_none_or(|socket| has_hung_up(&socket))
+    }
+}
+
+/// Socket of a session, apart from the stream that reads and writes it.
+pub(super) struct Socket(Arc<OwnedFd>);
+
+impl Socket {
+    pub(super) fn of(stream: &UnixStream) -> io::Result<Self> {
+        Ok(Self(Arc::new(stream.as_fd().try_clone_to_owned()?)))
+    }
+
+    pub(super) fn connection(&self) -> Connection {
+        Connection { socket: Some(Arc::downgrade(&self.0)) }
+    }
+}
+
+/// The two directions of a session's stream, and what fires when the other end is gone.
 pub(super) fn watched(
     stream: UnixStream,
+    socket: Socket,
 ) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin, impl Future<Output = ()>) {
     let ended = CancellationToken::new();
-    let socket = rustix::io::dup(&stream);
     let (input, output) = stream.into_split();
     let input = Ending { input, ended: Some(ended.clone().drop_guard()) };
     let gone = async move {
         ended.cancelled().await;
-        match socket {
-            Ok(socket) => {
-                while !has_hung_up(&socket) {
-                    tokio::time::sleep(LOOK).await;
-                }
-            }
-            // Without a second handle there is nothing to look at; the session ends by its time.
-            Err(_) => std::future::pending().await,
+        while !has_hung_up(&socket.0) {
+            tokio::time::sleep(LOOK).await;
         }
     };
     (input, output, gone)
 }
 
-/// Whether nobody reads at the other end either.
+/// True if the other end neither writes nor reads any more.
 fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut looked = [PollFd::new(socket, PollFlags::empty())];
     let found = poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));

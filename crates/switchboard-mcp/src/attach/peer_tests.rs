@@ -9,7 +9,9 @@ const WHILE: Duration = Duration::from_millis(300);
 #[tokio::test]
 async fn who_only_stops_talking_is_still_there_and_who_hangs_up_is_gone() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let (mut input, mut output, gone) = watched(ours);
+    let socket = Socket::of(&ours).unwrap();
+    let connection = socket.connection();
+    let (mut input, mut output, gone) = watched(ours, socket);
     let mut gone = std::pin::pin!(gone);
     theirs.write_all(b"ask").await.unwrap();
     theirs.shutdown().await.unwrap();
@@ -17,9 +19,36 @@ async fn who_only_stops_talking_is_still_there_and_who_hangs_up_is_gone() {
     input.read_to_string(&mut said).await.unwrap();
     assert_eq!(said, "ask");
     assert!(timeout(WHILE, &mut gone).await.is_err(), "it waits for the answer");
+    assert!(!connection.is_closed());
     output.write_all(b"yes").await.unwrap();
     let mut answer = [0; 3];
     theirs.read_exact(&mut answer).await.unwrap();
     drop(theirs);
+    assert!(connection.is_closed());
     timeout(Duration::from_mins(1), gone).await.expect("gone");
+}
+
+#[tokio::test]
+async fn connection_is_closed_before_its_input_is_read() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let socket = Socket::of(&ours).unwrap();
+    let connection = socket.connection();
+    let (mut input, _output, _gone) = watched(ours, socket);
+    theirs.write_all(b"call").await.unwrap();
+    drop(theirs);
+    assert!(connection.is_closed());
+    let mut said = String::new();
+    input.read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "call", "only the connection tells that the client no longer waits");
+}
+
+#[tokio::test]
+async fn connection_ends_with_its_session() {
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let socket = Socket::of(&ours).unwrap();
+    let connection = socket.connection();
+    assert!(!connection.is_closed());
+    drop(watched(ours, socket));
+    assert!(connection.is_closed());
+    assert!(!Connection::default().is_closed(), "a transport that cannot tell");
 }

@@ -194,6 +194,11 @@ impl Remembered {
         all
     }
 
+    /// True if a request of the client has no answer yet.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Whether a line of the client is one that is answered.
     pub(super) fn expects_answer(line: &[u8]) -> bool {
         read(line).is_some_and(|envelope| envelope.id.is_some())

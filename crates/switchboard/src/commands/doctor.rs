@@ -70,6 +70,10 @@ impl Check {
 
 pub(crate) async fn run(args: Doctor, context: Context) -> Result<(), Failure> {
     let folder = context.workspace_folder()?;
+    // Before all else: a server that was stopped within a transaction keeps the database locked.
+    if let Some(check) = doors::silent_server(&folder).await {
+        print(&context, &check);
+    }
     let progress = Progress { bar: context.printer.working("looking") };
     let extent = if args.full || args.fix { Extent::Everything } else { Extent::Newest };
     let checks = examine(&folder, args.fix, extent, &context, &progress).await;

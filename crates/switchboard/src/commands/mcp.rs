@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use door_suites::Suites;
 use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
+use switchboard_hub::LeaseKey;
 use switchboard_hub::socket::place;
-use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, serve_stdio_attached};
+use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, random_id, serve_stdio_attached};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -56,8 +57,15 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     let settings = context.settings()?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
-    let config = ToolConfig { profile: settings.profile, agent };
-    let attached = if args.alone || is_behind_suites() { None } else { join(&context, &config).await? };
+    let lease_key: LeaseKey = random_id()?.parse().map_err(anyhow::Error::from)?;
+    let config = ToolConfig {
+        profile: settings.profile,
+        agent,
+        lease_key: Some(lease_key.clone()),
+        ..ToolConfig::default()
+    };
+    let attached =
+        if args.alone || is_behind_suites() { None } else { join(&context, &config, lease_key).await? };
     let Some(attached) = attached else {
         let here = Here::open(&context, &settings, config, shutdown.clone()).await?;
         let (server, passed) = here.session();
@@ -85,12 +93,17 @@ fn is_behind_suites() -> bool {
 }
 
 /// Has the `serve` of the workspace answer, where one runs that is the same program.
-async fn join(context: &Context, config: &ToolConfig) -> Result<Option<Attached>, Failure> {
+async fn join(
+    context: &Context,
+    config: &ToolConfig,
+    lease_key: LeaseKey,
+) -> Result<Option<Attached>, Failure> {
     let folder = context.workspace_folder()?.join(FOLDER);
     let hello = Hello {
         version: VERSION.to_owned(),
         agent: config.agent.as_ref().map(ToString::to_string),
         profile: config.profile.name().to_owned(),
+        lease_key,
     };
     Ok(attach(&place(&folder, SOCKET), &hello).await)
 }

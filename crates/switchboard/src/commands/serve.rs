@@ -13,7 +13,8 @@ use switchboard_hub::Hub;
 use switchboard_hub::files::Dir;
 use switchboard_hub::socket::{OwnListener, place};
 use switchboard_mcp::{
-    Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached, serve_http, write_token,
+    Connection, Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached, serve_http,
+    write_token,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -198,7 +199,10 @@ impl Listening {
         write_token(&folder, &token)?;
         let info = ServerInfo::new(listener.port(), workspace.hub().now());
         info.write(&folder)?;
-        let tools = ToolServer::new(workspace.clone(), ToolConfig { profile: settings.profile, agent: None });
+        let tools = ToolServer::new(
+            workspace.clone(),
+            ToolConfig { profile: settings.profile, ..ToolConfig::default() },
+        );
         let first = Arc::new(Front::new(tools, suites, swarm));
         let attached = Self::answer_others(&folder, first.clone(), shutdown.clone()).await;
         let factory = move || first.another();
@@ -222,10 +226,15 @@ impl Listening {
                 return tokio::spawn(async {});
             }
         };
-        let session = move |hello: &Hello| {
+        let session = move |hello: &Hello, connection: Connection| {
             let agent = hello.agent.as_deref().map(str::parse).transpose().ok()?;
             let profile = Profile::from_name(&hello.profile).filter(|_| hello.version == VERSION)?;
-            let front = first.another_for(ToolConfig { profile, agent });
+            let front = first.another_for(ToolConfig {
+                profile,
+                agent,
+                lease_key: Some(hello.lease_key.clone()),
+                connection,
+            });
             let passed = front.passed();
             Some((front, passed))
         };

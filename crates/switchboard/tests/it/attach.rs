@@ -1,11 +1,13 @@
-//! `switchboard mcp` where `serve` runs: it answers, and is not missed when it ends.
+//! `switchboard mcp` where `serve` runs: it answers, and sessions go on without it when it ends or is stopped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use switchboard_hub::platform::is_process_stopped;
 use switchboard_hub::socket;
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, poll};
@@ -181,7 +183,8 @@ fn session_socket(sandbox: &Sandbox) -> PathBuf {
 /// Greets `serve` as a session of a version; what it answers, or nothing where it hangs up.
 fn greet(sandbox: &Sandbox, version: &str) -> Option<Value> {
     let mut stream = UnixStream::connect(session_socket(sandbox)).unwrap();
-    let hello = json!({ "version": version, "agent": "claude", "profile": "full" });
+    let hello =
+        json!({ "version": version, "agent": "claude", "profile": "full", "lease_key": "0".repeat(32) });
     stream.write_all(format!("{hello}\n").as_bytes()).unwrap();
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).unwrap();
@@ -216,4 +219,184 @@ fn d2_session_beside_other_version_goes_alone() {
     poll::until("the message in the mailbox", || {
         sandbox.run_as("codex", ["inbox"]).ok().contains("by itself").then_some(())
     });
+}
+
+/// Stops `serve` at a moment when it has no transaction open: nothing can be written as long as a process is stopped that
+/// has one.
+fn stop(sandbox: &Sandbox, serve: &Running) {
+    poll::until("a moment between two transactions", || {
+        serve.signal(Signal::STOP);
+        // The signal takes effect a moment later.
+        poll::until("the process is stopped", || {
+            is_process_stopped(serve.id()).unwrap_or(true).then_some(())
+        });
+        if !is_write_locked(sandbox) {
+            return Some(());
+        }
+        serve.signal(Signal::CONT);
+        None
+    });
+}
+
+fn is_write_locked(sandbox: &Sandbox) -> bool {
+    let db = rusqlite::Connection::open(sandbox.file("hub.db")).unwrap();
+    db.busy_timeout(Duration::ZERO).unwrap();
+    db.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
+}
+
+/// Waits until a session has noticed that its server is silent.
+fn goes_on_alone(client: &mut Client) {
+    poll::until("the session to go on by itself", || {
+        client.process().errors().contains("goes on by itself").then_some(())
+    });
+}
+
+/// Waits until `serve` answers a new session, and so has done all that it found when it was continued.
+fn answers_again(sandbox: &Sandbox, agent: &str) -> Client {
+    poll::until("serve to answer again", || {
+        (!sandbox.ok(["doctor"]).contains("switchboard serve")).then_some(())
+    });
+    let mut client = mcp(sandbox, &[]).registered(agent);
+    client.ok("send_message", letter("codex", "serve answers"));
+    client
+}
+
+fn text_of_wait(client: &mut Client) -> String {
+    client.call("wait_for_message", json!({ "timeout": 30 })).text
+}
+
+#[test]
+fn idle_session_notices_a_stopped_server() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let mut serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    stop(&sandbox, &serve);
+    let start = Instant::now();
+    goes_on_alone(&mut client);
+    // 4.5 s by itself; the rest is for a machine that is busy.
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    client.ok("send_message", letter("codex", "on my own"));
+    assert!(sandbox.run_as("codex", ["inbox"]).ok().contains("on my own"));
+    // The name is still this session's, while the server is stopped and afterwards.
+    mcp(&sandbox, &["--alone"]).refused("register_chat_agent", json!({ "name": "claude" }));
+    serve.signal(Signal::CONT);
+    let mut other = answers_again(&sandbox, "gemini");
+    other.refused("register_chat_agent", json!({ "name": "claude" }));
+    mcp(&sandbox, &[]).refused("register_chat_agent", json!({ "name": "claude" }));
+    client.ok("send_message", letter("codex", "still on my own"));
+    assert!(serve.terminate().success());
+    client.ok("send_message", letter("codex", "and without it"));
+    client.process().say_no_more();
+    assert!(client.process().wait().success());
+}
+
+#[test]
+fn continued_server_takes_no_mail_from_a_session() {
+    // A client whose agent is configured has no lease on a name: what fences the server off is the connection alone.
+    for is_configured in [false, true] {
+        let sandbox = Sandbox::with_agents(BINARY, &["codex", "claude"]);
+        let serve = sandbox.serve();
+        let mut client = if is_configured {
+            mcp(&sandbox, &["--from", "claude"])
+        } else {
+            mcp(&sandbox, &[]).registered("claude")
+        };
+        let waiting = client.begin_call("wait_for_message", json!({ "timeout": 600 }));
+        client.ok("send_message", letter("codex", "before"));
+        stop(&sandbox, &serve);
+        goes_on_alone(&mut client);
+        sandbox.send("codex", "claude", "while you were stopped");
+        let said = client.said(waiting);
+        assert!(said.text.contains("while you were stopped"), "{}", said.text);
+        // The call that waits in the server finds this when it is continued; its client would never be shown it.
+        sandbox.send("codex", "claude", "for the one who went on");
+        serve.signal(Signal::CONT);
+        let mut other = answers_again(&sandbox, "gemini");
+        let said = text_of_wait(&mut client);
+        assert!(said.contains("for the one who went on"), "{said}");
+        for number in 0..3 {
+            let text = format!("afterwards {number}.");
+            sandbox.send("codex", "claude", &text);
+            let said = text_of_wait(&mut client);
+            assert!(said.contains(&text) && !said.contains("stopped"), "{said}");
+        }
+        // Others are served as before.
+        sandbox.send("codex", "gemini", "and you?");
+        assert!(text_of_wait(&mut other).contains("and you?"));
+    }
+}
+
+#[test]
+fn stopped_server_loses_and_repeats_no_message() {
+    const MESSAGES: usize = 200;
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let mut serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    let begin = |client: &mut Client, number: usize| {
+        client.begin_call("send_message", letter("codex", &format!("number {number}.")))
+    };
+    let mut begun: Vec<i64> = (0..MESSAGES / 2).map(|number| begin(&mut client, number)).collect();
+    // While some are answered and some are on their way.
+    client.answer(begun.remove(0)).unwrap();
+    stop(&sandbox, &serve);
+    // The server finds these when it is continued.
+    begun.extend((MESSAGES / 2..MESSAGES).map(|number| begin(&mut client, number)));
+    for id in begun {
+        let said = client.said(id);
+        assert!(!said.failed, "{}", said.text);
+    }
+    serve.signal(Signal::CONT);
+    answers_again(&sandbox, "gemini");
+    // At its end it has finished all that it had begun.
+    assert!(serve.terminate().success());
+    let inbox = poll::until("all messages in the mailbox", || {
+        let inbox = sandbox.run_as("codex", ["inbox", "--limit", "1000"]).ok();
+        (inbox.matches("number ").count() >= MESSAGES).then_some(inbox)
+    });
+    for number in 0..MESSAGES {
+        assert_eq!(inbox.matches(&format!("number {number}.")).count(), 1, "{number}");
+    }
+}
+
+#[test]
+fn continued_server_makes_no_call_of_unknown_outcome() {
+    let sandbox = with_child(&[]);
+    let asked = sandbox.home().join("asked");
+    let mut serve = sandbox.serve();
+    let mut client = mcp(&sandbox, &[]);
+    let made = client.begin_call("child_suite", subtool("never"));
+    poll::until("the child was asked", || (lines(&asked) == 1).then_some(()));
+    stop(&sandbox, &serve);
+    // The server has not read this one: it lies in the socket until it is continued.
+    let unread = client.begin_call("child_suite", subtool("never"));
+    for call in [made, unread] {
+        let said = client.said(call);
+        assert!(said.failed && said.text.contains("not known"), "{}", said.text);
+    }
+    assert_eq!(client.call("child_suite", subtool("here")).text, "yes");
+    serve.signal(Signal::CONT);
+    let mut other = mcp(&sandbox, &[]);
+    assert_eq!(other.call("child_suite", subtool("here")).text, "yes");
+    assert!(serve.terminate().success());
+    assert_eq!(lines(&asked), 1);
+}
+
+#[test]
+fn session_starts_beside_a_stopped_server() {
+    let sandbox = Sandbox::with_agents(BINARY, &["codex"]);
+    let serve = sandbox.serve();
+    assert!(!sandbox.ok(["doctor"]).contains("switchboard serve"));
+    stop(&sandbox, &serve);
+    let mut client = mcp(&sandbox, &[]).registered("claude");
+    client.ok("send_message", letter("codex", "hello"));
+    let doctor = sandbox.ok(["doctor"]);
+    let process = format!("warn  server: `switchboard serve` (process {}) is stopped", serve.id());
+    assert!(
+        doctor.contains(&process) && doctor.contains(&format!("`kill -CONT {}`", serve.id())),
+        "{doctor}"
+    );
+    serve.signal(Signal::CONT);
+    answers_again(&sandbox, "gemini");
+    client.refused("register_chat_agent", json!({ "name": "gemini" }));
+    client.ok("send_message", letter("codex", "still here"));
 }

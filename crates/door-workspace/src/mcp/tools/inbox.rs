@@ -141,7 +141,7 @@ async fn show(
     let more = more || listing.shown.len() < mail.len();
     if part == Part::Waiting {
         if let Some(hold) = hold {
-            workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
+            workspace.finish_showing_if(hold, listing.seen.clone(), desk.session.is_there()).await?;
         }
         workspace.note_alive_in(&desk.now.state, me).await;
     }
@@ -275,7 +275,7 @@ async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome 
     let shown = show_mail(workspace, me, &mail, extent).await?;
     // Whoever reads on to the end has been shown it all.
     if shown.is_at_end && mail.delivery.state.is_waiting() {
-        workspace.mark_seen(me, vec![id]).await?;
+        workspace.mark_seen_if(me, vec![id], desk.session.is_there()).await?;
     }
     Ok(Answer::new(shown.text, json!({ "agent": me.to_string(), "messages": [shown.data] })))
 }

@@ -66,7 +66,7 @@ pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> 
     if unheard.is_cancelled() {
         return Ok(nothing(&me, limit, &unheard));
     }
-    desk.workspace.finish_showing(hold, listing.seen.clone(), Vec::new()).await?;
+    desk.workspace.finish_showing_if(hold, listing.seen.clone(), desk.session.is_there()).await?;
     desk.workspace.note_alive(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
 }

@@ -1,14 +1,19 @@
 //! The doors, as far as they can be looked at from outside.
 
+use std::path::Path;
+
 use door_channels::{ChannelError, Channels};
 use door_nats::LinkState;
-use door_workspace::Workspace;
+use door_workspace::{FOLDER, Workspace};
 use switchboard_hub::Extent;
+use switchboard_hub::files::Dir;
 use switchboard_hub::platform::{self, Filesystem, OpenFiles};
-use switchboard_mcp::ServerInfo;
+use switchboard_hub::socket::place;
+use switchboard_mcp::{Liveness, ServerInfo, probe};
 
 use super::{Check, Status};
 use crate::commands::inbox::count;
+use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
 use crate::config;
 use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
@@ -60,6 +65,27 @@ fn open_files(pid: u32) -> Option<Check> {
     );
     let hint = "end clients that are not needed, or start it again with a higher limit (`ulimit -n`)";
     Some(Check::new("server", status, message).hint(hint))
+}
+
+/// A `serve` that does not answer: a signal, a debugger or its container has stopped it. Nothing is said of any other.
+pub(super) async fn silent_server(folder: &Path) -> Option<Check> {
+    let folder = folder.join(FOLDER);
+    if probe(&place(&folder, SOCKET)).await != Liveness::Silent {
+        return None;
+    }
+    let info = Dir::open_root(&folder).ok().and_then(|folder| ServerInfo::read(&folder).ok().flatten());
+    let pid = info.filter(|info| !info.is_stale()).map(|info| info.pid);
+    let process = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+    let state = match pid.and_then(platform::is_process_stopped) {
+        Some(true) => "is stopped",
+        Some(false) | None => "does not answer; its process may be stopped or its container frozen",
+    };
+    let signal =
+        pid.map_or_else(|| "`kill -CONT` its process".to_owned(), |pid| format!("`kill -CONT {pid}`"));
+    Some(
+        Check::new("server", Status::Warn, format!("`switchboard serve`{process} {state}"))
+            .hint(format!("`fg` in its terminal or {signal} continues it; sessions go on without it")),
+    )
 }
 
 /// The swarms: nothing is said where no agent takes part in any.

@@ -134,6 +134,12 @@ impl<'s> Cast<'s> {
         dice.choice(sessions).filter(|player| player.target.kill()).map(|player| player.name)
     }
 
+    /// Asks the session of one that has one to end, and says whose; `None` where it is just beginning.
+    pub(super) fn end_a_session(&self, dice: &mut Rng) -> Option<&'static str> {
+        let sessions: Vec<&Player> = self.players.iter().filter(|player| player.way == Way::Mcp).collect();
+        dice.choice(sessions).filter(|player| player.target.ask_to_end()).map(|player| player.name)
+    }
+
     /// Kills a command of one that uses those, while it writes or while it waits for mail; says whose.
     pub(super) fn kill_a_command(&self, dice: &mut Rng) -> Option<&'static str> {
         let uses_commands = |player: &&Player| matches!(player.way, Way::CommandLine | Way::Channel);
@@ -242,7 +248,7 @@ impl<'s> Cast<'s> {
         }
     }
 
-    /// Writes and waits for mail over one session, and over the next where that is killed.
+    /// Writes and waits for mail over one session, and over the next where that is killed or asked to end.
     fn converse(&self, player: &Player, mut dice: Rng, written: &AtomicBool) {
         let (mut number, mut next) = (0, Instant::now());
         // What nobody has said is accepted is sent again, under the same word.
@@ -258,22 +264,27 @@ impl<'s> Cast<'s> {
                 if self.over.load(Ordering::Relaxed) {
                     return session.close();
                 }
-                if waiting.is_none() {
+                session.end_if_asked();
+                if waiting.is_none() && !session.is_ending() {
                     waiting = Some(session.call("wait_for_message", &json!({ "timeout": 5 })));
                 }
-                if sending.is_none() && !is_enough && Instant::now() >= next {
+                if sending.is_none() && !is_enough && !session.is_ending() && Instant::now() >= next {
                     next += player.pause;
                     sending = Some((Self::somebody(player, &mut dice), format!("{} {number}", player.name)));
                     number += 1;
                 }
-                if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none()) {
+                if let Some((to, text)) = sending.as_ref().filter(|_| sent.is_none() && !session.is_ending())
+                {
                     let letter = json!({
                         "recipient": to, "action": "status_update", "payload": text, "idempotencyKey": text,
                     });
                     sent = Some(session.call("send_message", &letter));
                 }
                 match session.hear(Duration::from_millis(20)) {
-                    Heard::Gone => break,
+                    Heard::Gone => {
+                        session.must_have_ended_well();
+                        break;
+                    }
                     Heard::Answer(id, answer) if Some(id) == waiting => {
                         waiting = None;
                         let shown = answer.unwrap_or_else(|problem| panic!("{}: {problem}", player.name));

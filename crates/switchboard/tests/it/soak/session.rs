@@ -11,19 +11,35 @@ use serde_json::{Value, json};
 use test_support::mcp::REVISION;
 use test_support::{Ran, Running, Sandbox, poll};
 
-/// The process of a session, as long as it may be killed.
+/// The process of a session, as long as it may be killed or asked to end.
 #[derive(Default)]
-pub(super) struct Target(Mutex<Option<Pid>>);
+pub(super) struct Target(Mutex<Standing>);
+
+#[derive(Default)]
+struct Standing {
+    process: Option<Pid>,
+    /// The session is to close the process's stdin.
+    is_asked_to_end: bool,
+}
 
 impl Target {
     /// Kills it, unless it is just being replaced.
     pub(super) fn kill(&self) -> bool {
         // As long as the number stands here nobody has waited for the process, so that it is nobody else's.
-        self.0.lock().unwrap().is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+        let process = self.0.lock().unwrap().process;
+        process.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
+    }
+
+    /// Has its session end it as a client does, unless it is just being replaced. It is not killed any more then.
+    pub(super) fn ask_to_end(&self) -> bool {
+        let mut standing = self.0.lock().unwrap();
+        standing.is_asked_to_end |= standing.process.take().is_some();
+        standing.is_asked_to_end
     }
 
     fn set(&self, process: Option<u32>) {
-        *self.0.lock().unwrap() = process.and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
+        let process = process.and_then(|id| Pid::from_raw(i32::try_from(id).unwrap()));
+        *self.0.lock().unwrap() = Standing { process, is_asked_to_end: false };
     }
 
     /// Runs a program to its end, which may be that it is killed.
@@ -46,6 +62,7 @@ impl Target {
 pub(super) struct Session<'s> {
     running: Running,
     target: &'s Target,
+    is_ending: bool,
     last: u64,
     /// What it said and nobody has heard yet.
     kept: VecDeque<String>,
@@ -65,7 +82,7 @@ impl<'s> Session<'s> {
     pub(super) fn open(sandbox: &Sandbox, agent: &str, target: &'s Target) -> Option<Self> {
         let running = Running::start_listening(&mut sandbox.session(["mcp"]));
         target.set(Some(running.id()));
-        let mut session = Self { running, target, last: 0, kept: VecDeque::new() };
+        let mut session = Self { running, target, is_ending: false, last: 0, kept: VecDeque::new() };
         let about = json!({ "protocolVersion": REVISION, "capabilities": {}, "clientInfo": { "name": "soak", "version": "1" } });
         let id = session.ask("initialize", &about);
         session.answer(id)?.ok()?;
@@ -135,11 +152,32 @@ impl<'s> Session<'s> {
         })
     }
 
+    /// Closes its stdin if it was asked to end. What it still says is to be heard.
+    pub(super) fn end_if_asked(&mut self) {
+        if !self.is_ending && self.target.0.lock().unwrap().is_asked_to_end {
+            self.is_ending = true;
+            self.running.say_no_more();
+        }
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// Checks, of a process that is gone, that it was killed or ended with success.
+    pub(super) fn must_have_ended_well(&mut self) {
+        if self.is_ending {
+            let status = self.running.wait();
+            assert!(status.success(), "{status}: {}", self.running.errors());
+        }
+    }
+
     /// Ends it as a client does.
     pub(super) fn close(mut self) {
         self.target.set(None);
+        self.is_ending = true;
         self.running.say_no_more();
-        self.running.wait();
+        self.must_have_ended_well();
     }
 }
 

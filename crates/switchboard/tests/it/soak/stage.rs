@@ -1,6 +1,7 @@
-//! What runs: two linked hubs, that of another owner, a watcher, a worker, the server between the hubs. And what kills
+//! What runs: two linked hubs, that of another owner, a watcher, a worker, the server between the hubs. And what disturbs
 //! it.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,13 @@ use crate::nats::server;
 /// The channel of the lab.
 pub(super) const CHANNEL: &str = "general";
 
-/// How long whatever was accepted may take to arrive once nothing is killed any more.
+/// How long accepted messages may take to arrive once nothing is disturbed any more.
 const ARRIVAL: Duration = Duration::from_secs(90);
 
-/// What the servers of the lab and of the office are called where they are killed.
+/// Names of the servers of the hubs in a [`Disturbance`].
 pub(super) const SERVES: [&str; 3] = ["the lab's serve", "the office's serve", "the peers' serve"];
+
+const WATCHER: &str = "the watcher";
 
 /// The hubs, in the same order.
 pub(super) const HUBS: [&str; 3] = ["lab", "office", "peers"];
@@ -41,6 +44,39 @@ const WORKS: &str = r#"echo $$ > "$0"; sleep 0.1; cat"#;
 /// How long somebody is waited for who is to be killed: they are asked something every other second.
 const PREY: Duration = Duration::from_secs(3);
 
+/// How long a server is stopped, in seconds: shorter than its sessions need to notice, and longer.
+const STOPS: std::ops::RangeInclusive<u64> = 2..=8;
+
+/// Disturbance of one process, with its time.
+#[derive(Debug)]
+pub(super) struct Disturbance {
+    at: Timestamp,
+    /// The process; a session is called after its agent.
+    what: &'static str,
+    how: How,
+}
+
+/// Kind of a [`Disturbance`].
+#[derive(Debug, Clone, Copy)]
+enum How {
+    /// SIGKILL.
+    Killed,
+    /// SIGTERM, or the end of its stdin; it must end with success.
+    Ended,
+    /// SIGSTOP, and SIGCONT so many seconds later.
+    Stopped(u64),
+}
+
+impl fmt::Display for Disturbance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.how {
+            How::Killed => write!(f, "{} killed", self.what),
+            How::Ended => write!(f, "{} ended", self.what),
+            How::Stopped(seconds) => write!(f, "{} stopped for {seconds} s", self.what),
+        }
+    }
+}
+
 pub(super) struct Stage {
     pub(super) lab: Arc<Sandbox>,
     pub(super) office: Arc<Sandbox>,
@@ -49,8 +85,7 @@ pub(super) struct Stage {
     watcher: Running,
     nats: NatsServer,
     ca: PrivateCa,
-    /// When what was killed; a session is called after its agent.
-    pub(super) killed: Vec<(Timestamp, &'static str)>,
+    pub(super) disturbances: Vec<Disturbance>,
 }
 
 impl Stage {
@@ -81,7 +116,7 @@ impl Stage {
         }
         wait_for(&lab, &format!("{PEER}@{REALM}"));
         wait_for(&peers, &format!("{MEMBER}@{REALM}"));
-        Some(Self { lab, office, peers, serves, watcher, nats, ca, killed: Vec::new() })
+        Some(Self { lab, office, peers, serves, watcher, nats, ca, disturbances: Vec::new() })
     }
 
     /// Its workspaces, in the order of [`HUBS`].
@@ -89,33 +124,55 @@ impl Stage {
         [&self.lab, &self.office, &self.peers]
     }
 
-    /// Kills one of the processes, whichever, and starts it again where nobody else does.
-    pub(super) fn kill_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
-        let killed = loop {
+    /// Kills, ends or stops one of the processes, and starts it again where nothing else does.
+    pub(super) fn disturb_one(&mut self, cast: &Cast<'_>, dice: &mut Rng) {
+        let disturbance = loop {
             let at = Clock::system().now();
-            // Somebody who is not there at the moment is not the one.
-            if let Some(what) = self.try_to_kill(cast, dice) {
-                break (at, what);
+            // A process that is not there at the moment is not the one.
+            if let Some((what, how)) = self.try_to_disturb(cast, dice) {
+                break Disturbance { at, what, how };
             }
         };
-        self.killed.push(killed);
+        self.disturbances.push(disturbance);
     }
 
-    fn try_to_kill(&mut self, cast: &Cast<'_>, dice: &mut Rng) -> Option<&'static str> {
-        match dice.u8(..12) {
-            0 | 1 => Some(self.kill_serve(0)),
-            2 => Some(self.kill_serve(1)),
-            3 => Some(self.kill_serve(2)),
+    fn try_to_disturb(&mut self, cast: &Cast<'_>, dice: &mut Rng) -> Option<(&'static str, How)> {
+        let killed = |what| (what, How::Killed);
+        match dice.u8(..18) {
+            0 | 1 => Some(killed(self.kill_serve(0))),
+            2 => Some(killed(self.kill_serve(1))),
+            3 => Some(killed(self.kill_serve(2))),
             4 | 5 => {
                 self.watcher.kill();
                 self.watcher = watch(&self.lab);
-                Some("the watcher")
+                Some(killed(WATCHER))
             }
-            6 => kill_prey(&self.lab, "watcher"),
-            7 => kill_prey(&self.lab, "worker"),
-            8 | 9 => cast.kill_a_command(dice),
+            6 => kill_prey(&self.lab, "watcher").map(killed),
+            7 => kill_prey(&self.lab, "worker").map(killed),
+            8 | 9 => cast.kill_a_command(dice).map(killed),
             // It begins again by itself.
-            _ => cast.kill_a_session(dice),
+            10 | 11 => cast.kill_a_session(dice).map(killed),
+            12 => {
+                let number = dice.usize(..SERVES.len());
+                end(SERVES[number], &mut self.serves[number]);
+                self.serves[number] = self.sandboxes()[number].serve();
+                Some((SERVES[number], How::Ended))
+            }
+            13 => {
+                end(WATCHER, &mut self.watcher);
+                self.watcher = watch(&self.lab);
+                Some((WATCHER, How::Ended))
+            }
+            14 | 15 => cast.end_a_session(dice).map(|agent| (agent, How::Ended)),
+            _ => {
+                let (number, seconds) = (dice.usize(..SERVES.len()), dice.u64(STOPS));
+                let serve = &self.serves[number];
+                serve.signal(Signal::STOP);
+                // Time itself is the event here as well.
+                std::thread::sleep(Duration::from_secs(seconds));
+                serve.signal(Signal::CONT);
+                Some((SERVES[number], How::Stopped(seconds)))
+            }
         }
     }
 
@@ -127,19 +184,23 @@ impl Stage {
     }
 
     pub(super) fn restart_nats(&mut self) {
-        self.killed.push((Clock::system().now(), "nats-server"));
+        self.disturbances.push(Disturbance {
+            at: Clock::system().now(),
+            what: "nats-server",
+            how: How::Killed,
+        });
         self.nats.restart();
     }
 
-    /// How often something was killed that could cut off an answer to an agent: its session, or the server that answers it.
-    pub(super) fn kills_near(&self, agent: &str, serve: &str) -> usize {
-        self.killed.iter().filter(|(_, what)| *what == agent || *what == serve).count()
+    /// How many disturbances could cut off an answer to an agent: those of its session, and of the server that answers it.
+    pub(super) fn disturbances_near(&self, agent: &str, serve: &str) -> usize {
+        self.disturbances.iter().filter(|one| one.what == agent || one.what == serve).count()
     }
 
-    /// What was killed last before a moment, and how long before.
-    pub(super) fn last_kill(&self, moment: Timestamp) -> String {
-        let before = self.killed.iter().rev().find(|(at, _)| *at <= moment);
-        before.map_or_else(String::new, |(at, what)| format!("{} after {what}", moment.duration_since(*at)))
+    /// The last disturbance before a moment, and how long before.
+    pub(super) fn last_disturbance(&self, moment: Timestamp) -> String {
+        let before = self.disturbances.iter().rev().find(|one| one.at <= moment);
+        before.map_or_else(String::new, |one| format!("{} after: {one}", moment.duration_since(one.at)))
     }
 
     /// Waits until nothing is on its way any more, and everything that is answered has its answer.
@@ -169,10 +230,9 @@ impl Stage {
 
     /// Asks everything to end; the folders of all hubs, and the authority that they need to serve again.
     pub(super) fn end(mut self) -> ([Arc<Sandbox>; 3], PrivateCa) {
-        self.watcher.terminate();
-        for serve in &mut self.serves {
-            let status = serve.terminate();
-            assert!(status.success(), "{status}: {}", serve.errors());
+        end(WATCHER, &mut self.watcher);
+        for (what, serve) in SERVES.iter().zip(&mut self.serves) {
+            end(what, serve);
         }
         ([self.lab, self.office, self.peers], self.ca)
     }
@@ -214,6 +274,12 @@ fn swarm(ca: &PrivateCa, port: u16) -> Value {
     })
 }
 
+/// Asks a process to end, which must succeed.
+fn end(what: &str, process: &mut Running) {
+    let status = process.terminate();
+    assert!(status.success(), "{what}: {status}: {}", process.errors());
+}
+
 /// Where a program that answers says which process it is.
 fn prey(lab: &Sandbox, name: &str) -> PathBuf {
     lab.home().join(format!("soak-{name}"))
@@ -236,8 +302,8 @@ fn kill_prey(lab: &Sandbox, name: &'static str) -> Option<&'static str> {
 fn watch(lab: &Sandbox) -> Running {
     let told = prey(lab, "watcher");
     let program = ["--", "sh", "-c", WATCHES, told.to_str().unwrap()];
-    // It catches up on all that came while it was down.
-    let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000"];
+    // It catches up on all that came while it was down, and answers with an incident where its program was killed.
+    let watching = ["watch", "--agent", "qc-1", "--channel", CHANNEL, "--backlog", "1000000", "--incidents"];
     let watch = lab.start(watching.into_iter().chain(program));
     watch.line();
     watch

@@ -121,7 +121,7 @@ fn reads(agent: &AgentId) -> bool {
 
 /// What was seen, as the hub has it, and is in nothing that came from it: an answer that was on its way when a process
 /// was killed. It is still in the mailbox. By agent: who reads by the command line has one for each time that its command was
-/// killed, and the others have one for each time that they or their server were.
+/// killed, and the others have one for each time that they or their server were disturbed.
 async fn unheard(
     hub: &Hub,
     journal: &Journal,
@@ -136,7 +136,8 @@ async fn unheard(
             let ids = [stored.message.id.to_string(), door_workspace::native_of(&stored.message)];
             let is_shown = ids.iter().any(|id| shown.contains_key(&(delivery.agent.to_string(), id.clone())));
             if delivery.state == DeliveryState::Seen && !is_shown {
-                let kill = delivery.milestones.seen.map(|seen| stage.last_kill(seen)).unwrap_or_default();
+                let kill =
+                    delivery.milestones.seen.map(|seen| stage.last_disturbance(seen)).unwrap_or_default();
                 let told = format!("'{}' {kill}", stored.message.body);
                 found.entry(delivery.agent.to_string()).or_default().push(told);
             }
@@ -174,9 +175,9 @@ pub(super) fn nothing_is_lost_or_twice(stage: &Stage, ledger: &Ledger) -> Result
         for ((hub, journal), serve) in hubs.iter().zip(&journals).zip(SERVES) {
             problems.extend(twice(journal));
             for (agent, cut_off) in unheard(hub, journal, ledger, stage).await {
-                println!("{agent}: {} were in answers that a kill cut off: {cut_off:#?}", cut_off.len());
+                println!("{agent}: {} were in answers that were cut off: {cut_off:#?}", cut_off.len());
                 let other = if has_session(&agent) { serve } else { agent.as_str() };
-                if cut_off.len() > MOST_IN_AN_ANSWER * stage.kills_near(&agent, other) {
+                if cut_off.len() > MOST_IN_AN_ANSWER * stage.disturbances_near(&agent, other) {
                     let count = cut_off.len();
                     problems.push(format!(
                         "{count} messages are seen and were not shown to {agent}: {cut_off:?}"
@@ -288,9 +289,12 @@ pub(super) fn nothing_is_left_over(stage: Stage) {
     for sandbox in sandboxes {
         all_have_ended(&sandbox);
         let mut serve = sandbox.serve();
-        poll::until("what was half written to be put away", || {
-            files_like(&sandbox, |name| name.starts_with(".tmp-")).is_empty().then_some(())
+        let mut half_written = Vec::new();
+        let put_away = poll::within(poll::PATIENCE, || {
+            half_written = files_like(&sandbox, |name| name.starts_with(".tmp-"));
+            half_written.is_empty().then_some(())
         });
+        assert!(put_away.is_some(), "half written and not put away: {half_written:?}");
         let status = serve.terminate();
         assert!(status.success(), "{status}: {}", serve.errors());
         all_have_ended(&sandbox);

@@ -1,0 +1,85 @@
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// Far below what a test may take; only the silence of a server takes as long as it says.
+const FAST: Pace = Pace { interval: Duration::from_millis(5), slice: Duration::from_millis(20) };
+
+/// A server at a socket that does with each connection what it is told to.
+async fn server(
+    answer: impl Fn(UnixStream) -> JoinHandle<()> + Send + 'static,
+) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let listener = switchboard_hub::socket::OwnListener::bind(&path).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok(stream) = listener.accept().await {
+            answer(stream);
+        }
+    });
+    (folder, path)
+}
+
+async fn greeted(stream: UnixStream) -> UnixStream {
+    let (stream, greeting) = super::super::greeted(stream).await.unwrap();
+    assert_eq!(greeting, super::super::Greeting::Heartbeat { heartbeat: true });
+    stream
+}
+
+#[tokio::test]
+async fn server_that_echoes_is_never_silent() {
+    let (_folder, path) =
+        server(|stream| tokio::spawn(async move { echo(greeted(stream).await).await })).await;
+    let heartbeat = Heartbeat::connect(&path).await.unwrap();
+    let mut silence = std::pin::pin!(heartbeat.silence(FAST));
+    assert!(timeout(Duration::from_secs(1), &mut silence).await.is_err());
+}
+
+#[tokio::test]
+async fn server_that_echoes_no_more_is_silent() {
+    let (_folder, path) = server(|stream| {
+        tokio::spawn(async move {
+            let mut stream = greeted(stream).await;
+            for _ in 0..3 {
+                let byte = stream.read_u8().await.unwrap();
+                stream.write_u8(byte).await.unwrap();
+            }
+            std::future::pending::<()>().await;
+        })
+    })
+    .await;
+    let heartbeat = Heartbeat::connect(&path).await.unwrap();
+    timeout(Duration::from_mins(1), heartbeat.silence(FAST)).await.expect("noticed");
+}
+
+#[tokio::test]
+async fn server_that_closes_the_heartbeat_is_not_silent() {
+    let (_folder, path) = server(|stream| {
+        tokio::spawn(async move {
+            let mut stream = greeted(stream).await;
+            let byte = stream.read_u8().await.unwrap();
+            stream.write_u8(byte).await.unwrap();
+        })
+    })
+    .await;
+    let heartbeat = Heartbeat::connect(&path).await.unwrap();
+    let mut silence = std::pin::pin!(heartbeat.silence(FAST));
+    assert!(timeout(Duration::from_secs(1), &mut silence).await.is_err());
+}
+
+#[tokio::test]
+async fn probe_tells_three_servers_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(probe(&folder.path().join("nothing")).await, Liveness::Absent);
+    let (_folder, path) =
+        server(|stream| tokio::spawn(async move { echo(greeted(stream).await).await })).await;
+    assert_eq!(probe(&path).await, Liveness::Answers);
+    let (_folder, path) = server(|stream| {
+        tokio::spawn(async move {
+            let _stream = stream;
+            std::future::pending::<()>().await;
+        })
+    })
+    .await;
+    assert_eq!(probe(&path).await, Liveness::Silent);
+}
