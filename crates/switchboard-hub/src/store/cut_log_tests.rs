@@ -64,6 +64,39 @@ async fn log_cut_in_the_middle_is_recovered() {
     recovers_from_cut(|len| len / 2).await;
 }
 
+/// The commit gives the log its length back, with a hole in it.
+async fn recovers_from_cut_during_transaction(share: impl Fn(u64) -> u64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hub = open(folder.path()).await;
+    send(&hub, "before").await;
+    let (place, to) = (folder.path().to_owned(), share(length(folder.path())));
+    let cut_off = hub.write(move |tx| {
+        cut(&place, to);
+        tx.db.execute("INSERT INTO meta (key, value) VALUES ('behind the hole', '')", [])?;
+        Ok(())
+    });
+    assert!(matches!(cut_off.await, Err(crate::HubError::Unsure { .. })));
+    for agent in ["claude", "codex"] {
+        hub.register(Registration::mailbox(name(agent))).await.expect("registered");
+    }
+    assert!(hub.take_recovery());
+    let (kept, _) = send(&hub, "after").await;
+    hub.shut_down().await;
+    let hub = open(folder.path()).await;
+    assert!(hub.message(kept).await.expect("read").is_some());
+    assert_eq!(hub.health().await.expect("looked").complaints, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn log_cut_to_nothing_during_transaction_is_recovered() {
+    recovers_from_cut_during_transaction(|_| 0).await;
+}
+
+#[tokio::test]
+async fn log_cut_in_the_middle_during_transaction_is_recovered() {
+    recovers_from_cut_during_transaction(|len| len / 2).await;
+}
+
 #[tokio::test]
 async fn idle_hub_notices_cut_log() {
     let folder = tempfile::tempdir().expect("a folder");

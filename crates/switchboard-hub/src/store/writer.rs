@@ -518,14 +518,13 @@ impl WriterLoop {
                 let in_place = self.log.checkpoint_if_displaced(&connection);
                 // What follows may read.
                 drop(connection);
-                if let Err(error) = in_place {
+                if let Err(error) = in_place.and_then(|()| self.length.note(&self.setup, &after)) {
                     let source = Arc::new(error);
                     for job in jobs {
                         job.finish(Some(HubError::Unsure { source: source.clone() }));
                     }
                     return;
                 }
-                self.length.note(&self.setup, &after);
                 self.finisher.finish(Batch::new(jobs, after, age), is_busy());
             }
             Err(error) => {
