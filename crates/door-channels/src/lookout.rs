@@ -1,10 +1,10 @@
 //! How changes below a folder are noticed: by file events where they can be trusted, by looking where not.
 //!
-//! An event names the file that is to be read. What was dropped or came unseen is found by listing, which is the truth: now
-//! and then, and whenever an event says that others were dropped. Where another machine, or an unknown one, can
-//! change the folder, a change may come without an event, so the folder is looked at every two seconds as
-//! well. A probe can only show that events do *not* come: on NFS one's own changes are reported and those of
-//! others are not.
+//! An event names the file to read. A listing finds what had no event: now and then, and whenever an event says that others
+//! were dropped. Where another machine, or an unknown one, can change the folder, a change may come without an event. Such a
+//! folder is polled every two seconds, and an event there causes a listing too: the files that it names may answer
+//! earlier files that had no event. A probe can only show that events do *not* come: NFS reports the changes of its own host
+//! and not those of others.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,8 @@ impl Lookout {
         if changed.is_incomplete {
             self.unsettled = Some(Instant::now() + UNSETTLED);
         }
-        let is_unknown = self.unsettled.is_some_and(|until| Instant::now() < until);
+        let is_unsettled = self.unsettled.is_some_and(|until| Instant::now() < until);
+        let is_unknown = is_unsettled || !self.relies_on_events();
         Some(match (rung, is_unknown || Instant::now() >= due) {
             // What events name is read at once, and the look by the clock stays due.
             (true, false) => Changes::Named(changed.files.into_iter().collect()),

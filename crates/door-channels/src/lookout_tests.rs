@@ -127,6 +127,17 @@ async fn a_change_rings_and_without_events_the_clock_does() {
     assert_eq!(early, None, "it is not time yet");
 }
 
+/// The answer of this host has an event and the question of another host has none: read by name, the answer would come first.
+#[tokio::test]
+async fn c4_event_in_a_polled_folder_causes_a_listing() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let dir = Dir::open_root(folder.path()).unwrap();
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
+    lookout.means = Means::Polling(Doubt::Network);
+    write_carelessly(&dir.path().join("msg-20260111-163315-claude-4c78.json"), "{}");
+    assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
+}
+
 #[tokio::test]
 async fn new_channel_is_listed() {
     let folder = tempfile::TempDir::new().unwrap();
