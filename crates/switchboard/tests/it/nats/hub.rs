@@ -84,7 +84,7 @@ impl Linked {
     /// Waits until a message with this text waits for an agent.
     pub(crate) fn wait_for_mail(&self, agent: &str, body: &str) -> Value {
         poll::until(&format!("'{body}' for {agent} at {}; {}", self.name, self.errors()), || {
-            let mail = self.sandbox.json(["inbox", agent]);
+            let mail = self.sandbox.json(["inbox", agent, "--limit", "1000"]);
             mail.into_iter().find(|message| message["body"] == body)
         })
     }
