@@ -10,7 +10,6 @@ use serde_json::Map;
 use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
 use switchboard_hub::{Draft, Hub, HubConfig, Registration};
 
-use super::CLIENTS;
 use super::letters::{Letter, Letters};
 use super::stage::{AGENT, Stage};
 use crate::load::body;
@@ -45,10 +44,10 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) async fn open(place: &Place, stage: &Stage) -> anyhow::Result<Self> {
+    pub(super) async fn open(place: &Place, stage: &Stage, clients: usize) -> anyhow::Result<Self> {
         let hub = Hub::open(HubConfig::new(place.fresh()?)).await?;
         hub.register(Registration::mailbox(Name::parse(AGENT)?)).await?;
-        let from = (0..CLIENTS).map(|number| format!("plain-{number}@bench").parse::<AgentId>());
+        let from = (0..clients).map(|number| format!("plain-{number}@bench").parse::<AgentId>());
         let from = from.collect::<Result<_, _>>()?;
         Ok(Self { hub, from, to: AGENT.parse()?, scope: stage.swarm.to_string() })
     }
@@ -58,9 +57,10 @@ impl Journal {
     pub(super) async fn write(self, letters: &[Letter]) -> anyhow::Result<(Vec<Duration>, Duration)> {
         let content = body();
         let began = Instant::now();
-        let work = (0..CLIENTS).map(async |number| {
+        let clients = self.from.len();
+        let work = (0..clients).map(async |number| {
             let mut times = Vec::new();
-            for letter in letters.iter().skip(number).step_by(CLIENTS) {
+            for letter in letters.iter().skip(number).step_by(clients) {
                 let began = Instant::now();
                 self.hub.submit(self.draft(letter, &content)?).await?;
                 times.push(began.elapsed());

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, ensure};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
@@ -15,6 +15,9 @@ use crate::mcp::pipe::TOO_LONG;
 /// More than any answer to a message has.
 const ANSWER: usize = 16 * 1024;
 
+/// Connections from one address: half of what a hub accepts.
+const PER_ADDRESS: usize = 16;
+
 /// One connection, on which one request follows another.
 pub(super) struct Client {
     stream: TlsStream<TcpStream>,
@@ -22,8 +25,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) async fn connect(authority: &Authority, port: u16) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    /// Connects the client of a number. Clients are spread over loopback addresses.
+    pub(super) async fn connect(authority: &Authority, port: u16, number: usize) -> anyhow::Result<Self> {
+        let address = Ipv4Addr::new(127, 0, 0, u8::try_from(1 + number / PER_ADDRESS)?);
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((address, 0).into())?;
+        let stream = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await?;
         stream.set_nodelay(true)?;
         let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
         let stream = authority.connector()?.connect(name, stream).await?;
