@@ -1,6 +1,7 @@
 //! What others do to the store while it is in use: deleted, cut, copied.
 
 use std::fs::OpenOptions;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use switchboard_hub::HubError;
@@ -133,21 +134,44 @@ fn d8_backup_of_running_workspace_is_adopted_elsewhere() {
     sandbox.send("claude", "codex", "read");
     sandbox.ok(["inbox", "codex", "--from", "codex"]);
     sandbox.ok(["ack", &first, "--from", "codex"]);
-    sandbox.send("codex", "claude", "unread");
-    let shown = |sandbox: &Sandbox| -> Vec<Value> {
-        let tail = sandbox.json(["tail"]).into_iter();
-        tail.map(|line| json!([line["native_id"], line["body"], line["state"]])).collect()
+    let all = |sandbox: &Sandbox| sandbox.json(["tail", "-n", "10000"]);
+    let states = |journal: &[Value]| -> Vec<Value> {
+        let states = journal[..2].iter().map(|line| json!([line["native_id"], line["state"]]));
+        states.collect()
     };
-    let expected = shown(&sandbox);
+    let expected = states(&all(&sandbox));
     let copy = sandbox.path().join("copy.db");
-    tools::run(command("python3").args(["-c", BACKUP]).arg(sandbox.file("hub.db")).arg(&copy)).unwrap();
-    sandbox.send("claude", "codex", "after the backup");
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                sandbox.send("codex", "claude", &format!("number {number}"));
+                if is_done.load(Ordering::Acquire) {
+                    break;
+                }
+            }
+        });
+        poll::until("messages that are sent meanwhile", || (all(&sandbox).len() > 5).then_some(()));
+        let mut backup = command("python3");
+        tools::run(backup.args(["-c", BACKUP]).arg(sandbox.file("hub.db")).arg(&copy)).unwrap();
+        is_done.store(true, Ordering::Release);
+    });
     assert_eq!(serve.terminate().code(), Some(0));
     let elsewhere = Sandbox::bare(BINARY);
     std::fs::create_dir(elsewhere.file("")).unwrap();
     files::put(elsewhere.file("hub.db"), std::fs::read(copy).unwrap());
     elsewhere.ok(["adopt", "--yes"]);
-    assert_eq!(shown(&elsewhere), expected);
+    let (journal, kept) = (all(&sandbox), all(&elsewhere));
+    assert!((5..journal.len()).contains(&kept.len()), "{} of {}", kept.len(), journal.len());
+    let content = |journal: &[Value]| -> Vec<Value> {
+        journal
+            .iter()
+            .map(|line| json!([line["native_id"], line["from"], line["to"], line["body"]]))
+            .collect()
+    };
+    assert_eq!(content(&kept), content(&journal[..kept.len()]));
+    assert_eq!(states(&kept), expected);
+    elsewhere.ok(["audit", "verify"]);
 }
 
 /// F10: the size is checked before a file is read, and depth and repeated keys while it is.
