@@ -1,13 +1,20 @@
-//! The way to a server.
+//! Connections to a server.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event};
-use tokio::sync::watch;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{Auth, Config};
 use crate::error::NatsError;
+
+/// Threads that resolve the names of servers.
+const RESOLVER_THREADS: usize = 1;
 
 /// What a server said of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,22 +34,77 @@ pub async fn probe(config: &Config) -> Result<Probed, NatsError> {
     Ok(Probed { version: info.version, jetstream: info.jetstream })
 }
 
-/// Connects, and goes on connecting whenever the connection is lost. `up` tells how it stands.
-pub(crate) async fn connect(config: &Config, up: &watch::Sender<bool>) -> Result<Client, NatsError> {
-    let told = up.clone();
-    let events = move |event| {
-        match event {
-            Event::Connected => drop(told.send_replace(true)),
-            Event::Disconnected | Event::Closed => drop(told.send_replace(false)),
-            Event::ServerError(error) => tracing::warn!(error = %error, "NATS complains"),
-            other => tracing::debug!(event = %other, "NATS"),
+/// A client that never reconnects.
+///
+/// async-nats drops what it was writing when a connection breaks, and publishes what is still queued on the next
+/// connection. The messages in between would come behind those. So a connection ends with its client and the queue.
+pub(crate) struct Connection {
+    pub(crate) client: Client,
+    lost: CancellationToken,
+    /// Runs the tasks of the client. None of them ends by itself once the connection is lost.
+    _runtime: ClientRuntime,
+}
+
+impl Connection {
+    /// Connects to one of these servers, which belong to one cluster.
+    pub(crate) async fn open(config: &Config, servers: Vec<String>) -> Result<Self, NatsError> {
+        let (lost, is_connected) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
+        let (told, was_connected) = (lost.clone(), is_connected.clone());
+        let events = move |event| {
+            match event {
+                Event::Disconnected | Event::Closed => told.cancel(),
+                Event::ServerError(error) => tracing::warn!(error = %error, "NATS complains"),
+                other => tracing::debug!(event = %other, "NATS"),
+            }
+            std::future::ready(())
+        };
+        let delay =
+            move |_| if was_connected.load(Ordering::Acquire) { Duration::MAX } else { Duration::ZERO };
+        let options = options(config).await?.event_callback(events).reconnect_delay_callback(delay);
+        let runtime = ClientRuntime::start()?;
+        let connecting = runtime.spawn(async move { options.connect(&servers).await });
+        let client = connecting.await.map_err(|_| NatsError::Lost)?.map_err(unreachable(config))?;
+        is_connected.store(true, Ordering::Release);
+        Ok(Self { client, lost, _runtime: runtime })
+    }
+
+    /// Waits until the connection is lost.
+    pub(crate) async fn wait_until_lost(&self) {
+        self.lost.cancelled().await;
+    }
+}
+
+/// A runtime with one thread, for the tasks of one client. It ends with this value.
+struct ClientRuntime(Option<Runtime>);
+
+impl ClientRuntime {
+    fn start() -> Result<Self, NatsError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(RESOLVER_THREADS)
+            .thread_name("nats")
+            .enable_all()
+            .build();
+        Ok(Self(Some(runtime.map_err(|source| NatsError::Thread { source })?)))
+    }
+
+    fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        match &self.0 {
+            Some(runtime) => runtime.spawn(task),
+            None => tokio::spawn(task),
         }
-        std::future::ready(())
-    };
-    let connecting = options(config).await?.event_callback(events).connect(&config.servers);
-    let client = connecting.await.map_err(unreachable(config))?;
-    up.send_replace(client.connection_state() == State::Connected);
-    Ok(client)
+    }
+}
+
+impl Drop for ClientRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 fn unreachable(config: &Config) -> impl Fn(async_nats::ConnectError) -> NatsError {

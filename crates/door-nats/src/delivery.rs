@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::cursor::{CURSOR, Cursor};
 use crate::error::NatsError;
+use crate::interest::wait_until_received;
 use crate::link::Link;
 use crate::outlet::Outlet;
 use crate::replay;
@@ -70,6 +71,8 @@ struct Part {
 struct Ready {
     id: MessageId,
     subject: String,
+    /// The group that it is published to.
+    group: Option<GroupId>,
     /// Where it is published before that, for the one hub that has its recipient.
     copy_to: Option<String>,
     payload: Vec<u8>,
@@ -112,8 +115,11 @@ impl<'l> Publisher<'l> {
     }
 
     async fn pass(&mut self, parcel: Ready) -> Result<(), NatsError> {
-        let Ready { id, subject, copy_to, payload, cargo } = parcel;
+        let Ready { id, subject, group, copy_to, payload, cargo } = parcel;
         let size = payload.len();
+        if let Some(group) = group {
+            wait_until_received(self.link, &group).await?;
+        }
         if let Some(subject) = copy_to {
             // The message itself is still to come, so the cursor stays before it.
             let cargo = Cargo { seq: cargo.seq - 1, deliveries: Vec::new() };
@@ -198,6 +204,7 @@ async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
     let ready = |Passage { stored, deliveries }: Passage| {
         let message = &stored.message;
         let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
+        let group = group(message);
         let copy_to = copy_to(message, &deliveries, &link.subjects, &link.me);
         let heard = heard(message, &deliveries);
         let deliveries: Vec<Delivery> = deliveries.into_iter().filter(is_elsewhere).collect();
@@ -206,6 +213,7 @@ async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
         Some(Ready {
             id: message.id,
             subject,
+            group,
             copy_to,
             payload,
             cargo: Cargo { seq: stored.seq, deliveries },
@@ -228,14 +236,19 @@ fn subject(
     }
     // A message that a rule against storms stopped goes nowhere, and so not to other hubs either.
     let is_stopped = !deliveries.is_empty() && deliveries.iter().all(|d| d.state == DeliveryState::Refused);
+    match (&message.to, group(message)) {
+        (Address::Group(_) | Address::Agent(_), _) if is_stopped => None,
+        (_, Some(group)) => subjects.group(me, &group),
+        (Address::Agent(_), None) => deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub)),
+        (Address::Group(_) | Address::Node(_), None) => None,
+    }
+}
+
+/// The group that reads a message: its address, or the channel that it was posted in.
+fn group(message: &Message) -> Option<GroupId> {
     match &message.to {
-        Address::Group(_) | Address::Agent(_) if is_stopped => None,
-        Address::Group(group) => subjects.group(me, group),
-        // Whom a post is for, all who read the channel have it there.
-        Address::Agent(_) => match posted_in(message) {
-            Some(channel) => subjects.group(me, &GroupId::Channel(channel)),
-            None => deliveries.iter().find_map(hub_of).map(|hub| subjects.direct(me, hub)),
-        },
+        Address::Group(group) => Some(group.clone()),
+        Address::Agent(_) => posted_in(message).map(GroupId::Channel),
         Address::Node(_) => None,
     }
 }

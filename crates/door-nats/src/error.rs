@@ -31,6 +31,12 @@ pub enum NatsError {
         /// Why.
         source: async_nats::ConnectError,
     },
+    /// The thread of a connection cannot be started.
+    #[error("no thread for the connection to NATS can be started; raise the limit of processes (ulimit -u)")]
+    Thread {
+        /// Why.
+        source: std::io::Error,
+    },
     /// A server did not do what was asked of it.
     #[error("NATS failed to {action}")]
     Server {

@@ -15,10 +15,10 @@ use crate::error::NatsError;
 use crate::link::Link;
 use crate::subject::{Subjects, group_token};
 
-/// Most groups of each kind that a consumer names one by one; a hub with more receives all groups.
+/// Most channels and teams, together, that a consumer names one by one; a hub with more receives all of them.
 const MOST: usize = 512;
 
-/// Directory changes within this time make one change of interest.
+/// After a change of interest, how long further directory changes are gathered. The first one takes effect at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// Filters that stand for every channel and every team.
@@ -49,11 +49,11 @@ impl Interest {
         channels.extend(&of_teams);
         let groups = channels.into_iter().cloned().map(GroupId::Channel);
         let groups = groups.chain(teams.into_iter().cloned().map(GroupId::Team));
-        let groups = groups.chain([GroupId::Everyone]).filter_map(|group| group_token(&group));
-        let mut groups: BTreeSet<String> = groups.collect();
+        let mut groups: BTreeSet<String> = groups.filter_map(|group| group_token(&group)).collect();
         if groups.len() > MOST {
-            groups = EVERY.into_iter().chain(["all"]).map(str::to_owned).collect();
+            groups = EVERY.map(str::to_owned).into();
         }
+        groups.extend(group_token(&GroupId::Everyone));
         Self(groups)
     }
 
@@ -90,6 +90,24 @@ impl fmt::Display for Interest {
     }
 }
 
+/// Waits until the hub receives a group that its agents belong to; at once for any other group.
+///
+/// A message to a group is published after that, because an answer may come as soon as another hub has the message.
+pub(crate) async fn wait_until_received(link: &Link, group: &GroupId) -> Result<(), NatsError> {
+    let mut received = link.received.subscribe();
+    let mut changes = link.hub.changes();
+    while !received.borrow_and_update().covers(group) {
+        if !Interest::of(&*link.hub.directory().await?).covers(group) {
+            return Ok(());
+        }
+        tokio::select! {
+            changed = received.changed() => changed.map_err(|_| NatsError::Lost)?,
+            () = changes.next() => {}
+        }
+    }
+    Ok(())
+}
+
 /// Follows the directory and publishes the interest that the intake is to switch to, until something fails.
 pub(crate) async fn follow(link: &Link) -> Result<Infallible, NatsError> {
     let mut changes = link.hub.changes();
@@ -104,9 +122,9 @@ pub(crate) async fn follow(link: &Link) -> Result<Infallible, NatsError> {
                 is_other
             });
             seen = Some(directory);
+            tokio::time::sleep(DEBOUNCE).await;
         }
         changes.next().await;
-        tokio::time::sleep(DEBOUNCE).await;
     }
 }
 

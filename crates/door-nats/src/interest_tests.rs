@@ -46,11 +46,18 @@ fn hub_never_linked_receives_direct_messages_only() {
 }
 
 #[test]
-fn hub_with_very_many_groups_receives_all() {
-    let mut directory = Directory::default();
-    let routes = (0..=MOST).map(|number| reads(&format!("c{number}"))).collect();
-    directory.put_agent(agent("codex", None, routes));
-    let interest = Interest::of(&directory);
-    assert_eq!(interest.to_string(), "all channel.* team.*");
-    assert!(interest.covers(&GroupId::Channel(name("anything"))));
+fn hub_with_too_many_groups_receives_all() {
+    // A team counts twice: its channel `team-NAME` belongs to it.
+    for (channels, teams, is_all) in [(MOST, 0, false), (MOST + 1, 0, true), (2, MOST / 2, true)] {
+        let mut directory = Directory::default();
+        let routes = (0..channels).map(|number| reads(&format!("c{number}"))).collect();
+        directory.put_agent(agent("codex", None, routes));
+        for number in 0..teams {
+            directory.put_agent(agent(&format!("a{number}"), Some(&format!("t{number}")), Vec::new()));
+        }
+        let interest = Interest::of(&directory);
+        assert_eq!(interest.to_string() == "all channel.* team.*", is_all, "{channels} {teams}");
+        assert_eq!(interest.covers(&GroupId::Channel(name("anything"))), is_all, "{channels} {teams}");
+        assert!(interest.covers(&GroupId::Everyone));
+    }
 }

@@ -14,6 +14,7 @@ use switchboard_hub::Hub;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::connection::Connection;
 use crate::cursor::Ingested;
 use crate::error::NatsError;
 use crate::interest::Interest;
@@ -35,6 +36,7 @@ pub(crate) struct Link {
     pub(crate) me: Name,
     pub(crate) subjects: Subjects,
     pub(crate) board: Board,
+    pub(crate) connection: Arc<Connection>,
     pub(crate) client: Client,
     pub(crate) context: Context,
     pub(crate) stream: Stream,
@@ -57,9 +59,10 @@ impl Link {
         hub: Hub,
         me: Name,
         board: Board,
-        client: Client,
+        connection: Connection,
     ) -> Result<Self, NatsError> {
         let subjects = Subjects::new(&config.prefix);
+        let client = connection.client.clone();
         let context = ContextBuilder::new().timeout(config.timeout).build(client.clone());
         let messages = stream::Config {
             name: subjects.stream(),
@@ -88,6 +91,7 @@ impl Link {
             me,
             subjects,
             board,
+            connection: Arc::new(connection),
             client,
             context,
             stream,

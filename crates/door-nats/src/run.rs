@@ -4,18 +4,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::Client;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
 use switchboard_core::Name;
 use switchboard_hub::{Hub, HubError};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::connection::connect;
+use crate::connection::Connection;
 use crate::cursor::Cursor;
 use crate::error::{NatsError, describe};
 use crate::hubs::Hubs;
@@ -82,40 +80,34 @@ struct Runner {
 
 impl Runner {
     async fn keep_linked(&self) -> Result<Infallible, NatsError> {
-        let (up, mut is_up) = watch::channel(false);
-        let mut failures = 0;
-        let client = loop {
-            match connect(&self.config, &up).await {
-                Ok(client) => break client,
-                Err(error) => self.wait_after(&error, &mut failures).await,
-            }
-        };
+        let (mut servers, mut failures) = (self.config.servers.clone(), 0);
         loop {
-            // The client connects again by itself, to any server of the cluster that it has heard of.
-            if is_up.wait_for(|up| *up).await.is_err() {
-                return Err(NatsError::Lost);
-            }
             let began = Instant::now();
-            let Err(error) = Box::pin(self.session(client.clone(), &mut is_up)).await;
-            self.link.lock().take();
+            let Err(error) = Box::pin(self.session(&mut servers)).await;
+            let was_linked = self.link.lock().take().is_some();
             if let NatsError::Hub(HubError::Closed) = error {
                 return Err(error);
             }
-            if began.elapsed() > LASTED {
+            if was_linked && began.elapsed() > LASTED {
                 failures = 0;
             }
             self.wait_after(&error, &mut failures).await;
         }
     }
 
-    /// Works until something fails. Then everything begins anew from what is written down, as after a crash.
-    async fn session(
-        &self,
-        client: Client,
-        is_up: &mut watch::Receiver<bool>,
-    ) -> Result<Infallible, NatsError> {
-        let opening =
-            Link::open(self.config.clone(), self.hub.clone(), self.me.clone(), self.board.clone(), client);
+    /// Works over one connection until something fails. The next session continues from the cursors, as after a crash.
+    ///
+    /// `servers` gains those that the cluster names, so that the next session finds one when this one is gone.
+    async fn session(&self, servers: &mut Vec<String>) -> Result<Infallible, NatsError> {
+        let connection = Connection::open(&self.config, servers.clone()).await?;
+        *servers = known_servers(&self.config.servers, connection.client.server_info().connect_urls);
+        let opening = Link::open(
+            self.config.clone(),
+            self.hub.clone(),
+            self.me.clone(),
+            self.board.clone(),
+            connection,
+        );
         let link = opening.await?;
         presence::check_name(&link, &self.run).await?;
         let (hubs, told) = Hubs::open(&link).await?;
@@ -136,7 +128,7 @@ impl Runner {
             result = presence::tell(&link, &self.run, told) => result,
             result = hubs.hear() => result,
             result = self.keep_house() => result,
-            _ = is_up.wait_for(|up| !*up) => Err(NatsError::Lost),
+            () = link.connection.wait_until_lost() => Err(NatsError::Lost),
         };
         // The next session begins when nobody is at work for this one any more.
         busy.shutdown().await;
@@ -163,5 +155,28 @@ impl Runner {
         let pause = FIRST_PAUSE * 2_u32.pow((*failures).min(6));
         *failures = failures.saturating_add(1);
         tokio::time::sleep(pause.min(LONGEST_PAUSE)).await;
+    }
+}
+
+/// The configured servers, and the others of their cluster.
+fn known_servers(configured: &[String], of_cluster: Vec<String>) -> Vec<String> {
+    fn host(server: &str) -> Option<&str> {
+        server.rsplit(['/', '@']).next()
+    }
+    let is_configured = |server: &String| configured.iter().any(|known| host(known) == host(server));
+    let discovered = of_cluster.into_iter().filter(|server| !is_configured(server));
+    configured.iter().cloned().chain(discovered).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discovered_servers_follow_configured_ones() {
+        let configured = ["nats://hub:secret@n1:4222".to_owned(), "n2:4222".to_owned()];
+        let of_cluster = ["n1:4222", "n2:4222", "n3:4222"].map(str::to_owned).to_vec();
+        let known = known_servers(&configured, of_cluster);
+        assert_eq!(known, ["nats://hub:secret@n1:4222", "n2:4222", "n3:4222"]);
     }
 }

@@ -142,10 +142,11 @@ impl From<NatsError> for Failure {
             NatsError::ForeignStream { .. } | NatsError::NameTaken { .. } => {
                 Self::new("nats", Exit::Failed, message)
             }
-            NatsError::Unreachable { .. } | NatsError::Server { .. } | NatsError::Lost => {
-                Self::temporary("nats", message)
-                    .hint("what is for other hubs waits; `switchboard doctor` says more")
-            }
+            NatsError::Unreachable { .. }
+            | NatsError::Thread { .. }
+            | NatsError::Server { .. }
+            | NatsError::Lost => Self::temporary("nats", message)
+                .hint("what is for other hubs waits; `switchboard doctor` says more"),
         }
     }
 }

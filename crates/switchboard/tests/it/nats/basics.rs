@@ -5,6 +5,7 @@ use test_support::nats::Release;
 use test_support::poll;
 
 use super::hub::Linked;
+use super::interest::wait_for_reader;
 use super::server;
 
 #[test]
@@ -68,6 +69,7 @@ fn two_hubs(test: &str, release: Release) {
     for (hub, agent) in [(&lab, "codex"), (&office, "qc-1")] {
         hub.sandbox.ok(["channel", "post", "--agent", agent, "--channel", "general", "--text", "I am here"]);
     }
+    wait_for_reader(&lab, "qc-1@office", "general");
     lab.sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "shall we?"]);
     poll::until("the post to stand in the other channel", || {
         let posts = office.sandbox.json(["channel", "read", "--channel", "general"]);

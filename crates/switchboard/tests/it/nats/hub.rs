@@ -1,6 +1,7 @@
 //! A linked hub as a test has it: a workspace, its `serve`, and its journal.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
@@ -99,17 +100,21 @@ impl Linked {
     }
 }
 
-/// Journals many messages, with a moment between batches so that other things happen meanwhile.
-pub(crate) async fn write(
-    hub: &Hub,
-    from: &str,
-    to: &str,
-    numbers: std::ops::Range<usize>,
-) -> Vec<MessageId> {
+/// Journals many numbered messages.
+pub(crate) async fn write(hub: &Hub, from: &str, to: &str, numbers: Range<usize>) -> Vec<MessageId> {
+    write_long(hub, from, to, numbers, "").await
+}
+
+/// Journals many numbered messages of 20 kB: more than sockets and queues hold between a hub and its server.
+pub(crate) async fn write_burst(hub: &Hub, from: &str, to: &str, numbers: Range<usize>) -> Vec<MessageId> {
+    write_long(hub, from, to, numbers, &format!(" {}", "x".repeat(20_000))).await
+}
+
+async fn write_long(hub: &Hub, from: &str, to: &str, numbers: Range<usize>, text: &str) -> Vec<MessageId> {
     let mut ids = Vec::new();
     for number in numbers {
         let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
-        let body = format!("number {number}");
+        let body = format!("number {number}{text}");
         let draft = hub.draft(Door::Workspace, from, to, Kind::status_update(), body);
         let draft = Draft { verified: true, ..draft };
         ids.push(draft.id);
@@ -118,21 +123,36 @@ pub(crate) async fn write(
     ids
 }
 
-/// How often each numbered message is in a journal.
-pub(crate) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
-    let (mut counts, mut after) = (BTreeMap::new(), 0);
+/// The numbers of messages in a journal, in its order.
+pub(crate) async fn numbers(hub: &Hub) -> Vec<usize> {
+    let (mut found, mut after) = (Vec::new(), 0);
     loop {
         let page = hub.journal(after, 1000).await.unwrap();
         after = page.items.last().map_or(after, |stored| stored.seq);
         for Stored { message, .. } in page.items {
-            if let Some(number) = message.body.strip_prefix("number ") {
-                *counts.entry(number.parse().unwrap()).or_default() += 1;
-            }
+            let number = message.body.strip_prefix("number ").and_then(|rest| rest.split(' ').next());
+            found.extend(number.map(|number| number.parse::<usize>().unwrap()));
         }
         if !page.more {
-            return counts;
+            return found;
         }
     }
+}
+
+/// How often each numbered message is in a journal.
+pub(crate) async fn numbered(hub: &Hub) -> BTreeMap<usize, usize> {
+    let mut counts = BTreeMap::new();
+    for number in numbers(hub).await {
+        *counts.entry(number).or_default() += 1;
+    }
+    counts
+}
+
+/// Asserts that a journal has these numbered messages, each once and in order.
+pub(crate) async fn assert_in_order(hub: &Hub, expected: Range<usize>) {
+    let found = numbers(hub).await;
+    let breaks: Vec<_> = found.windows(2).filter(|pair| pair[0] + 1 != pair[1]).collect();
+    assert!(found == expected.collect::<Vec<_>>(), "{} messages, which break at {breaks:?}", found.len());
 }
 
 /// Waits until a journal has all of so many messages, and says how often each.
@@ -172,4 +192,14 @@ pub(crate) async fn in_stream(url: &str, subject: &str) -> usize {
     let stream = context.get_stream("switchboard_messages").await.unwrap();
     let counts = stream.info_with_subjects(subject).await.unwrap();
     counts.try_fold(0, |sum, (_, count)| std::future::ready(Ok(sum + count))).await.unwrap()
+}
+
+/// Waits until the stream has more than so many messages from lab to office.
+pub(crate) async fn wait_for_growth(url: &str, count: usize) {
+    let growth = async {
+        while in_stream(url, "switchboard.lab.hub.office.message").await <= count {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(LONG, growth).await.is_ok(), "the stream has {count} messages and no more");
 }

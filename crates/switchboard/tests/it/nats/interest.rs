@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use test_support::nats::Release;
 use test_support::{Running, poll};
 
-use super::hub::Linked;
+use super::hub::{Linked, numbers, write};
 use super::{runtime, server};
 
 fn post(hub: &Linked, agent: &str, channel: &str, text: &str) {
@@ -25,7 +25,7 @@ fn watch(hub: &Linked, agent: &str, channel: &str) -> Running {
 }
 
 /// Waits until a hub is told that an agent of another one reads a channel.
-fn wait_for_reader(hub: &Linked, agent: &str, channel: &str) {
+pub(super) fn wait_for_reader(hub: &Linked, agent: &str, channel: &str) {
     poll::until(&format!("{} to hear that {agent} reads {channel}; {}", hub.name, hub.errors()), || {
         // `who` refuses a name that the hub has not heard of.
         hub.sandbox.json(["agents"]).into_iter().find(|known| known["name"] == agent)?;
@@ -97,6 +97,39 @@ fn new_reader_gets_later_posts_over_the_oldest_server() {
         posts(&office, "deep").contains(&"late".to_owned()).then_some(())
     });
     assert_eq!(posts(&office, "deep"), ["while it was away", "late"]);
+}
+
+/// An agent of the other hub answers as soon as its hub has the post.
+#[test]
+fn first_post_waits_until_hub_receives_channel() {
+    let test = "first_post_waits_until_hub_receives_channel";
+    let Some(server) = server(test, Release::Newest, "") else { return };
+    let lab = Linked::start("lab", &server.url(), &["codex"], json!({}));
+    let office = Linked::start("office", &server.url(), &["qc-1"], json!({}));
+    office.wait_for("codex@lab");
+    runtime().block_on(async {
+        let there = office.hub().await;
+        for round in 0..5 {
+            let channel = format!("q{round}");
+            let _watch = watch(&office, "qc-1", &channel);
+            wait_for_reader(&lab, "qc-1@office", &channel);
+            // A question to all, and one to the agent, which is published for its hub as well.
+            let to: &[&str] = if round % 2 == 0 { &[] } else { &["--to", "qc-1"] };
+            let args = ["channel", "post", "--agent", "codex", "--channel", &channel, "--text", "number 0"];
+            let mut changes = there.changes();
+            lab.sandbox.ok(args.iter().chain(to).copied());
+            while numbers(&there).await.len() < 2 * round + 1 {
+                changes.next().await;
+            }
+            write(&there, "qc-1", &format!("#{channel}"), 1..2).await;
+            // One agent's messages arrive in order, so the answer has arrived before this.
+            let last = format!("that is all of {channel}");
+            office.send("qc-1", &["codex@lab", &last]);
+            lab.wait_for_mail("codex", &last);
+            let answer = "number 1".to_owned();
+            assert!(posts(&lab, &channel).contains(&answer), "{channel}: {:?}", posts(&lab, &channel));
+        }
+    });
 }
 
 /// The hub of the one it is for may read the message and not the channel.
