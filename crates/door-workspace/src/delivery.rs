@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
+use switchboard_hub::disk::WAITS_FOR_DISK;
 use switchboard_hub::files::{Created, Dir, Durability, FileError};
 use switchboard_hub::{Handoff, Outbound, blocking};
 use tokio::task::JoinSet;
@@ -175,7 +176,10 @@ fn put(
     });
     match result {
         Ok(()) => Outcome::Delivered,
-        Err(error) => Outcome::Unreachable { reason: describe(&error) },
+        Err(error) => {
+            let waits = if error.is_disk() { WAITS_FOR_DISK } else { "" };
+            Outcome::Unreachable { reason: format!("{waits}{}", describe(&error)) }
+        }
     }
 }
 

@@ -49,14 +49,15 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
             drafts.push(Draft { restored: Some(vec![delivery]), ..draft });
         }
     }
-    let count = drafts.len();
-    if count > 0 {
-        tracing::warn!(messages = count, "the journal is new; messages are read back from files");
-    }
+    let mut restored = 0;
     for answer in workspace.hub().submit_all(drafts).await {
-        if let Err(error) = answer {
-            tracing::warn!(error = %error, "a message file was not read back");
+        match answer {
+            Ok(accepted) => restored += usize::from(!accepted.duplicate),
+            Err(error) => tracing::warn!(error = %error, "a message file was not read back"),
         }
+    }
+    if restored > 0 {
+        tracing::warn!(messages = restored, "the journal had lost messages; they were read back from files");
     }
     workspace.hub().rebuilt().await?;
     Ok(())

@@ -317,8 +317,12 @@ impl Workspace {
         }
     }
 
-    /// An error about a name that nobody has, or about one that somebody had.
+    /// An error about a name that nobody has, or about one that somebody had. Until the agents are read back after a recovery,
+    /// neither is known.
     pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
+        if self.hub().is_rebuilding() && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_))) {
+            return HubError::Rebuilding.into();
+        }
         let WorkspaceError::Hub(HubError::Unresolved(ResolveError::UnknownAgent { agent, .. })) = &error
         else {
             return error;

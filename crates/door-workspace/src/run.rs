@@ -114,11 +114,13 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
     let config = workspace.config();
     let rescan = if platform::is_network_filesystem(&inbox) { config.rescan_network } else { config.rescan };
     let mut state = Instant::now();
+    let mut is_rebuilding = false;
     loop {
         let began = Instant::now();
         watch.follow(workspace);
-        if workspace.hub().take_recovery() {
-            read_back(workspace).await;
+        is_rebuilding |= workspace.hub().take_recovery();
+        if is_rebuilding {
+            is_rebuilding = !read_back(workspace).await;
         }
         let pause = match workspace.sweep().await {
             Ok(swept) if swept.settling > 0 => SETTLING,
@@ -136,8 +138,15 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
             }
         }
         let rested = Instant::now() + (began.elapsed() * REST).min(LONGEST_REST);
-        if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
-            tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
+        let hinted = async {
+            if tokio::time::timeout(pause, hints.notified()).await.is_ok() {
+                tokio::time::sleep_until(rested.max(Instant::now() + GATHER)).await;
+            }
+        };
+        tokio::select! {
+            () = hinted => {}
+            // Until then agents are unknown.
+            () = workspace.hub().recovered() => {}
         }
     }
 }
@@ -161,11 +170,14 @@ async fn keep_in_order(workspace: &Workspace) {
     }
 }
 
-/// Reads back what files say of messages that the journal has lost while this process had it open.
-async fn read_back(workspace: &Workspace) {
-    if let Err(error) = crate::rebuild::read_back(workspace).await {
+/// Reads back what files say of messages that the journal has lost while this process had it open; false where that must be
+/// tried again.
+async fn read_back(workspace: &Workspace) -> bool {
+    let done = crate::rebuild::read_back(workspace).await;
+    if let Err(error) = &done {
         tracing::error!(%error, "not all messages could be read back from their files");
     }
+    done.is_ok()
 }
 
 /// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.

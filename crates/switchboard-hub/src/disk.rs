@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, StatVfsMountFlags};
+use rustix::fs::{Access, AtFlags, StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
 use crate::error::HubError;
@@ -17,6 +17,10 @@ use crate::files::{Dir, FileError};
 /// Below this many free bytes the disk counts as full. A transaction of the journal takes a few pages of 4 KiB in the log
 /// and one more in the index of the log.
 const LEAST_BYTES: u64 = 64 << 10;
+
+/// First words of the note on a delivery that failed because its disk is full, over its quota or read-only. No probe
+/// notices a quota, and a mailbox may be on another disk than the store.
+pub const WAITS_FOR_DISK: &str = "it waits for the disk: ";
 
 /// Reason why a store cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +86,8 @@ pub fn probe(folder: &Dir) -> Option<DiskTrouble> {
     }
     // What is reserved for root is of use to root alone.
     let is_root = rustix::process::geteuid().is_root();
-    let (blocks, inodes) =
-        if is_root { (disk.f_bfree, disk.f_ffree) } else { (disk.f_bavail, disk.f_favail) };
+    let blocks = if is_root { blocks_for_root(&disk) } else { disk.f_bavail };
+    let inodes = if is_root { disk.f_ffree } else { disk.f_favail };
     if disk.f_blocks > 0 && blocks.saturating_mul(disk.f_frsize) < LEAST_BYTES {
         return trouble(DiskFault::NoBytes, mount());
     }
@@ -92,6 +96,16 @@ pub fn probe(folder: &Dir) -> Option<DiskTrouble> {
         return trouble(DiskFault::NoInodes, mount());
     }
     None
+}
+
+/// Free blocks that root can use.
+///
+/// ext4 keeps 2 % of a file system, and at most 4,096 clusters, that root cannot use either. It counts them as free and not as
+/// available, as it does with the blocks that are reserved for root. 2 % are of all blocks; `f_blocks` lacks those that hold
+/// metadata, so 2.5 % of it are taken off.
+fn blocks_for_root(disk: &StatVfs) -> u64 {
+    let reserved = disk.f_bfree.saturating_sub(disk.f_bavail);
+    disk.f_bfree - reserved.min(disk.f_blocks / 40).min(4096)
 }
 
 /// The topmost folder above this one that is on the same device.

@@ -43,3 +43,21 @@ fn faults_of_the_disk_are_told_from_others() {
     assert!(!HubError::from(corrupt).is_disk());
     assert!(!HubError::Closed.is_disk());
 }
+
+/// A disk of 1 KiB blocks, with this many of them free and available.
+fn small_disk(f_bfree: u64, f_bavail: u64) -> StatVfs {
+    let mut disk = rustix::fs::statvfs("/").unwrap();
+    (disk.f_frsize, disk.f_blocks, disk.f_bfree, disk.f_bavail) = (1024, 23_057, f_bfree, f_bavail);
+    disk
+}
+
+#[test]
+fn blocks_ext4_keeps_are_of_no_use_to_root() {
+    assert_eq!(blocks_for_root(&small_disk(492, 1)), 1);
+}
+
+#[test]
+fn blocks_reserved_for_root_are_of_use_to_it() {
+    assert_eq!(blocks_for_root(&small_disk(2_000, 357)), 2_000 - 23_057 / 40);
+    assert_eq!(blocks_for_root(&small_disk(2_000, 2_000)), 2_000);
+}

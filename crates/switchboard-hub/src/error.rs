@@ -241,6 +241,9 @@ pub enum HubError {
         /// The database.
         path: PathBuf,
     },
+    /// The journal was recovered, and agents may be missing that are read back from files.
+    #[error("the journal was recovered and agents are still read back from files: nothing was done")]
+    Rebuilding,
     /// The disk failed after the message was written, and the message could not be taken back.
     #[error("the disk failed while the message was written, and whether it was kept is not known")]
     Unsure {
@@ -315,6 +318,7 @@ impl HubError {
             }
             Self::StoreDeleted { path } => Self::StoreDeleted { path: path.clone() },
             Self::DamagedInUse { path } => Self::DamagedInUse { path: path.clone() },
+            Self::SideFileInUse { path } => Self::SideFileInUse { path: path.clone() },
             Self::File(error) => error.again().into(),
             // All else that keeps work from being done at all.
             _ => Self::Closed,
@@ -328,6 +332,7 @@ impl HubError {
             | Self::ReadOnly { .. }
             | Self::Unsure { .. }
             | Self::Closed
+            | Self::Rebuilding
             | Self::DamagedInUse { .. }
             | Self::ForeignInUse { .. }
             | Self::ForeignSideFile { .. }

@@ -35,7 +35,7 @@ use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::blocking;
 use crate::config::HubConfig;
 use crate::disk::{self, DiskTrouble};
-use crate::error::{HubError, is_suspicious};
+use crate::error::{HubError, is_damage, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::extent::Extent;
 use crate::files::Dir;
@@ -216,6 +216,16 @@ impl Hub {
     /// Whether the store was recovered since this was last asked, so that doors should read back what their files hold.
     pub fn take_recovery(&self) -> bool {
         self.inner.store.take_recovery()
+    }
+
+    /// Returns once the store was recovered; [`Hub::take_recovery`] then says so.
+    pub async fn recovered(&self) {
+        self.inner.store.recovered().await;
+    }
+
+    /// True while agents may be missing after a recovery of the store.
+    pub fn is_rebuilding(&self) -> bool {
+        self.inner.store.is_rebuilding()
     }
 
     /// Takes the right to be the one process that runs a service, or says who has it.
@@ -562,8 +572,9 @@ impl Hub {
             recover::suspect(&self.inner.folder);
         }
         if let Err(HubError::Store { source }) = result
-            && is_short_read(source)
+            && (is_damage(source) || is_short_read(source))
         {
+            self.inner.store.suspect_log();
             // Even an empty job makes the writer look at its files.
             self.inner.writer.post(|_| Ok(()));
         }

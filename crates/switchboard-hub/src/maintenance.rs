@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
 
 use crate::clock::from_micros;
+use crate::disk::WAITS_FOR_DISK;
 use crate::error::{HubError, is_suspicious};
 use crate::outbox::put_state;
 use crate::reads::{self, Waiting};
@@ -24,6 +25,8 @@ pub struct Health {
     pub messages: u64,
     /// Deliveries that wait for their door, per door.
     pub pending: Vec<(Door, u64)>,
+    /// Pending deliveries whose last attempt failed because of the disk.
+    pub waiting_for_disk: u64,
 }
 
 /// A message whose row does not match its checksum. Its neighbours are not affected.
@@ -316,18 +319,20 @@ pub(crate) fn health(db: &Connection, after: i64) -> Result<Health, HubError> {
             agents: agents.filter_map(Result::ok).collect(),
         });
     }
-    let mut pending = Vec::new();
+    let (mut pending, mut waiting_for_disk) = (Vec::new(), 0);
     for door in Door::ALL {
-        let count: u64 = db.query_row(
-            "SELECT count(*) FROM deliveries WHERE door = ?1 AND (state < 2 OR state = 6)",
-            [door.as_str()],
-            |row| row.get(0),
+        let (count, waiting): (u64, u64) = db.query_row(
+            "SELECT count(*), count(*) FILTER (WHERE substr(note, 1, length(?2)) = ?2) FROM deliveries \
+             WHERE door = ?1 AND (state < 2 OR state = 6)",
+            [door.as_str(), WAITS_FOR_DISK],
+            |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
         if count > 0 {
             pending.push((door, count));
         }
+        waiting_for_disk += waiting;
     }
-    Ok(Health { complaints, damaged, messages, pending })
+    Ok(Health { complaints, damaged, messages, pending, waiting_for_disk })
 }
 
 /// Whether the doors have read back their files since the database was made.

@@ -205,9 +205,21 @@ async fn health_counts_messages_and_what_is_pending_per_door() {
     for _ in 0..3 {
         hub.send("a", "b", "hi").await;
     }
-    let expected =
-        Health { complaints: vec![], damaged: vec![], messages: 3, pending: vec![(Door::Workspace, 3)] };
+    let pending = vec![(Door::Workspace, 3)];
+    let expected = Health { complaints: vec![], damaged: vec![], messages: 3, pending, waiting_for_disk: 0 };
     assert_eq!(hub.hub.health().await.expect("looked"), expected);
+}
+
+#[tokio::test]
+async fn health_counts_deliveries_that_wait_for_disk() {
+    let hub = TestHub::with(&["a", "b"]).await;
+    let mut door = hub.hub.open_door(Door::Workspace).await.expect("opened");
+    for reason in [format!("{WAITS_FOR_DISK}no space"), "something else".to_owned()] {
+        hub.send("a", "b", "hi").await;
+        let handoff = door.next(1).await.pop().expect("handed over");
+        handoff.report(Outcome::Unreachable { reason }).await.expect("reported");
+    }
+    assert_eq!(hub.hub.health().await.expect("looked").waiting_for_disk, 1);
 }
 
 #[tokio::test]

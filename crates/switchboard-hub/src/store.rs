@@ -9,6 +9,7 @@ pub(crate) mod degraded;
 pub(crate) mod finish;
 pub(crate) mod gather;
 mod in_place;
+mod log_frames;
 pub(crate) mod memory;
 pub(crate) mod open;
 pub(crate) mod open_store;

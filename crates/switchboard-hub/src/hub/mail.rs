@@ -461,7 +461,9 @@ impl Hub {
 
     /// Notes that the doors have read back what their files hold.
     pub async fn rebuilt(&self) -> Result<(), HubError> {
-        self.write(maintenance::set_rebuilt).await
+        self.write(maintenance::set_rebuilt).await?;
+        self.inner.store.end_rebuild();
+        Ok(())
     }
 
     /// Puts a message back whose row is damaged, provided `draft` has the content its checksum tells of.

@@ -1,95 +1,117 @@
-//! Recovery from a write-ahead log that another program cut short while it was in use.
+//! Recovery from a write-ahead log that another program cut or overwrote while it was in use.
 //!
 //! SQLite does not notice: the index of the log still names frames that are gone, reads of them fail, and further frames are
-//! written behind a hole that no recovery gets past. So the length of the log is compared before each transaction, and
-//! the frame before each commit is looked for after it: a log that is cut during a transaction has its length back. A log
-//! may shrink only when all its frames are in the database. Otherwise all connections of this process are closed, and
-//! the database is opened as after a crash, with what is left of the log. The doors read back what their files hold of the rest.
+//! written behind a hole that no recovery gets past. So the header and the last frame of the log are examined before each
+//! transaction and after each commit, and all frames where the log changed without a commit or a read has met damage. Where
+//! a frame is gone, all connections of this process are closed, and the database is opened as after a crash, with what is
+//! left of the log. The doors read back what their files hold of the rest. An index that was removed is made again in the
+//! same way, and nothing is lost then.
 
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use rusqlite::Connection;
 
 use crate::error::{HubError, is_damage};
 use crate::maintenance;
+use crate::platform;
 use crate::store::finish::{Finisher, not_on_disk};
+use crate::store::log_frames::{LogFile, Salts};
 use crate::store::recover::{self, DATABASE, alone_or, share};
+use crate::store::side_files::{self, INDEX};
 use crate::store::writer::{After, Setup};
 
-/// Bytes before the first frame of a log, and before the page of each frame.
-const LOG_HEADER: u64 = 32;
-const FRAME_HEADER: u64 = 24;
+/// How often the log is looked at until the index agrees: another process may begin the log again between the look at
+/// the index and that at the log, but not each time.
+const LOOKS: usize = 3;
 
-/// Where the header of the log and that of each frame have the salts. They are the same in all frames of one run through the log.
-const LOG_SALTS: u64 = 16;
-const FRAME_SALTS: u64 = 8;
-
-/// The length of the log as it was last seen.
+/// Watches that the log keeps its frames.
 #[derive(Debug)]
-pub(crate) struct LogLength {
+pub(crate) struct LogMonitor {
     name: String,
-    log: Option<File>,
-    inode: Option<u64>,
-    seen: u64,
+    log: Option<LogFile>,
+    /// Inode of the index.
+    index: Option<u64>,
+    seen: Option<LogState>,
     /// The last entry that this process wrote into the journal.
     last_seq: i64,
-    is_broken: bool,
+    fault: Option<LogFault>,
 }
 
-impl LogLength {
+/// The log as it was last seen.
+#[derive(Debug, Clone, Copy)]
+struct LogState {
+    frames: u64,
+    salts: Salts,
+    modified: SystemTime,
+}
+
+/// What another program did to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogFault {
+    /// Frames are gone.
+    Frames,
+    /// The index of the log was removed or replaced.
+    Index,
+}
+
+impl LogMonitor {
     /// The log as it is now.
     pub(crate) fn begin(setup: &Setup) -> Self {
         let name = setup.log_name();
-        let log = setup.folder.open_existing(&name).ok().flatten();
-        let found = setup.folder.stat(&name).ok().flatten();
-        let (inode, seen) = (found.map(|found| found.inode), found.map_or(0, |found| found.len));
-        Self { name, log, inode, seen, last_seq: 0, is_broken: false }
+        let log = setup.folder.open_existing(&name).ok().flatten().map(LogFile::new);
+        Self { name, log, index: find_index(setup), seen: None, last_seq: 0, fault: None }
     }
 
-    /// Notes a commit of this process. Fails where the log was cut during the transaction: then the commit is behind a hole.
-    pub(crate) fn note(&mut self, setup: &Setup, after: &After) -> rusqlite::Result<()> {
+    /// Notes a commit of this process. Fails where the log was damaged during the transaction: then the commit is behind
+    /// a hole.
+    pub(crate) fn note(&mut self, db: &Connection, setup: &Setup, after: &After) -> rusqlite::Result<()> {
         self.last_seq = after.appended.last().map_or(self.last_seq, |entry| entry.seq.max(self.last_seq));
-        let Ok(Some(found)) = setup.folder.stat(&self.name) else { return Ok(()) };
-        if Some(found.inode) != self.inode || found.len < self.seen {
-            // The next `check` looks closer.
+        if !after.changed {
             return Ok(());
         }
-        if self.log.as_ref().is_some_and(|log| has_hole_before(log, self.seen).unwrap_or(false)) {
-            self.note_cut(self.seen, found.len);
-            return Err(not_on_disk("the write-ahead log was cut"));
+        let before = self.seen.take();
+        let mut is_intact = self.examine(db, false)?;
+        if let (Some(before), Some(now), Some(log)) = (before, self.seen, &self.log) {
+            // In a log that began again, the frames before are in the database.
+            let is_same_run = before.salts == now.salts && (1..=now.frames).contains(&before.frames);
+            is_intact &= !is_same_run || log.has_frame(before.frames).unwrap_or(true);
         }
-        self.seen = found.len;
-        Ok(())
+        if is_intact {
+            return Ok(());
+        }
+        self.note_fault(setup, LogFault::Frames);
+        Err(not_on_disk("the write-ahead log was cut or overwritten"))
     }
 
-    fn note_cut(&mut self, before: u64, now: u64) {
+    fn note_fault(&mut self, setup: &Setup, fault: LogFault) {
         let log = &self.name;
-        tracing::error!(log, before, now, "the log was cut while it was in use; it is recovered");
-        self.is_broken = true;
+        match fault {
+            LogFault::Frames => {
+                tracing::error!(log, "the log was cut or overwritten while it was in use; it is recovered");
+                // Should this process end before, the next one recovers it.
+                recover::suspect(&setup.folder);
+            }
+            LogFault::Index => tracing::error!(log, "the index of the log was removed; it is made again"),
+        }
+        self.fault = Some(fault);
     }
 
-    /// Recovers the store where its log was cut. Says whether it did: nothing that was remembered holds then. Fails where
-    /// it must be tried again, and then nothing can be written.
+    /// Recovers the store where its log was damaged. Says whether it did: nothing that was remembered holds then. Fails
+    /// where it must be tried again, and then nothing can be written.
     pub(crate) fn check(
         &mut self,
         connection: &mut Connection,
         setup: &Setup,
         finisher: &Finisher,
     ) -> Result<bool, HubError> {
-        if !self.is_broken {
-            // One that was removed or replaced is the matter of `LogWatch`.
-            let Ok(Some(found)) = setup.folder.stat(&self.name) else { return Ok(false) };
-            let is_same = Some(found.inode) == self.inode;
-            if !is_same || found.len >= self.seen || is_whole(connection, self.log.as_ref(), found.len)? {
-                self.seen = if is_same { found.len } else { self.seen };
-                return Ok(false);
-            }
-            self.note_cut(self.seen, found.len);
+        if self.fault.is_none() {
+            let Some(fault) = self.find_fault(connection, setup)? else { return Ok(false) };
+            self.note_fault(setup, fault);
             let last = connection.query_row("SELECT max(seq) FROM messages", [], |row| row.get(0));
             self.last_seq = last.unwrap_or(0).max(self.last_seq);
         }
+        // A store that was deleted is not made again.
+        setup.store.place.check()?;
         finisher.forget_log();
         // The connections of a process share the index of the log.
         *connection = Connection::open_in_memory()?;
@@ -104,13 +126,75 @@ impl LogLength {
         Ok(true)
     }
 
+    /// Examines the log for the last time: the next process to open the store recovers it.
+    pub(crate) fn end(mut self, db: &Connection, setup: &Setup) {
+        if self.fault.is_none() && matches!(self.find_fault(db, setup), Ok(Some(LogFault::Frames))) {
+            self.note_fault(setup, LogFault::Frames);
+        }
+    }
+
+    fn find_fault(&mut self, db: &Connection, setup: &Setup) -> Result<Option<LogFault>, HubError> {
+        let index = find_index(setup);
+        let is_gone = match (self.index, index) {
+            (Some(opened), Some(found)) => {
+                opened != found && platform::has_stable_inodes(setup.folder.path())
+            }
+            (opened, found) => opened.is_some() && found.is_none(),
+        };
+        if is_gone {
+            return Ok(Some(LogFault::Index));
+        }
+        self.index = index;
+        if self.log.is_none() {
+            self.log = setup.folder.open_existing(&self.name)?.map(LogFile::new);
+        }
+        let is_thorough = setup.store.take_suspicion();
+        Ok((!self.examine(db, is_thorough)?).then_some(LogFault::Frames))
+    }
+
+    /// Whether the log has its last frame; all frames where `is_thorough` or where the log has changed without a commit.
+    fn examine(&mut self, db: &Connection, is_thorough: bool) -> rusqlite::Result<bool> {
+        let Some(log) = &self.log else { return Ok(true) };
+        for _ in 0..LOOKS {
+            let frames = match count_frames(db) {
+                Err(error) if is_damage(&error) || is_short_read(&error) => return Ok(false),
+                frames => frames?,
+            };
+            if frames == 0 {
+                self.seen = None;
+                return Ok(true);
+            }
+            // A look that fails says nothing.
+            let Ok(found) = log.examine_end(frames) else { return Ok(true) };
+            let Some((salts, modified)) = found else { continue };
+            let is_changed = self.seen.is_some_and(|seen| {
+                (seen.frames, seen.salts) == (frames, salts) && seen.modified != modified
+            });
+            if (is_thorough || is_changed) && !log.verify(frames).unwrap_or(true) {
+                continue;
+            }
+            self.seen = Some(LogState { frames, salts, modified });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
     fn reopen(&self, setup: &Setup) -> Result<Connection, HubError> {
-        let in_use = || HubError::DamagedInUse { path: setup.folder.path().join(DATABASE) };
+        let key = setup.config.key.as_ref();
+        let in_use = || match self.fault {
+            Some(LogFault::Index) => HubError::SideFileInUse { path: setup.folder.path().join(INDEX) },
+            _ => HubError::DamagedInUse { path: setup.folder.path().join(DATABASE) },
+        };
         let lock = setup.store.lock.as_ref().ok_or_else(in_use)?;
-        let opened = match alone_or(lock, || false) {
+        // Another process may make the index again while this one has none open.
+        let has_index =
+            || self.fault == Some(LogFault::Index) && side_files::verify(&setup.folder, key).is_ok();
+        let opened = match alone_or(lock, has_index) {
             Some(()) => {
-                recover::suspect(&setup.folder);
-                recover::open_or_recover(&setup.folder, lock, setup.config.key.as_ref())
+                if self.fault == Some(LogFault::Frames) {
+                    recover::suspect(&setup.folder);
+                }
+                recover::open_or_recover(&setup.folder, lock, key)
             }
             None => Err(in_use()),
         };
@@ -127,53 +211,15 @@ impl LogLength {
     }
 }
 
-/// Whether a log of this length has all frames that are not in the database yet.
-fn is_whole(connection: &Connection, log: Option<&File>, len: u64) -> Result<bool, HubError> {
-    let asked = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| Ok((row.get(1)?, row.get(2)?)));
-    let (frames, written): (i64, i64) = match asked {
-        Err(error) if is_damage(&error) || is_short_read(&error) => return Ok(false),
-        asked => asked?,
-    };
-    if frames <= written {
-        return Ok(true);
-    }
-    let page: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let frames = u64::try_from(frames).unwrap_or_default();
-    let is_long_enough = len >= LOG_HEADER + frames * (FRAME_HEADER + page);
-    Ok(is_long_enough && log.is_none_or(|log| has_frames(log, frames, page).unwrap_or(false)))
+/// Inode of the index of the log.
+fn find_index(setup: &Setup) -> Option<u64> {
+    setup.folder.stat(INDEX).ok().flatten().map(|found| found.inode)
 }
 
-/// Whether the first frames of a log belong to its header. A log that was cut and has grown again has zeros in between.
-fn has_frames(log: &File, frames: u64, page: u64) -> io::Result<bool> {
-    let salts = salts_at(log, LOG_SALTS)?;
-    for frame in 0..frames {
-        if salts_at(log, LOG_HEADER + frame * (FRAME_HEADER + page) + FRAME_SALTS)? != salts {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether a log lacks its header, or the header of the frame that ended at `end`.
-fn has_hole_before(log: &File, end: u64) -> io::Result<bool> {
-    let mut header = [0; 12];
-    log.read_exact_at(&mut header, 0)?;
-    let [.., one, two, three, four] = header;
-    let page = u64::from(u32::from_be_bytes([one, two, three, four]));
-    if page == 0 {
-        return Ok(true);
-    }
-    let last = end.checked_sub(FRAME_HEADER + page).filter(|start| *start >= LOG_HEADER);
-    Ok(match last {
-        Some(start) => salts_at(log, start + FRAME_SALTS)? == [0; 8],
-        None => false,
-    })
-}
-
-fn salts_at(log: &File, offset: u64) -> io::Result<[u8; 8]> {
-    let mut salts = [0; 8];
-    log.read_exact_at(&mut salts, offset)?;
-    Ok(salts)
+/// Committed frames of the log, as its index tells.
+fn count_frames(db: &Connection) -> rusqlite::Result<u64> {
+    let frames: i64 = db.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?.query_row([], |row| row.get(1))?;
+    Ok(u64::try_from(frames).unwrap_or_default())
 }
 
 /// Whether a file of the database ends before what should be in it.

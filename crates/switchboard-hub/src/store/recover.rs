@@ -264,7 +264,10 @@ fn open_checked(folder: &Dir, path: &Path, key: Option<&HubKey>) -> Result<Conne
         let log = folder.open_own(&format!("{DATABASE}-wal"))?;
         write_anew(&connection, &log)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // SQLite ends a damaged log at its first damaged frame and says nothing.
+        maintenance::forget_rebuilt(&connection)?;
         folder.remove(SUSPECT)?;
+        tracing::info!("the journal was in doubt; messages that it lost are read back from files");
     }
     Ok(connection)
 }

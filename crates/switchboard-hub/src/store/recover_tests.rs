@@ -433,6 +433,7 @@ async fn a_suspicion_that_proves_unfounded_is_dropped() {
     assert!(hub.moved_aside().is_none());
     assert!(!folder.path().join(SUSPECT).exists());
     assert_eq!(journal(&hub).await.len(), written.len());
+    assert!(hub.needs_rebuild().await.expect("read"), "a log that was damaged is silently cut");
 }
 
 #[tokio::test]

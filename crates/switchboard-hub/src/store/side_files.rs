@@ -25,7 +25,7 @@ use crate::store::recover::{DATABASE, alone_or, share, suspect};
 pub(crate) const LOG: &str = "hub.db-wal";
 
 /// The index of the log, in shared memory.
-const INDEX: &str = "hub.db-shm";
+pub(super) const INDEX: &str = "hub.db-shm";
 
 /// The side files that are bound.
 pub(super) const SIDE_FILES: [&str; 2] = [LOG, INDEX];
@@ -80,8 +80,13 @@ pub(crate) struct Renewed {
 /// Moves foreign side files aside and binds new ones, where no other process has the database open. The lock is to be
 /// shared again once the database has been looked at: the others wait for that.
 pub(crate) fn renew_alone(folder: &Dir, lock: &File, key: Option<&HubKey>) -> Result<Renewed, HubError> {
-    let in_use = || HubError::SideFileInUse { path: folder.path().join(LOG) };
-    alone_or(lock, || verify(folder, key).is_ok()).ok_or_else(in_use)?;
+    if alone_or(lock, || verify(folder, key).is_ok()).is_none() {
+        return Err(match verify(folder, key) {
+            Err(HubError::ForeignSideFile { path }) => HubError::SideFileInUse { path },
+            // It was put right a moment ago, or something else is wrong.
+            verified => verified.err().unwrap_or(HubError::SideFileInUse { path: folder.path().join(LOG) }),
+        });
+    }
     renew_unless_in_use(folder, key).inspect_err(|_| share(lock))
 }
 

@@ -17,14 +17,14 @@ use crate::blocking;
 use crate::clock::from_micros;
 use crate::config::HubConfig;
 use crate::directory;
-use crate::error::{HubError, is_suspicious};
+use crate::error::{HubError, is_damage, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::files::Dir;
 use crate::outbox::{self, Doors, Ready};
 use crate::store::binding;
 use crate::store::caught::caught;
 use crate::store::chain::{self, Link};
-use crate::store::cut_log::LogLength;
+use crate::store::cut_log::{LogMonitor, is_short_read};
 use crate::store::degraded;
 use crate::store::finish::{Batch, Finisher};
 use crate::store::gather::Gather;
@@ -122,9 +122,13 @@ where
     fn run(&mut self, tx: &mut Work<'_>) {
         let undo = self.terms.undo;
         tx.is_plain &= undo == Undo::Nothing;
-        self.result = self.work.take().map(|work| match undo {
+        let result = self.work.take().map(|work| match undo {
             Undo::Writes => savepoint(tx, work),
             Undo::Nothing => bare(tx, work),
+        });
+        self.result = result.map(|result| match result {
+            Err(HubError::Unresolved(_)) if tx.is_rebuilding => Err(HubError::Rebuilding),
+            result => result,
         });
     }
 
@@ -167,6 +171,8 @@ pub(crate) struct Work<'t> {
     end: Option<End>,
     /// The number of the job that runs, within its batch.
     job: usize,
+    /// True while agents may be missing after a recovery.
+    is_rebuilding: bool,
     pub(crate) after: After,
     /// Why SQLite gave up the whole transaction, where it did.
     lost: Option<Arc<rusqlite::Error>>,
@@ -435,7 +441,7 @@ struct WriterLoop {
     directory: CachedDirectory,
     memory: Option<Memory>,
     log: LogWatch,
-    length: LogLength,
+    monitor: LogMonitor,
     setup: Arc<Setup>,
     finisher: Finisher,
 }
@@ -447,7 +453,7 @@ impl WriterLoop {
             directory: CachedDirectory::with(setup.config.links.clone()),
             memory: None,
             log: LogWatch::begin(setup.folder.path().join(setup.log_name())),
-            length: LogLength::begin(&setup),
+            monitor: LogMonitor::begin(&setup),
             finisher: Finisher::of(setup.clone()),
             setup,
         }
@@ -495,7 +501,7 @@ impl WriterLoop {
             }
             return;
         }
-        match self.length.check(&mut connection, &self.setup, &self.finisher) {
+        match self.monitor.check(&mut connection, &self.setup, &self.finisher) {
             Ok(false) => {}
             Ok(true) => {
                 self.memory = None;
@@ -516,9 +522,10 @@ impl WriterLoop {
         match done {
             Ok(after) => {
                 let in_place = self.log.checkpoint_if_displaced(&connection);
+                let noted = in_place.and_then(|()| self.monitor.note(&connection, &self.setup, &after));
                 // What follows may read.
                 drop(connection);
-                if let Err(error) = in_place.and_then(|()| self.length.note(&self.setup, &after)) {
+                if let Err(error) = noted {
                     let source = Arc::new(error);
                     for job in jobs {
                         job.finish(Some(HubError::Unsure { source: source.clone() }));
@@ -532,6 +539,9 @@ impl WriterLoop {
                 tracing::warn!(error = %error, "the journal could not be written");
                 if is_suspicious(&error) {
                     recover::suspect(&self.setup.folder);
+                }
+                if is_damage(&error) || is_short_read(&error) {
+                    self.setup.store.suspect_log();
                 }
                 for job in jobs {
                     job.finish(Some(error.clone().into()));
@@ -562,9 +572,11 @@ impl WriterLoop {
 
     fn end(self) {
         self.finisher.end();
-        if let Err(error) = self.log.checkpoint_if_displaced(&self.connection.lock()) {
+        let connection = self.connection.lock();
+        if let Err(error) = self.log.checkpoint_if_displaced(&connection) {
             tracing::warn!(%error, "what is in the log that was removed may be lost");
         }
+        self.monitor.end(&connection, &self.setup);
     }
 }
 
@@ -599,6 +611,7 @@ fn transaction(
         is_plain: true,
         end: known.and_then(|known| known.end),
         job: 0,
+        is_rebuilding: setup.store.is_rebuilding(),
         after: After::default(),
         lost: None,
     };

@@ -142,6 +142,7 @@ async fn examine(
 ) -> Result<Vec<Check>, Failure> {
     let tree = Tree::open(folder)?;
     let mut checks = disk::look(&tree);
+    let is_writable = checks.is_empty();
     let settings = config::load(folder)?;
     checks.extend(settings.ignored.iter().map(|ignored| {
         Check::new("settings", Status::Warn, ignored.clone())
@@ -220,7 +221,6 @@ async fn examine(
         DatabaseState::Sound => None,
     };
     checks.extend(done.map(|done| Check::new("database", Status::Fixed, done)));
-    checks.extend(disk::waiting(&workspace, &database).await?);
     checks.extend(doors::server(&workspace, fix)?);
     // First, so that what begins again is delivered with everything else.
     progress.step("looking for lost deliveries");
@@ -228,10 +228,13 @@ async fn examine(
     if fix {
         workspace.finish_deliveries().await?;
     }
+    let waiting = disk::waiting(&workspace, is_writable).await?;
+    let is_writable = is_writable && waiting.is_none();
+    checks.extend(waiting);
     progress.step("comparing the rows of the journal with their checksums");
     checks.extend(journal::look(&workspace, fix, extent).await?);
     checks.extend(deliveries);
-    checks.extend(files::look(&workspace, fix, extent, progress).await?);
+    checks.extend(files::look(&workspace, fix, extent, is_writable, progress).await?);
     progress.step("looking at the other doors");
     checks.extend(doors::channels(&settings, &workspace, extent).await?);
     checks.extend(doors::nats(&settings, &workspace).await?);

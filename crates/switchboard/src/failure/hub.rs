@@ -82,6 +82,7 @@ impl From<HubError> for Failure {
                 .hint("make the disk and the folder writable and try again; `switchboard doctor` names them"),
             HubError::StoreDeleted { .. } => Self::new("store_deleted", Exit::Failed, message)
                 .hint("`switchboard init` makes a new workspace; docs/workspace.md says how to restore a backup"),
+            HubError::Rebuilding => Self::temporary("rebuilding", message).hint("try again in a second"),
             HubError::Unsure { .. } => Self::temporary("unsure", message)
                 .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)

@@ -40,10 +40,14 @@ pub(crate) enum Role {
     ReadOnlyDisk,
     /// Uses up the inodes of its disk.
     FewInodes,
+    /// Fills an ext4 file system.
+    FullExt4,
+    /// Has the mailboxes on disks of their own.
+    MailboxDisks,
 }
 
 impl Role {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Send,
         Self::Acknowledge,
         Self::DropRenamed,
@@ -51,6 +55,8 @@ impl Role {
         Self::FillDisk,
         Self::ReadOnlyDisk,
         Self::FewInodes,
+        Self::FullExt4,
+        Self::MailboxDisks,
     ];
 
     /// This test binary in this role. It works in `folder` as `name`, `count` times.
@@ -137,6 +143,8 @@ fn child() {
         Role::FillDisk => runtime.block_on(crate::disk_full::inside(&folder)),
         Role::ReadOnlyDisk => crate::degraded::read_only_disk(&folder),
         Role::FewInodes => crate::degraded::few_inodes(&folder),
+        Role::FullExt4 => crate::degraded::full_ext4(&folder),
+        Role::MailboxDisks => crate::degraded::mailbox_disks(&folder),
     }
     say("done");
 }

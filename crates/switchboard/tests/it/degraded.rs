@@ -21,9 +21,14 @@ fn in_namespace(test: &str, role: Role) {
     if let Err(reason) = tools::run(&mut probe) {
         return tools::skip(test, &reason);
     }
+    run_under("-rm", role, folder.path());
+}
+
+/// Runs a role of this test binary under `unshare`.
+fn run_under(namespaces: &str, role: Role, folder: &Path) {
     let mut unshare = command("unshare");
-    unshare.arg("-rm").arg(std::env::current_exe().unwrap());
-    let mut inside = Running::start(&mut role.command_under(unshare, folder.path(), "", 0));
+    unshare.arg(namespaces).arg(std::env::current_exe().unwrap());
+    let mut inside = Running::start(&mut role.command_under(unshare, folder, "", 0));
     let (status, lines) = inside.wait_for_rest(Duration::from_mins(2));
     assert!(status.success(), "{}\n{}", lines.join("\n"), inside.errors());
 }
@@ -152,6 +157,94 @@ pub(crate) fn few_inodes(folder: &Path) {
     });
     assert_eq!(serve.terminate().code(), Some(0));
     assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
+}
+
+const LOOP: [&str; 3] = ["mount", "-o", "loop"];
+
+/// F4: ext4 keeps blocks that root cannot use either. Only root may mount it.
+#[test]
+fn f4_full_ext4_is_noticed_by_root() {
+    let folder = TempDir::with_prefix("switchboard-ext4-").unwrap();
+    let (image, disk) = (folder.path().join("image"), folder.path().join("disk"));
+    std::fs::create_dir(&disk).unwrap();
+    std::fs::File::create_new(&image).unwrap().set_len(24 << 20).unwrap();
+    let made = tools::run(command("mkfs.ext4").args(["-q", "-m", "0", "-N", "400"]).arg(&image));
+    let mounted =
+        made.and_then(|_| tools::run(command("unshare").arg("-m").args(LOOP).arg(&image).arg(&disk)));
+    if let Err(reason) = mounted {
+        return tools::skip("f4_full_ext4_is_noticed_by_root", &reason);
+    }
+    run_under("-m", Role::FullExt4, folder.path());
+}
+
+pub(crate) fn full_ext4(folder: &Path) {
+    let disk = folder.join("disk");
+    tools::run(command(LOOP[0]).args(&LOOP[1..]).arg(folder.join("image")).arg(&disk)).unwrap();
+    let sandbox = Sandbox::below(BINARY, &disk);
+    sandbox.ok(["init", "codex", "claude"]);
+    sandbox.send("claude", "codex", "before");
+    let ballast = sandbox.path().join("ballast");
+    let mut zeros = std::io::repeat(0);
+    let filled = std::io::copy(&mut zeros, &mut std::fs::File::create_new(&ballast).unwrap());
+    assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    let read = sandbox.run(["inbox", "codex"]);
+    assert!(read.code == Some(0) && read.stderr.contains("no space is left"), "{read:?}");
+    let doctor = sandbox.run(["doctor"]);
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("no space is left"), "{doctor:?}");
+    assert!(!doctor.stdout.contains("ok    files"), "{doctor:?}");
+    std::fs::remove_file(&ballast).unwrap();
+    sandbox.send("claude", "codex", "there is room");
+    let doctor = sandbox.run(["doctor"]);
+    assert!(doctor.code == Some(0) && doctor.stdout.contains("ok    files"), "{doctor:?}");
+    std::env::set_current_dir("/").unwrap();
+    tools::run(command("umount").arg(&disk)).unwrap();
+}
+
+/// F4, F5: mailboxes on other disks than the store.
+#[test]
+fn f4_disk_of_mailboxes_is_examined() {
+    in_namespace("f4_disk_of_mailboxes_is_examined", Role::MailboxDisks);
+}
+
+pub(crate) fn mailbox_disks(folder: &Path) {
+    mount("size=16m", folder);
+    let sandbox = Sandbox::below(BINARY, folder);
+    sandbox.ok(["init", "codex", "claude"]);
+    let inbox = sandbox.file("inbox");
+    mount("size=1m,mode=700", &inbox);
+    sandbox.send("codex", "claude", "hello");
+    sandbox.send("claude", "codex", "hello");
+    remount("remount,ro", &inbox);
+    for number in 0..4 {
+        let accepted = sandbox.run_as("claude", ["send", "codex", &format!("waits {number}")]);
+        assert_eq!(accepted.code, Some(3), "{accepted:?}");
+    }
+    let waits = |told: &str| {
+        let doctor = sandbox.run(["doctor"]);
+        assert!(doctor.code == Some(1) && doctor.stdout.contains(told), "{doctor:?}");
+        assert!(!doctor.stdout.contains("ok    files"), "{doctor:?}");
+        doctor.stdout
+    };
+    assert!(waits("4 deliveries wait for the disk").contains("mounted read-only"));
+    remount("remount,rw", &inbox);
+    let delivered = |agent: &str, count: usize| {
+        let mut serve = sandbox.serve();
+        poll::until("every message to be in its mailbox", || {
+            (files::message_files(&inbox.join(agent)).len() == count).then_some(())
+        });
+        assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+        assert_eq!(sandbox.run(["doctor"]).code, Some(0), "{:?}", sandbox.run(["doctor"]));
+    };
+    delivered("codex", 5);
+
+    // No probe looks at the disk of a single mailbox: the delivery that failed tells.
+    let mailbox = inbox.join("claude");
+    mount("size=1m,mode=700,nr_inodes=1", &mailbox);
+    let accepted = sandbox.run_as("codex", ["send", "claude", "waits for an inode"]);
+    assert_eq!(accepted.code, Some(3), "{accepted:?}");
+    waits("1 delivery waits for the disk");
+    tools::run(command("umount").arg(&mailbox)).unwrap();
+    delivered("claude", 2);
 }
 
 /// The numbers of the files that a process has open.

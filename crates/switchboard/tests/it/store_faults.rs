@@ -1,6 +1,7 @@
 //! What others do to the store while it is in use: deleted, cut, copied.
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
@@ -74,6 +75,110 @@ fn cut_log_is_recovered_while_serve_runs() {
     let after = sandbox.send("claude", "codex", "after");
     assert!(sandbox.ok(["tail"]).contains(&after));
     assert!(serve.is_running());
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+    assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
+}
+
+/// Overwrites a part of the log with garbage, and leaves it as long as it is.
+fn overwrite_log(sandbox: &Sandbox, share: impl Fn(u64) -> std::ops::Range<u64>) {
+    let log = OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap();
+    let range = share(log.metadata().unwrap().len());
+    let garbage: Vec<u8> = range.clone().map(|_| fastrand::u8(..)).collect();
+    log.write_all_at(&garbage, range.start).unwrap();
+}
+
+/// A message that was delivered.
+fn delivered(sandbox: &Sandbox, text: &str) -> String {
+    let sent = sandbox.send("claude", "codex", text);
+    let file = sandbox.file(&format!("inbox/codex/{sent}.json"));
+    poll::until("the message to be in its mailbox", || file.exists().then_some(()));
+    sent
+}
+
+/// Sends until it is accepted: a command that has the store open keeps `serve` from recovering it. Each refusal is
+/// temporary and says none of these words.
+fn send_in_the_end(sandbox: &Sandbox, text: &str, not_said: &str) -> String {
+    poll::until("a message to be accepted", || {
+        let ran = sandbox.run_as("claude", ["send", "codex", text]);
+        assert!(matches!(ran.code, Some(0 | 3)) && !ran.stderr.contains(not_said), "{ran:?}");
+        (ran.code == Some(0)).then(|| ran.stdout.trim().to_owned())
+    })
+}
+
+#[test]
+fn overwritten_log_is_recovered_while_serve_runs() {
+    let shares: [fn(u64) -> std::ops::Range<u64>; 3] = [|len| 0..len, |len| len / 2..len, |_| 0..32];
+    for share in shares {
+        let sandbox = workspace();
+        let mut serve = sandbox.serve();
+        sandbox.take_in_two();
+        let before = delivered(&sandbox, "before");
+        overwrite_log(&sandbox, share);
+        let after = send_in_the_end(&sandbox, "after", "no agent is named");
+        poll::until("serve to notice", || serve.errors().contains("cut or overwritten").then_some(()));
+        poll::until("the messages to be read back", || {
+            let tail = sandbox.run(["tail", "--json"]);
+            [&before, &after].iter().all(|id| tail.stdout.contains(*id)).then_some(())
+        });
+        assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+        let tail = sandbox.ok(["tail"]);
+        assert!(tail.contains(&before) && tail.contains(&after), "{tail}");
+        assert_eq!(
+            sandbox.run(["doctor", "--full"]).code,
+            Some(0),
+            "{:?}",
+            sandbox.run(["doctor", "--full"])
+        );
+    }
+}
+
+/// Two processes keep each other from recovering the log. The next one does, and says so.
+#[test]
+fn overwritten_log_is_recovered_after_its_users() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let mut alone = Running::start_listening(&mut sandbox.session(["mcp", "--alone", "--from", "claude"]));
+    let before = delivered(&sandbox, "before");
+    overwrite_log(&sandbox, |len| len / 2..len);
+    poll::until("serve to notice", || serve.errors().contains("cut or overwritten").then_some(()));
+    for process in [&mut serve, &mut alone] {
+        process.kill();
+        process.wait();
+    }
+    let agents = sandbox.run(["agents"]);
+    assert!(agents.code == Some(0) && agents.stderr.contains("were read back from files"), "{agents:?}");
+    assert!(sandbox.ok(["tail"]).contains(&before));
+}
+
+/// The mailboxes are scanned too seldom to wait for that.
+#[test]
+fn session_knows_agents_after_cut_log() {
+    let sandbox = workspace();
+    files::put(sandbox.path().join("switchboard.config.json"), r#"{"workspace": {"rescanMs": 3600000}}"#);
+    let mut serve = sandbox.serve();
+    let mut session = sandbox.session(["mcp", "--from", "claude"]);
+    let mut session = Client::stdio(Running::start_listening(&mut session));
+    let task = json!({ "action": "delegate_task", "recipient": "codex", "payload": "hello" });
+    session.ok("send_message", task.clone());
+    OpenOptions::new().write(true).open(sandbox.file("hub.db-wal")).unwrap().set_len(0).unwrap();
+    poll::until("a message to be accepted", || {
+        let said = session.call("send_message", task.clone());
+        assert!(!said.failed || !said.text.contains("no agent is named"), "{}", said.text);
+        (!said.failed).then_some(())
+    });
+    drop(session);
+    assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
+}
+
+#[test]
+fn removed_index_of_log_is_made_again() {
+    let sandbox = workspace();
+    let mut serve = sandbox.serve();
+    let before = delivered(&sandbox, "before");
+    std::fs::remove_file(sandbox.file("hub.db-shm")).unwrap();
+    let after = send_in_the_end(&sandbox, "after", "hub.db-wal");
+    let tail = sandbox.ok(["tail"]);
+    assert!(tail.contains(&before) && tail.contains(&after), "{tail}");
     assert_eq!(serve.terminate().code(), Some(0), "{}", serve.errors());
     assert_eq!(sandbox.run(["doctor", "--full"]).code, Some(0), "{:?}", sandbox.run(["doctor", "--full"]));
 }

@@ -2,8 +2,8 @@
 
 use door_workspace::{Tree, Workspace};
 use switchboard_core::Door;
+use switchboard_hub::Extent;
 use switchboard_hub::disk::{DiskFault, DiskTrouble, probe};
-use switchboard_hub::{DatabaseState, Extent};
 
 use super::{Check, Status};
 use crate::failure::Failure;
@@ -27,18 +27,21 @@ fn describe(trouble: &DiskTrouble) -> Check {
     Check::new("disk", Status::Fail, format!("{trouble}; nothing can be sent or delivered")).hint(hint)
 }
 
-/// How many deliveries wait for the disk: nothing is said where it can be written.
-pub(super) async fn waiting(
-    workspace: &Workspace,
-    database: &DatabaseState,
-) -> Result<Option<Check>, Failure> {
-    if workspace.hub().disk_trouble().is_none() || *database != DatabaseState::Sound {
-        return Ok(None);
-    }
+/// How many deliveries wait for the disk: nothing is said where none do. The last attempt tells, because no probe notices a
+/// quota; while the disk cannot be written, all that are for a mailbox wait for it.
+pub(super) async fn waiting(workspace: &Workspace, is_writable: bool) -> Result<Option<Check>, Failure> {
     let health = workspace.hub().health_of(Extent::Newest).await?;
-    let waiting = health.pending.iter().find(|(door, _)| *door == Door::Workspace);
-    Ok(waiting.map(|(_, count)| {
-        let told = if *count == 1 { "1 delivery waits".into() } else { format!("{count} deliveries wait") };
-        Check::new("disk", Status::Fail, format!("{told} for the disk; none is lost"))
+    let all = health.pending.iter().find(|(door, _)| *door == Door::Workspace).map_or(0, |(_, count)| *count);
+    let waiting = if is_writable { health.waiting_for_disk } else { all.max(health.waiting_for_disk) };
+    let told = match waiting {
+        0 => return Ok(None),
+        1 => "1 delivery waits".to_owned(),
+        count => format!("{count} deliveries wait"),
+    };
+    let check = Check::new("disk", Status::Fail, format!("{told} for the disk; none is lost"));
+    Ok(Some(if is_writable {
+        check.hint("make room for this user's files, with a quota as well; `switchboard receipt ID` says which file failed")
+    } else {
+        check
     }))
 }

@@ -15,6 +15,7 @@ pub(super) async fn look(
     workspace: &Workspace,
     fix: bool,
     extent: Extent,
+    is_writable: bool,
     progress: &Progress,
 ) -> Result<Vec<Check>, Failure> {
     let compared = |count: usize| {
@@ -34,7 +35,7 @@ pub(super) async fn look(
         .collect();
     checks.extend(left.iter().map(describe));
     // A mailbox that lacks what the disk had no place for is not in order.
-    if checks.is_empty() && workspace.hub().disk_trouble().is_none() {
+    if checks.is_empty() && is_writable {
         let agree = if workspace.hub().is_covered_by(extent).await? {
             "mailboxes and journal agree; no other user can write here".to_owned()
         } else {

@@ -1,0 +1,145 @@
+//! Frames of the write-ahead log, verified as SQLite's recovery does: <https://sqlite.org/walformat.html>.
+//!
+//! SQLite itself trusts the index of the log and reads the frames that it names without their checksums. It verifies them
+//! only when it makes the index again, and ends the log at the first one that does not verify.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+
+/// Bytes before the first frame of a log, and before the page of each frame.
+const LOG_HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+
+/// First four bytes of a log whose checksums are made of little-endian numbers. Big-endian ones have one more.
+const MAGIC: u32 = 0x377f_0682;
+
+/// Salts of one run through the log: its header and all its frames have the same.
+pub(super) type Salts = [u8; 8];
+
+/// An open log.
+#[derive(Debug)]
+pub(super) struct LogFile(File);
+
+/// A header that verifies.
+struct Header {
+    page: usize,
+    salts: Salts,
+    sum: Checksum,
+}
+
+impl LogFile {
+    pub(super) fn new(file: File) -> Self {
+        Self(file)
+    }
+
+    /// Salts of the log and the time of its last change; `None` where its header or the header of its last frame is damaged.
+    pub(super) fn examine_end(&self, frames: u64) -> io::Result<Option<(Salts, SystemTime)>> {
+        // Before the frames: a change while they are read is found by the next call.
+        let modified = self.0.metadata()?.modified()?;
+        unless_short(|| {
+            let Some(header) = self.header()? else { return Ok(None) };
+            let is_long_enough = self.0.metadata()?.len() >= header.start_of(frames + 1);
+            let is_intact = is_long_enough && self.has_salts(&header, frames)?;
+            Ok(is_intact.then_some((header.salts, modified)))
+        })
+    }
+
+    /// Whether a frame belongs to the present run through the log.
+    pub(super) fn has_frame(&self, number: u64) -> io::Result<bool> {
+        let found = unless_short(|| {
+            let Some(header) = self.header()? else { return Ok(None) };
+            Ok(self.has_salts(&header, number)?.then_some(()))
+        });
+        Ok(found?.is_some())
+    }
+
+    /// Whether the first frames verify, so that a recovery gets to the last one of them.
+    pub(super) fn verify(&self, frames: u64) -> io::Result<bool> {
+        let found = unless_short(|| {
+            let Some(Header { page, salts, mut sum }) = self.header()? else { return Ok(None) };
+            let mut frame = vec![0; FRAME_HEADER + page];
+            let mut offset = LOG_HEADER as u64;
+            for _ in 0..frames {
+                self.0.read_exact_at(&mut frame, offset)?;
+                offset += frame.len() as u64;
+                sum.add(&frame[..8]);
+                sum.add(&frame[FRAME_HEADER..]);
+                if frame[8..16] != salts || frame[16..FRAME_HEADER] != sum.to_bytes() {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(()))
+        });
+        Ok(found?.is_some())
+    }
+
+    fn header(&self) -> io::Result<Option<Header>> {
+        let mut bytes = [0; LOG_HEADER];
+        self.0.read_exact_at(&mut bytes, 0)?;
+        let magic = big_endian(&bytes[..4]);
+        let page = big_endian(&bytes[8..12]) as usize;
+        let mut sum = Checksum { is_big_endian: magic & 1 == 1, sums: [0; 2] };
+        sum.add(&bytes[..24]);
+        if magic & !1 != MAGIC || !(512..=65_536).contains(&page) || bytes[24..] != sum.to_bytes() {
+            return Ok(None);
+        }
+        let mut salts = [0; 8];
+        salts.copy_from_slice(&bytes[16..24]);
+        Ok(Some(Header { page, salts, sum }))
+    }
+
+    fn has_salts(&self, header: &Header, number: u64) -> io::Result<bool> {
+        let mut salts = [0; 8];
+        self.0.read_exact_at(&mut salts, header.start_of(number) + 8)?;
+        Ok(salts == header.salts)
+    }
+}
+
+impl Header {
+    /// Where a frame begins. The first one has number 1.
+    fn start_of(&self, number: u64) -> u64 {
+        LOG_HEADER as u64 + (number - 1) * (FRAME_HEADER + self.page) as u64
+    }
+}
+
+/// Running checksum of a log.
+struct Checksum {
+    is_big_endian: bool,
+    sums: [u32; 2],
+}
+
+impl Checksum {
+    fn add(&mut self, bytes: &[u8]) {
+        let [mut one, mut two] = self.sums;
+        for pair in bytes.chunks_exact(8) {
+            let (first, second) = (big_endian(&pair[..4]), big_endian(&pair[4..]));
+            let in_order = |number: u32| if self.is_big_endian { number } else { number.swap_bytes() };
+            one = one.wrapping_add(in_order(first)).wrapping_add(two);
+            two = two.wrapping_add(in_order(second)).wrapping_add(one);
+        }
+        self.sums = [one, two];
+    }
+
+    fn to_bytes(&self) -> [u8; 8] {
+        let [one, two] = self.sums;
+        ((u64::from(one) << 32) | u64::from(two)).to_be_bytes()
+    }
+}
+
+fn big_endian(four: &[u8]) -> u32 {
+    four.iter().fold(0, |number, byte| (number << 8) | u32::from(*byte))
+}
+
+/// Takes the end of the file for a damaged frame.
+fn unless_short<T>(read: impl FnOnce() -> io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match read() {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        found => found,
+    }
+}
+
+#[cfg(test)]
+#[path = "log_frames_tests.rs"]
+mod tests;
