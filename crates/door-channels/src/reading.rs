@@ -12,7 +12,7 @@ use switchboard_hub::files::Dir;
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::lookout::{Changes, Lookout};
+use crate::lookout::{Changes, Lookout, is_message_file};
 use crate::names::{file_name, id_of_file, second_of};
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
@@ -140,7 +140,7 @@ impl Channels {
             channels: self.clone(),
             channel: channel.clone(),
             seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
-            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, self.config()).await,
+            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, self.config()).await,
             changes: Some(Changes::Unknown),
             found: false,
         })

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::{ChannelError, describe};
 use crate::intake::Swept;
-use crate::lookout::{Changes, Lookout};
+use crate::lookout::{Changes, Lookout, is_message_file};
 use crate::tree::blocking;
 use crate::{presence, watch};
 
@@ -164,7 +164,8 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let (mut lookout, path, place) = {
         let (folder, place) = folder_of(channels).await?;
-        let lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
+        let lookout =
+            Lookout::open(&folder, RecursiveMode::Recursive, is_message_file, channels.config()).await;
         (lookout, folder.path().to_owned(), place)
     };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
