@@ -88,6 +88,38 @@ impl Channels {
         .await
     }
 
+    /// The last messages of a channel that this process knows of, without one of them, in order. No folder is listed.
+    pub(crate) async fn read_known(
+        &self,
+        channel: &Name,
+        last: usize,
+        without: &str,
+    ) -> Result<Vec<ChannelMessage>, ChannelError> {
+        if last == 0 {
+            return Ok(Vec::new());
+        }
+        let mut ids = self.known_ids(channel);
+        ids.retain(|id| id != without);
+        let (tree, channel, limit) = (self.tree().clone(), channel.clone(), self.config().file_limit);
+        blocking(move || {
+            let dirs = tree.folders(&channel)?;
+            let (mut messages, mut end) = (Vec::new(), ids.len());
+            let oldest = ids.len().saturating_sub(last.saturating_add(GONE));
+            while messages.len() < last && end > oldest {
+                // Some of them may be gone by now.
+                let some = newest(&ids[..end], last - messages.len());
+                end -= some.len();
+                for dir in &dirs {
+                    messages.extend(read_all(dir, some, limit).messages);
+                }
+            }
+            messages.sort_by(|one, other| one.order().cmp(&other.order()));
+            messages.drain(..messages.len().saturating_sub(last));
+            Ok(messages)
+        })
+        .await
+    }
+
     /// Everything in a channel after one of its messages.
     pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Reading, ChannelError> {
         let mut reading = self.read(channel, None).await?;
@@ -214,6 +246,9 @@ fn newest(ids: &[String], last: usize) -> &[String] {
 const SECOND: usize = 19;
 
 fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Reading {
+/// Most messages without a file, deleted or archived, that are passed over to find those before them.
+const GONE: usize = 1000;
+
     let mut reading = Reading::default();
     for id in ids {
         let name = file_name(id);

@@ -326,13 +326,8 @@ impl Watcher {
     /// Has the program answer.
     async fn ask(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, Failed> {
         let config = &self.config;
-        let recent = match self.channels.read(&config.channel, Some(config.context + 1)).await {
-            Ok(reading) => reading.messages,
-            Err(_) => Vec::new(),
-        };
-        let mut context: Vec<ChannelMessage> = recent.into_iter().filter(|m| m.id != request.id).collect();
-        let extra = context.len().saturating_sub(config.context);
-        context.drain(..extra);
+        let context = self.channels.read_known(&config.channel, config.context, &request.id).await;
+        let context = context.unwrap_or_default();
         let prompt = Prompt {
             watcher: config,
             role: self.text_of(config.role.as_deref()).await,
