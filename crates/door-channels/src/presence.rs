@@ -74,11 +74,7 @@ impl Channels {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
         blocking(move || {
-            let dir = match tree.presence() {
-                // There is no such folder, and none can be made.
-                Err(error) if error.is_disk() => return Ok(Vec::new()),
-                dir => dir?,
-            };
+            let Some(dir) = tree.known_presence()? else { return Ok(Vec::new()) };
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, Sighting> = BTreeMap::new();
@@ -161,11 +157,11 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
         agent,
         awareness,
         substate: file.substate,
-        owner,
         since: since.unwrap_or(now),
         channel: file.channel,
         pid: file.watcher_pid,
         error: file.error,
+        owner,
     })
 }
 

@@ -165,7 +165,11 @@ impl Channels {
     /// Follows a channel from after the messages in `seen`. The channel is made where it is missing.
     pub async fn follow(&self, channel: &Name, seen: &Reading) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
-        let dir = blocking(move || tree.make_channel(&place)).await?;
+        let dir = blocking(move || match tree.channel(&place)? {
+            Some(there) => Ok(there),
+            None => tree.make_channel(&place),
+        });
+        let dir = dir.await?;
         let left_out = seen.left_out.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
         let ids = seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect();
         Ok(Follower {
@@ -242,13 +246,13 @@ fn newest(ids: &[String], last: usize) -> &[String] {
     &ids[start..]
 }
 
+/// Most messages without a file, deleted or archived, that are passed over to find those before them.
+const GONE: usize = 1000;
+
 /// The length of `msg-YYYYMMDD-HHMMSS`.
 const SECOND: usize = 19;
 
 fn read_all(dir: &Dir, ids: &[String], limit: u64) -> Reading {
-/// Most messages without a file, deleted or archived, that are passed over to find those before them.
-const GONE: usize = 1000;
-
     let mut reading = Reading::default();
     for id in ids {
         let name = file_name(id);

@@ -52,7 +52,7 @@ pub async fn run(
 ) -> Result<(), ChannelError> {
     let mut is_told = false;
     let channels = loop {
-        let error = match Channels::open(config.clone(), hub.clone()).await {
+        let error = match open_writable(&config, &hub).await {
             Ok(channels) => break channels,
             Err(error) if error.is_unmounted() => error,
             Err(error) => return Err(error),
@@ -71,6 +71,13 @@ pub async fn run(
         tracing::info!("the folder of the channels is there");
     }
     run_channels(channels, outbound, shutdown).await
+}
+
+/// Opens the channels below a root that may be written into.
+async fn open_writable(config: &Config, hub: &Hub) -> Result<Channels, ChannelError> {
+    let channels = Channels::open(config.clone(), hub.clone()).await?;
+    channels.check_writable().await?;
+    Ok(channels)
 }
 
 /// Has everything that the hub hands over tried again later, until it shuts down.
@@ -208,6 +215,12 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
             }
             if let Err(error) = channels.hear_presence().await {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
+            }
+            match channels.write_postponed().await {
+                Ok(0) => {}
+                Ok(written) => tracing::info!(written, "wrote the files of postponed posts"),
+                // Its sender was told, and it is tried again.
+                Err(error) => tracing::debug!(error = %describe(&error), "postponed posts still wait"),
             }
         }
         let rested = (began.elapsed() * REST).min(LONGEST_REST);
