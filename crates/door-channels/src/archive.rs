@@ -31,6 +31,7 @@ impl Channels {
     /// What the journal does not have is taken in first, and what cannot be taken in stays: nothing disappears
     /// before it was delivered. A move that was interrupted is ended by the next one.
     pub async fn archive(&self, channel: &Name, age: SignedDuration) -> Result<Archived, ChannelError> {
+        self.check_writable().await?;
         self.sweep_channel(channel).await?;
         let (this, channel, now) = (self.clone(), channel.clone(), self.hub().now());
         blocking(move || this.move_old(&channel, now, age)).await

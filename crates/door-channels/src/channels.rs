@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_core::{AgentId, Door, Kind, MessageId, Name};
+use switchboard_core::{AgentId, DeliveryState, Door, Kind, MessageId, Name, Outcome};
 use switchboard_hub::{Accepted, Hub};
 
 use crate::config::Config;
 use crate::error::ChannelError;
+use crate::first_use;
 use crate::intake::Known;
 use crate::names::{agent_of, current_id, file_name, in_file_name, is_agent_id, is_deprecated};
 use crate::poster::Poster;
+use crate::postponed::report;
 use crate::reading::message_ids;
 use crate::translate::{native_id, placed, sign, tell_hub, to_own_draft};
 use crate::tree::{Tree, blocking};
@@ -21,6 +23,9 @@ use crate::wire::{ChannelMessage, Content, iso};
 
 /// Under this topic the hub remembers the identity of each channels root, by its path.
 const ROOT: &str = "root";
+
+/// Under this topic the hub remembers where a channels root is that could not be marked yet, by its path.
+const UNMARKED: &str = "unmarked-root";
 
 /// The channels of one shared folder, with the hub behind them. Clones are handles on the same.
 #[derive(Clone)]
@@ -126,20 +131,28 @@ impl Channels {
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let key = config.root.display().to_string();
         let known = if config.shared { hub.noted(Door::Channels, ROOT, &key).await? } else { None };
-        let (root, shared, linked, expected) =
-            (config.root.clone(), config.shared, config.linked, known.clone());
-        let (tree, identity) = blocking(move || {
+        let is_first = config.shared && known.is_none();
+        let seen = if is_first { hub.noted(Door::Channels, UNMARKED, &key).await? } else { None };
+        let (root, shared, linked, noted) = (config.root.clone(), config.shared, config.linked, seen.clone());
+        let (mut tree, identity, place) = blocking(move || {
+            let expected = known;
+            let place = if is_first { Some(first_use::check(&root, noted.as_deref())?) } else { None };
             let tree = Tree::open(&root, shared, expected.as_deref())?;
-            // Where nothing can be written, nothing is posted either.
+            // Without an identity the tree refuses whatever would write.
             let identity = if shared || linked { tree.identity().ok() } else { None };
-            Ok((tree, identity))
+            Ok((tree, identity, place))
         })
         .await?;
-        if config.shared && known.is_none() && identity.is_some() {
-            tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
-            if let Err(error) = hub.note(Door::Channels, ROOT, key, identity.clone()).await {
+        if is_first && identity.is_none() && seen != place {
+            // On a full disk it cannot be noted either.
+            let _ = hub.note(Door::Channels, UNMARKED, key.clone(), place).await;
+        } else if is_first && identity.is_some() {
+            match hub.note(Door::Channels, ROOT, key.clone(), identity.clone()).await {
+                Ok(()) => {
+                    tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
+                }
                 // On a full disk channels are still read.
-                tracing::warn!(error = %error, "the identity of the channels root could not be noted");
+                Err(error) => tree = tree.unmarked(error.into()),
             }
         }
         let folder = identity.filter(|_| linked);
@@ -172,6 +185,12 @@ impl Channels {
     /// The shared folder.
     pub fn tree(&self) -> &Tree {
         &self.inner.tree
+    }
+
+    /// Checks that the folder is mounted and known by its identity, so that it may be written into.
+    pub async fn check_writable(&self) -> Result<(), ChannelError> {
+        let tree = self.tree().clone();
+        blocking(move || tree.writable_root().map(drop)).await
     }
 
     /// The door's settings.
@@ -216,13 +235,14 @@ impl Channels {
 
     /// Puts a message into its channel. It is in the journal and its file is on disk when this returns.
     ///
-    /// The journal comes first; the file says which of its messages it is. Should this process die between the
-    /// two, `Channels::repair` writes the file.
+    /// The journal comes first; the file says which of its messages it is. If the file cannot be written, the answer is
+    /// [`ChannelError::NotWritten`], and the channels door of any process writes it later. So it does if this process
+    /// dies between the two.
     pub async fn post(&self, post: Post) -> Result<Posted, ChannelError> {
         let mut post = self.checked(post).await?;
-        let (tree, channel) = (self.tree().clone(), post.channel.clone());
+        let channel = post.channel.clone();
         // Before the journal has it: where the folder is not mounted, nothing is accepted.
-        blocking(move || tree.root().map(drop)).await?;
+        self.check_writable().await?;
         let parent = match &post.in_reply_to {
             Some(id) => Some(self.find(&channel, id).await?),
             None => None,
@@ -236,18 +256,31 @@ impl Channels {
         let (id, now) = (self.hub().next_id(), self.hub().now());
         message.timestamp = iso(now);
         let draft = to_own_draft(message.clone(), &channel, id, parent)?;
-        let accepted = self.hub().submit(placed(draft, self.folder())).await?;
+        let own_name = self.own_name().await?;
+        let (mut accepted, leased) = self.hub().submit_leased(placed(draft, self.folder())).await?;
         sign(&mut message, id, Some(accepted.seq));
-        tell_hub(&mut message, self.own_name().await?.as_ref());
+        tell_hub(&mut message, own_name.as_ref());
         let (this, place) = (self.clone(), channel.clone());
-        let (message, path) = blocking(move || {
+        let written = blocking(move || {
             let dir = this.tree().make_channel(&place)?;
             this.poster().post(&dir, &place, &agent, now, &mut message)?;
             let path = dir.path().join(file_name(&message.id));
             Ok((message, path))
-        })
-        .await?;
-        self.named(&channel, id, &message.id).await?;
+        });
+        let (message, path) = match written.await {
+            Ok(written) => written,
+            Err(error) => return Err(self.postpone(id, leased, error).await),
+        };
+        // The file is there. Its name and the report are found out again from it, so that they may fail.
+        if let Err(error) = self.named(&channel, id, &message.id).await {
+            tracing::warn!(error = %error, "the name of a message file could not be noted");
+        } else {
+            let ids: HashSet<_> = leased.iter().map(|handoff| handoff.delivery.id).collect();
+            report(leased, &Outcome::Delivered).await;
+            for delivery in accepted.deliveries.iter_mut().filter(|one| ids.contains(&one.id)) {
+                (delivery.state, delivery.note) = (DeliveryState::Delivered, None);
+            }
+        }
         Ok(Posted { message, path, accepted })
     }
 

@@ -65,6 +65,13 @@ impl Channels {
         if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
         }
+        if is_own_post(message) {
+            // Its poster may have written the file and died before it could note the name.
+            Box::pin(self.sweep_channel(channel)).await?;
+            if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+                return Ok(());
+            }
+        }
         if self.folder().is_some_and(|folder| is_placed_in(message, folder)) && message.is_of_another_hub() {
             // The hub that it comes from shares this folder, and writes the file itself.
             Box::pin(self.sweep_channel(channel)).await?;
@@ -123,6 +130,12 @@ impl Channels {
         // A reader of files can do nothing with an id of the hub, but `thread` can.
         Ok(Some(named.unwrap_or_else(|| id.to_string())))
     }
+}
+
+/// Whether a message was posted by a process of this hub, which then writes the file itself.
+fn is_own_post(message: &Message) -> bool {
+    let native = &message.origin.native;
+    native.door == Door::Channels && native.scope.is_empty()
 }
 
 /// Writes the file under the first of its names that is free, or finds it under one of them.

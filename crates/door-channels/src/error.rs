@@ -1,6 +1,7 @@
 //! What can go wrong at the channels door.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use switchboard_core::Name;
 use switchboard_hub::HubError;
@@ -31,6 +32,22 @@ pub enum ChannelError {
         path: PathBuf,
         /// Whether it is the folder of some other channels.
         has_identity: bool,
+    },
+    /// The folder has no identity, and none can be noted: nothing is written into it.
+    #[error("the channels folder {} cannot be marked as the one that is used here", .path.display())]
+    Unmarked {
+        /// Where it is.
+        path: PathBuf,
+        /// Why not.
+        source: Arc<Self>,
+    },
+    /// A message that is accepted has no file yet.
+    #[error("{id} is accepted, but its file is not written yet")]
+    NotWritten {
+        /// The message.
+        id: switchboard_core::MessageId,
+        /// Why not.
+        source: Box<Self>,
     },
     /// There is no channel of that name.
     #[error("there is no channel '{channel}'")]
@@ -97,9 +114,13 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the folder of the channels is not there now, and may be back later.
+    /// Whether the folder of the channels cannot be used now, and may be back later.
     pub fn is_unmounted(&self) -> bool {
-        matches!(self, Self::Root { .. } | Self::AnotherFolder { .. })
+        match self {
+            Self::Root { .. } | Self::AnotherFolder { .. } | Self::Unmarked { .. } => true,
+            Self::NotWritten { source, .. } => source.is_unmounted(),
+            _ => false,
+        }
     }
 
     /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.

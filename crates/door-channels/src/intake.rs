@@ -504,6 +504,17 @@ impl Channels {
         })
     }
 
+    /// The messages of a channel that the journal has, as far as this process knows, sorted by name.
+    pub(crate) fn known_ids(&self, channel: &Name) -> Vec<String> {
+        let known = self.known().lock();
+        let here = known.iter().filter(|(spelling, _)| spelling.eq_ignore_ascii_case(channel.as_str()));
+        let mut ids: Vec<&String> =
+            here.flat_map(|(_, known)| &known.ids).filter(|id| second_of(id).is_some()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter().cloned().collect()
+    }
+
     /// Reports a file once for each of its states, and leaves it where it is.
     async fn report(&self, channel: &Name, file: &NewFile, reason: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{}.json", file.id);

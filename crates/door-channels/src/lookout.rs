@@ -48,7 +48,7 @@ const UNSETTLED: Duration = Duration::from_secs(1);
 /// What changed since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Changes {
-    /// These message files, and nothing else of which there was an event.
+    /// These files that count, and nothing else of which there was an event.
     Named(Vec<PathBuf>),
     /// Anything: events were dropped, or a folder came or went.
     Unknown,
@@ -97,6 +97,11 @@ struct Changed {
     is_incomplete: bool,
 }
 
+/// Whether a file is one of a channel's messages.
+pub(crate) fn is_message_file(name: &str) -> bool {
+    id_of_file(name).is_some()
+}
+
 /// Notices changes below one folder.
 pub(crate) struct Lookout {
     heard: Arc<Heard>,
@@ -111,12 +116,18 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// Begins to listen. What changes from now on is noticed; what was there before is for the caller to read.
-    pub(crate) async fn open(dir: &Dir, depth: RecursiveMode, config: &Config) -> Self {
+    /// Begins to listen to the files whose names count. What changes from now on is noticed; what was there before is for the
+    /// caller to read.
+    pub(crate) async fn open(
+        dir: &Dir,
+        depth: RecursiveMode,
+        counts: fn(&str) -> bool,
+        config: &Config,
+    ) -> Self {
         let heard = Arc::<Heard>::default();
         let watcher = match config.detection {
             Detection::Polling => None,
-            Detection::Automatic => watch(dir.path(), depth, heard.clone())
+            Detection::Automatic => watch(dir.path(), depth, counts, heard.clone())
                 .inspect_err(
                     |error| tracing::warn!(folder = %dir.path().display(), error = %error, "no file events"),
                 )
@@ -193,6 +204,7 @@ fn means(detection: Detection, filesystem: Filesystem, has_watch: bool) -> Means
 fn watch(
     folder: &Path,
     depth: RecursiveMode,
+    counts: fn(&str) -> bool,
     heard: Arc<Heard>,
 ) -> notify::Result<notify::RecommendedWatcher> {
     // Only where the folders in it are watched as well does it matter that one of them came or went.
@@ -203,7 +215,7 @@ fn watch(
         Ok(event) if !is_hint(&event) => {}
         Ok(event) => {
             note_touched(&event, &mut heard.touched.lock());
-            if note_changed(&event, top.as_deref(), &mut heard.changed.lock()) {
+            if note_changed(&event, top.as_deref(), counts, &mut heard.changed.lock()) {
                 heard.ring.notify_one();
             }
         }
@@ -247,9 +259,9 @@ fn is_hint(event: &Event) -> bool {
     event.need_rescan() || (!event.kind.is_access() && !only_temps)
 }
 
-/// Notes which message files an event names; false where it is about nothing that is looked at. `top` is the folder of all
-/// channels, where that is what is watched.
-fn note_changed(event: &Event, top: Option<&Path>, changed: &mut Changed) -> bool {
+/// Notes which of the files that count an event names; false where it is about nothing that is looked at. `top` is the folder
+/// of all channels, where that is what is watched.
+fn note_changed(event: &Event, top: Option<&Path>, counts: fn(&str) -> bool, changed: &mut Changed) -> bool {
     if event.need_rescan() || event.paths.is_empty() {
         changed.is_incomplete = true;
         return true;
@@ -257,11 +269,11 @@ fn note_changed(event: &Event, top: Option<&Path>, changed: &mut Changed) -> boo
     let mut is_news = false;
     for path in &event.paths {
         let name = path.file_name().and_then(|name| name.to_str());
-        let is_message = name.is_some_and(|name| id_of_file(name).is_some());
+        let is_file = name.is_some_and(counts);
         let is_channel = top.is_some_and(|top| path == top || path.parent() == Some(top));
-        if is_message && changed.files.len() < NAMED {
+        if is_file && changed.files.len() < NAMED {
             changed.files.insert(path.clone());
-        } else if is_message || is_channel || is_folder(event.kind) {
+        } else if is_file || is_channel || is_folder(event.kind) {
             // Too many to name, or a channel that came or went.
             changed.is_incomplete = true;
         } else {
@@ -286,9 +298,8 @@ fn note_touched(event: &Event, touched: &mut HashSet<PathBuf>) {
     if !is_change {
         return;
     }
-    let is_message = |path: &&PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| id_of_file(name).is_some())
-    };
+    let is_message =
+        |path: &&PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_message_file);
     for path in event.paths.iter().filter(is_message) {
         if touched.len() < TOUCHED {
             touched.insert(path.clone());

@@ -40,7 +40,7 @@ async fn c4_a_probe_tells_a_folder_that_reports_changes_from_one_that_does_not()
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
     let heard = Arc::<Heard>::default();
-    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, heard.clone()).unwrap();
+    let watcher = watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, heard.clone()).unwrap();
     assert!(soon(is_reported(&dir, &heard)).await);
     drop(watcher);
     assert!(!soon(is_reported(&dir, &Heard::default())).await, "nobody reports to that one");
@@ -74,7 +74,8 @@ async fn c3_that_the_system_dropped_events_is_a_hint_by_itself() {
             write_carelessly(other, "");
         }
         let heard = Arc::<Heard>::default();
-        let _watcher = watch(folder.path(), RecursiveMode::NonRecursive, heard.clone()).unwrap();
+        let _watcher =
+            watch(folder.path(), RecursiveMode::NonRecursive, is_message_file, heard.clone()).unwrap();
         // Whoever hears the events is kept busy with the first of them.
         let busy = heard.touched.lock();
         assert!(dir.remove(message).unwrap());
@@ -113,16 +114,18 @@ fn c13_a_changed_or_removed_file_is_remembered_and_a_new_one_or_its_link_count_i
 async fn a_change_rings_and_without_events_the_clock_does() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
+    let mut lookout =
+        Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &config(Detection::Automatic))
+            .await;
     let message = dir.path().join("msg-20260111-163315-claude-4c78.json");
     write_carelessly(&message, "{}");
     let changes = soon(lookout.next(false, Duration::from_hours(1))).await;
     assert_eq!(changes, Some(Changes::Named(vec![message])));
     let quick = Config { rescan_network: Duration::from_millis(20), ..config(Detection::Polling) };
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &quick).await;
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &quick).await;
     assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Clock));
     let seldom = Config { rescan_network: Duration::from_hours(1), ..config(Detection::Polling) };
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &seldom).await;
+    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &seldom).await;
     let early = soon(lookout.next(false, Duration::from_millis(1))).await;
     assert_eq!(early, None, "it is not time yet");
 }
@@ -132,7 +135,9 @@ async fn a_change_rings_and_without_events_the_clock_does() {
 async fn c4_event_in_a_polled_folder_causes_a_listing() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout = Lookout::open(&dir, RecursiveMode::NonRecursive, &config(Detection::Automatic)).await;
+    let mut lookout =
+        Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, &config(Detection::Automatic))
+            .await;
     lookout.means = Means::Polling(Doubt::Network);
     write_carelessly(&dir.path().join("msg-20260111-163315-claude-4c78.json"), "{}");
     assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
@@ -142,7 +147,8 @@ async fn c4_event_in_a_polled_folder_causes_a_listing() {
 async fn new_channel_is_listed() {
     let folder = tempfile::TempDir::new().unwrap();
     let dir = Dir::open_root(folder.path()).unwrap();
-    let mut lookout = Lookout::open(&dir, RecursiveMode::Recursive, &config(Detection::Automatic)).await;
+    let mut lookout =
+        Lookout::open(&dir, RecursiveMode::Recursive, is_message_file, &config(Detection::Automatic)).await;
     std::fs::create_dir(folder.path().join("general")).unwrap();
     assert_eq!(soon(lookout.next(false, Duration::from_hours(1))).await, Some(Changes::Unknown));
 }
@@ -152,7 +158,7 @@ fn c3_what_an_event_does_not_name_is_unknown() {
     let top = Path::new("/c");
     let file = EventKind::Create(CreateKind::File);
     let note = |kind: EventKind, path: &str, changed: &mut Changed| {
-        note_changed(&Event::new(kind).add_path(path.into()), Some(top), changed)
+        note_changed(&Event::new(kind).add_path(path.into()), Some(top), is_message_file, changed)
     };
     for (kind, path, is_news, is_incomplete) in [
         (file, "/c/general/msg-20260111-163315-a-0001.json", true, false),
@@ -169,11 +175,20 @@ fn c3_what_an_event_does_not_name_is_unknown() {
     }
     let mut changed = Changed::default();
     let overflow = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    assert!(note_changed(&overflow, Some(top), &mut changed) && changed.is_incomplete);
+    assert!(note_changed(&overflow, Some(top), is_message_file, &mut changed) && changed.is_incomplete);
     let mut many = Changed::default();
     for number in 0..=NAMED {
         assert!(!many.is_incomplete);
         note(file, &format!("/c/general/msg-20260111-163315-a-{number:04x}.json"), &mut many);
     }
     assert!(many.is_incomplete && many.files.len() == NAMED, "of more, nothing is kept");
+}
+
+#[test]
+fn files_that_count_are_named() {
+    let mut changed = Changed::default();
+    let beat = Event::new(EventKind::Create(CreateKind::File)).add_path("/presence/qc-1.json".into());
+    assert!(!note_changed(&beat, None, is_message_file, &mut changed));
+    assert!(note_changed(&beat, None, |name| name.ends_with(".json"), &mut changed));
+    assert_eq!(changed.files.len(), 1);
 }

@@ -30,8 +30,8 @@ const GATHER: Duration = Duration::from_millis(200);
 /// Reading heartbeat files takes at most a tenth of one core.
 const REST: u32 = 9;
 
-/// How long one wait for a change lasts.
-const SELDOM: Duration = Duration::from_mins(1);
+/// How often to check whether watchers that say they are awake still run. One read of `/proc` for each.
+const OWNERS: Duration = Duration::from_millis(500);
 
 /// Larger than any heartbeat.
 const LIMIT: u64 = 64 << 10;
@@ -56,6 +56,15 @@ pub struct Sighting {
     pub pid: Option<u32>,
     /// What went wrong last.
     pub error: Option<String>,
+    /// Its watcher's process, told from all others.
+    owner: Option<Owner>,
+}
+
+impl Sighting {
+    /// Whether the watcher's process has ended on this host since its heartbeat was read.
+    fn has_died(&self) -> bool {
+        self.awareness != Awareness::Offline && self.owner.as_ref().is_some_and(Owner::is_gone)
+    }
 }
 
 impl Channels {
@@ -65,11 +74,7 @@ impl Channels {
         let (tree, now) = (self.tree().clone(), self.hub().now());
         let after = self.hub().config().presence;
         blocking(move || {
-            let dir = match tree.presence() {
-                // There is no such folder, and none can be made.
-                Err(error) if error.is_disk() => return Ok(Vec::new()),
-                dir => dir?,
-            };
+            let Some(dir) = tree.known_presence()? else { return Ok(Vec::new()) };
             let names = dir.names()?;
             let agents = names.iter().filter_map(|name| name.strip_suffix(".json"));
             let mut seen: BTreeMap<Name, Sighting> = BTreeMap::new();
@@ -86,31 +91,43 @@ impl Channels {
 
     /// Tells the hub of the signs of life in the heartbeat files.
     pub async fn hear_presence(&self) -> Result<(), ChannelError> {
-        for sighting in self.sightings().await? {
+        self.pass_on_presence().await.map(drop)
+    }
+
+    /// The same; returns what the files say.
+    async fn pass_on_presence(&self) -> Result<Vec<Sighting>, ChannelError> {
+        let sightings = self.sightings().await?;
+        for sighting in &sightings {
             let status = match sighting.awareness {
                 Awareness::Offline => OFFLINE.to_owned(),
-                _ => sighting.substate.unwrap_or_default().to_lowercase(),
+                _ => sighting.substate.as_deref().unwrap_or_default().to_lowercase(),
             };
-            let agent = AgentId::local(sighting.agent);
-            self.hub().hear(Heartbeat { agent, at: sighting.since, status, message: sighting.error });
+            let agent = AgentId::local(sighting.agent.clone());
+            let message = sighting.error.clone();
+            self.hub().hear(Heartbeat { agent, at: sighting.since, status, message });
         }
-        Ok(())
+        Ok(sightings)
     }
 }
 
-/// Tells the hub of signs of life as soon as a heartbeat file changes: linked hubs show them to others.
+/// Tells the hub of signs of life as soon as a heartbeat file changes or a watcher's process ends: linked hubs show them to
+/// others.
 pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelError> {
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
-    let mut lookout = Lookout::open(&folder, RecursiveMode::NonRecursive, channels.config()).await;
+    let is_heartbeat = |name: &str| name.ends_with(".json");
+    let mut lookout =
+        Lookout::open(&folder, RecursiveMode::NonRecursive, is_heartbeat, channels.config()).await;
     loop {
         let began = Instant::now();
-        if let Err(error) = channels.hear_presence().await {
+        let sightings = channels.pass_on_presence().await.unwrap_or_else(|error| {
             tracing::warn!(error = %error, "the heartbeat files could not be read");
-        }
+            Vec::new()
+        });
         // All files are read for each change, so a folder with many of them is read less often.
         tokio::time::sleep(GATHER.max(began.elapsed() * REST)).await;
-        while lookout.next(false, SELDOM).await.is_none() {}
+        // A process that is killed changes no file.
+        while lookout.next(false, OWNERS).await.is_none() && !sightings.iter().any(Sighting::has_died) {}
     }
 }
 
@@ -133,8 +150,8 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
     }
     let changed = Timestamp::from_nanosecond(read.stamp.mtime_ns).unwrap_or(Timestamp::UNIX_EPOCH);
     let since = last_sign(time(&file.timestamp), changed, now);
-    let gone =
-        file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok()).is_some_and(|o| o.is_gone());
+    let owner = file.owner.as_deref().and_then(|owner| owner.parse::<Owner>().ok());
+    let gone = owner.as_ref().is_some_and(Owner::is_gone);
     let awareness = awareness(&file.state, gone, since, now, after);
     Some(Sighting {
         agent,
@@ -144,6 +161,7 @@ fn sighting(dir: &Dir, stem: &str, now: Timestamp, after: PresenceTimeouts) -> O
         channel: file.channel,
         pid: file.watcher_pid,
         error: file.error,
+        owner,
     })
 }
 

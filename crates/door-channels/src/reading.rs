@@ -12,7 +12,7 @@ use switchboard_hub::files::Dir;
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};
 use crate::looked::Looked;
-use crate::lookout::{Changes, Lookout};
+use crate::lookout::{Changes, Lookout, is_message_file};
 use crate::names::{file_name, id_of_file, second_of};
 use crate::tree::{archives, blocking};
 use crate::wire::ChannelMessage;
@@ -88,6 +88,38 @@ impl Channels {
         .await
     }
 
+    /// The last messages of a channel that this process knows of, without one of them, in order. No folder is listed.
+    pub(crate) async fn read_known(
+        &self,
+        channel: &Name,
+        last: usize,
+        without: &str,
+    ) -> Result<Vec<ChannelMessage>, ChannelError> {
+        if last == 0 {
+            return Ok(Vec::new());
+        }
+        let mut ids = self.known_ids(channel);
+        ids.retain(|id| id != without);
+        let (tree, channel, limit) = (self.tree().clone(), channel.clone(), self.config().file_limit);
+        blocking(move || {
+            let dirs = tree.folders(&channel)?;
+            let (mut messages, mut end) = (Vec::new(), ids.len());
+            let oldest = ids.len().saturating_sub(last.saturating_add(GONE));
+            while messages.len() < last && end > oldest {
+                // Some of them may be gone by now.
+                let some = newest(&ids[..end], last - messages.len());
+                end -= some.len();
+                for dir in &dirs {
+                    messages.extend(read_all(dir, some, limit).messages);
+                }
+            }
+            messages.sort_by(|one, other| one.order().cmp(&other.order()));
+            messages.drain(..messages.len().saturating_sub(last));
+            Ok(messages)
+        })
+        .await
+    }
+
     /// Everything in a channel after one of its messages.
     pub async fn read_after(&self, channel: &Name, id: &str) -> Result<Reading, ChannelError> {
         let mut reading = self.read(channel, None).await?;
@@ -133,14 +165,18 @@ impl Channels {
     /// Follows a channel from after the messages in `seen`. The channel is made where it is missing.
     pub async fn follow(&self, channel: &Name, seen: &Reading) -> Result<Follower, ChannelError> {
         let (tree, place) = (self.tree().clone(), channel.clone());
-        let dir = blocking(move || tree.make_channel(&place)).await?;
+        let dir = blocking(move || match tree.channel(&place)? {
+            Some(there) => Ok(there),
+            None => tree.make_channel(&place),
+        });
+        let dir = dir.await?;
         let left_out = seen.left_out.iter().filter_map(|(name, _)| id_of_file(name)).map(str::to_owned);
         let ids = seen.messages.iter().map(|message| message.id.clone()).chain(left_out).collect();
         Ok(Follower {
             channels: self.clone(),
             channel: channel.clone(),
             seen: Arc::new(Mutex::new(Seen { ids, looked: None })),
-            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, self.config()).await,
+            lookout: Lookout::open(&dir, RecursiveMode::NonRecursive, is_message_file, self.config()).await,
             changes: Some(Changes::Unknown),
             found: false,
         })
@@ -209,6 +245,9 @@ fn newest(ids: &[String], last: usize) -> &[String] {
     }
     &ids[start..]
 }
+
+/// Most messages without a file, deleted or archived, that are passed over to find those before them.
+const GONE: usize = 1000;
 
 /// The length of `msg-YYYYMMDD-HHMMSS`.
 const SECOND: usize = 19;

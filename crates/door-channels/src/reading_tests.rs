@@ -68,3 +68,22 @@ async fn the_list_counts_and_what_is_no_message_is_left_out_with_a_reason() {
     assert_eq!(reading.left_out.len(), 1);
     assert_eq!(reading.left_out[0].0, "msg-bad.json");
 }
+
+#[tokio::test]
+async fn known_messages_need_no_listing() {
+    let test = TestChannels::new(&[]).await;
+    test.channels.sweep_channel(&name("general")).await.unwrap();
+    for text in ["one", "two", "three"] {
+        test.post("codex", "all", text).await;
+    }
+    let last = test.post("codex", "all", "four").await;
+    // A listing finds this file. It has not been taken in.
+    test.drop_file(&file("msg-20300111-163316-claude-0001", "claude", "all", "unknown"));
+    let known = async |count, without: &str| {
+        let known = test.channels.read_known(&name("general"), count, without).await.unwrap();
+        known.into_iter().map(|message| message.content.text).collect::<Vec<_>>()
+    };
+    assert_eq!(known(2, &last.id).await, ["two", "three"]);
+    assert_eq!(known(9, "").await, ["one", "two", "three", "four"]);
+    assert_eq!(known(0, "").await, [""; 0]);
+}

@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::delivery::run_deliveries;
 use crate::error::{ChannelError, describe};
 use crate::intake::Swept;
-use crate::lookout::{Changes, Lookout};
+use crate::lookout::{Changes, Lookout, is_message_file};
 use crate::tree::blocking;
 use crate::{presence, watch};
 
@@ -52,7 +52,7 @@ pub async fn run(
 ) -> Result<(), ChannelError> {
     let mut is_told = false;
     let channels = loop {
-        let error = match Channels::open(config.clone(), hub.clone()).await {
+        let error = match open_writable(&config, &hub).await {
             Ok(channels) => break channels,
             Err(error) if error.is_unmounted() => error,
             Err(error) => return Err(error),
@@ -71,6 +71,13 @@ pub async fn run(
         tracing::info!("the folder of the channels is there");
     }
     run_channels(channels, outbound, shutdown).await
+}
+
+/// Opens the channels below a root that may be written into.
+async fn open_writable(config: &Config, hub: &Hub) -> Result<Channels, ChannelError> {
+    let channels = Channels::open(config.clone(), hub.clone()).await?;
+    channels.check_writable().await?;
+    Ok(channels)
 }
 
 /// Has everything that the hub hands over tried again later, until it shuts down.
@@ -164,7 +171,8 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
     // Watch first, then look: what comes between the two is seen twice rather than never.
     let (mut lookout, path, place) = {
         let (folder, place) = folder_of(channels).await?;
-        let lookout = Lookout::open(&folder, RecursiveMode::Recursive, channels.config()).await;
+        let lookout =
+            Lookout::open(&folder, RecursiveMode::Recursive, is_message_file, channels.config()).await;
         (lookout, folder.path().to_owned(), place)
     };
     let (mut listen, mut repair_at, mut repair_again) = (Instant::now(), Instant::now(), REPAIR_SOON);
@@ -207,6 +215,12 @@ async fn take_in_while_mounted(channels: &Channels) -> Result<(), ChannelError> 
             }
             if let Err(error) = channels.hear_presence().await {
                 tracing::warn!(error = %error, "the heartbeat files could not be read");
+            }
+            match channels.write_postponed().await {
+                Ok(0) => {}
+                Ok(written) => tracing::info!(written, "wrote the files of postponed posts"),
+                // Its sender was told, and it is tried again.
+                Err(error) => tracing::debug!(error = %describe(&error), "postponed posts still wait"),
             }
         }
         let rested = (began.elapsed() * REST).min(LONGEST_REST);

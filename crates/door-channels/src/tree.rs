@@ -18,6 +18,9 @@ const ARCHIVE: &str = "archive";
 /// Where everything is that is no message.
 const SIGNALS: &str = "signals";
 
+/// Where the heartbeat files are, among the signals.
+const PRESENCE: &str = "presence";
+
 /// The file that tells a shared folder from every other.
 const IDENTITY: &str = "folder";
 
@@ -33,7 +36,16 @@ enum Root {
     Own(Dir),
     /// A folder that can be a mount. Nothing of it is held open, which would keep it from being unmounted: each use opens the
     /// path again and checks that it leads to the folder of this identity, and not to the bare mount point.
-    Shared { path: Arc<Path>, identity: Option<Arc<str>> },
+    Shared { path: Arc<Path>, mark: Mark },
+}
+
+/// What tells a folder that can be a mount from the bare mount point below it.
+#[derive(Debug, Clone)]
+enum Mark {
+    /// The identity that the folder has.
+    Known(Arc<str>),
+    /// It has none that is noted, and why not. Nothing is written into it.
+    Missing(Arc<ChannelError>),
 }
 
 impl Tree {
@@ -46,39 +58,63 @@ impl Tree {
             let dir = Dir::open_root(root).map_err(|source| missing(root, source))?;
             return Ok(Self { root: Root::Own(dir) });
         }
-        let mut tree = Self { root: Root::Shared { path: root.into(), identity: known.map(Into::into) } };
-        let dir = tree.root()?;
-        if known.is_none() {
-            // Where nothing can be written, nothing is posted either.
-            let identity = make_identity(&dir).ok().map(Into::into);
-            tree.root = Root::Shared { path: root.into(), identity };
-        }
+        let path: Arc<Path> = root.into();
+        let Some(known) = known else {
+            let dir = Dir::open_shared(&path).map_err(|source| missing(&path, source))?;
+            let mark = match make_identity(&dir) {
+                Ok(identity) => Mark::Known(identity.into()),
+                Err(error) => Mark::Missing(Arc::new(error.into())),
+            };
+            return Ok(Self { root: Root::Shared { path, mark } });
+        };
+        let tree = Self { root: Root::Shared { path, mark: Mark::Known(known.into()) } };
+        tree.root()?;
         Ok(tree)
     }
 
-    /// The folder itself; an error where its mount is missing.
+    /// The same folder, for reading alone: the hub could not note its identity.
+    pub(crate) fn unmarked(self, why: ChannelError) -> Self {
+        match self.root {
+            Root::Own(_) => self,
+            Root::Shared { path, .. } => {
+                Self { root: Root::Shared { path, mark: Mark::Missing(Arc::new(why)) } }
+            }
+        }
+    }
+
+    /// The folder itself, to read from; an error where its mount is missing.
     pub fn root(&self) -> Result<Dir, ChannelError> {
-        let (path, identity) = match &self.root {
+        let (path, mark) = match &self.root {
             Root::Own(dir) => return Ok(dir.clone()),
-            Root::Shared { path, identity } => (path, identity),
+            Root::Shared { path, mark } => (path, mark),
         };
         let dir = Dir::open_shared(path).map_err(|source| missing(path, source))?;
-        let Some(expected) = identity.as_deref() else { return Ok(dir) };
+        let Mark::Known(expected) = mark else { return Ok(dir) };
         let found = match dir.subdir(SIGNALS)? {
             Some(signals) => read_identity(&signals)?,
             None => None,
         };
         match found {
-            Some(found) if found == expected => Ok(dir),
+            Some(found) if *found == **expected => Ok(dir),
             found => {
                 Err(ChannelError::AnotherFolder { path: path.to_path_buf(), has_identity: found.is_some() })
             }
         }
     }
 
+    /// The folder itself, to write into. Without a known identity it may be a bare mount point tomorrow, so that is an error.
+    pub(crate) fn writable_root(&self) -> Result<Dir, ChannelError> {
+        match &self.root {
+            Root::Shared { path, mark: Mark::Missing(why) } => {
+                Err(ChannelError::Unmarked { path: path.to_path_buf(), source: why.clone() })
+            }
+            _ => self.root(),
+        }
+    }
+
     /// The folder of all channels, made where it is missing.
     pub(crate) fn channels(&self) -> Result<Dir, ChannelError> {
-        Ok(self.root()?.make_subdir(CHANNELS)?)
+        Ok(self.writable_root()?.make_subdir(CHANNELS)?)
     }
 
     /// A channel's folder, where it exists.
@@ -122,9 +158,17 @@ impl Tree {
         Ok(names.filter_map(|name| Name::parse(&name).ok()).collect())
     }
 
+    /// The folder of heartbeat files, where it exists.
+    pub(crate) fn known_presence(&self) -> Result<Option<Dir>, ChannelError> {
+        match self.root()?.subdir(SIGNALS)? {
+            Some(signals) => Ok(signals.subdir(PRESENCE)?),
+            None => Ok(None),
+        }
+    }
+
     /// The folder of heartbeat files, made where it is missing.
     pub(crate) fn presence(&self) -> Result<Dir, ChannelError> {
-        Ok(self.signals()?.make_subdir("presence")?)
+        Ok(self.signals()?.make_subdir(PRESENCE)?)
     }
 
     /// The folder that says which watcher is at which message, one folder per agent.
@@ -141,19 +185,19 @@ impl Tree {
 
     /// The folder of the watchers' logs.
     pub(crate) fn logs(&self) -> Result<Dir, ChannelError> {
-        Ok(self.root()?.make_subdir("logs")?)
+        Ok(self.writable_root()?.make_subdir("logs")?)
     }
 
     /// What tells this folder from every other, for all who share it. The first who asks makes it.
     pub(crate) fn identity(&self) -> Result<String, ChannelError> {
         match &self.root {
-            Root::Shared { identity: Some(identity), .. } => Ok(identity.to_string()),
-            Root::Own(_) | Root::Shared { identity: None, .. } => Ok(make_identity(&self.root()?)?),
+            Root::Shared { mark: Mark::Known(identity), .. } => Ok(identity.to_string()),
+            _ => Ok(make_identity(&self.writable_root()?)?),
         }
     }
 
     fn signals(&self) -> Result<Dir, ChannelError> {
-        Ok(self.root()?.make_subdir(SIGNALS)?)
+        Ok(self.writable_root()?.make_subdir(SIGNALS)?)
     }
 }
 

@@ -3,7 +3,7 @@ use switchboard_hub::files::FileError;
 use super::*;
 use crate::channels::{Channels, Post};
 use crate::config::Config;
-use crate::test_channels::{TestChannels, agent, name};
+use crate::test_channels::{TestChannels, agent, name, write_carelessly};
 
 fn post(text: &str) -> Post {
     Post::new(agent("codex"), name("general"), text)
@@ -59,4 +59,34 @@ async fn root_that_is_not_there_is_an_error() {
     let refused = Channels::open(config, test.channels.hub().clone()).await.map(drop).unwrap_err();
     let ChannelError::Root { path, source: FileError::Io { .. } } = &refused else { panic!("{refused}") };
     assert!(*path == root && !root.exists() && refused.is_unmounted());
+}
+
+#[tokio::test]
+async fn root_without_identity_is_only_read() {
+    let test = TestChannels::new(&[]).await;
+    test.post("codex", "all", "before").await;
+    // Neither on a read-only disk nor beside this file can an identity be made.
+    write_carelessly(&test.path("signals"), b"");
+    let shared = test.another(|config| config.shared = true).await;
+    assert_eq!(shared.read(&name("general"), None).await.unwrap().messages.len(), 1);
+    let is_unmarked = |error: &ChannelError| matches!(error, ChannelError::Unmarked { .. });
+    let refused = shared.post(post("lost")).await.unwrap_err();
+    assert!(is_unmarked(&refused) && refused.is_unmounted(), "{refused}");
+    test.unmount();
+    assert!(is_unmarked(&shared.post(post("lost")).await.unwrap_err()));
+    assert!(is_unmarked(&shared.tree().channels().unwrap_err()));
+    assert!(is_unmarked(&shared.tree().presence().unwrap_err()));
+    let (config, hub) = (shared.config().clone(), shared.hub().clone());
+    let bare = Channels::open(config.clone(), hub.clone()).await.map(drop).unwrap_err();
+    assert!(matches!(bare, ChannelError::AnotherFolder { has_identity: false, .. }), "{bare}");
+    assert_eq!(hub.newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
+    test.mount();
+    remove(&test.path("signals"));
+    Channels::open(config, hub).await.unwrap().post(post("after")).await.unwrap();
+    assert_eq!(test.texts().await, ["before", "after"]);
+}
+
+#[expect(clippy::disallowed_methods, reason = "stands for a disk that can be written again")]
+fn remove(path: &Path) {
+    std::fs::remove_file(path).unwrap();
 }

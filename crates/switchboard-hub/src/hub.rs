@@ -2,6 +2,7 @@
 
 mod adoption;
 mod doors;
+mod leased;
 mod link;
 mod mail;
 mod notes;

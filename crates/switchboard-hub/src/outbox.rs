@@ -217,6 +217,18 @@ impl Handoff {
         }
     }
 
+    /// A delivery that was leased to its submitter by the transaction that queued it.
+    pub(crate) fn of_submitter(
+        writer: &Writer,
+        now: Timestamp,
+        message: Arc<Message>,
+        seq: i64,
+        delivery: Delivery,
+    ) -> Self {
+        let claim = Claim { id: delivery.id, fence: 1, fresh_until: now, writer: writer.clone() };
+        Self { message, seq, delivery, claim: Some(claim) }
+    }
+
     /// Begins the lease anew, for work that waits here longer than a lease lasts. Nobody waits for that; where somebody
     /// else has taken the delivery over, nothing changes.
     pub fn keep(&self) {

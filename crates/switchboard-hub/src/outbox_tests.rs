@@ -676,3 +676,33 @@ async fn a_door_that_is_opened_again_takes_over_and_a_closed_one_queues() {
     assert_eq!(one(&mut new).await.message.body, "second");
     assert!(soon(old.next(1)).await.is_empty(), "the old end is closed");
 }
+
+/// A post in a channel that the agent reads, whose file is not written yet.
+fn post(hub: &TestHub) -> Draft {
+    let channel = Route::Channel { channel: name("general") };
+    Draft { route: Some(channel), allow_unregistered: true, ..hub.draft("a", "reader", "hi") }
+}
+
+#[tokio::test]
+async fn leased_delivery_waits_for_its_report() {
+    let hub = TestHub::with(&["a"]).await;
+    let draft = post(&hub);
+    let (accepted, mut leased) = hub.hub.submit_leased(draft.clone()).await.expect("accepted");
+    assert_eq!(hub.state(accepted.id).await, DeliveryState::InFlight);
+    let (again, none) = hub.hub.submit_leased(draft).await.expect("accepted");
+    assert!(again.duplicate && none.is_empty(), "{again:?}");
+    let handoff = leased.pop().expect("one delivery");
+    assert_eq!(handoff.report(Outcome::Delivered).await.expect("reported"), Some(DeliveryState::Delivered));
+    let delivery = hub.deliveries(accepted.id).await.remove(0);
+    assert_eq!((delivery.state, delivery.note), (DeliveryState::Delivered, None));
+}
+
+#[tokio::test]
+async fn dropped_lease_goes_to_the_door() {
+    let hub = TestHub::with(&["a"]).await;
+    let mut door = hub.hub.open_door(Door::Channels).await.expect("opened");
+    let (accepted, leased) = hub.hub.submit_leased(post(&hub)).await.expect("accepted");
+    assert!(ready(&mut door).is_empty(), "its submitter has it");
+    drop(leased);
+    assert_eq!(one(&mut door).await.message.id, accepted.id);
+}

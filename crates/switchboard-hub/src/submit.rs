@@ -23,6 +23,9 @@ use crate::store::writer::Work;
 /// The note on a delivery that was made before the database was lost.
 pub(crate) const READ_BACK: &str = "read back from files";
 
+/// The note on a delivery whose file the submitter is writing.
+const BEING_WRITTEN: &str = "its file is being written";
+
 /// A message as its door hands it in. The hub adds thread, chain and place in the journal.
 #[derive(Debug, Clone)]
 pub struct Draft {
@@ -98,6 +101,7 @@ pub(crate) struct Prepared {
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
     by_hub: bool,
+    is_leased: bool,
 }
 
 impl Prepared {
@@ -127,12 +131,26 @@ impl Prepared {
         };
         let digest = rows::digest(&message);
         let Draft { key, native_is_id, allow_unregistered, restored, .. } = draft;
-        Ok(Self { message, digest, key, native_is_id, allow_unregistered, restored, by_hub: false })
+        Ok(Self {
+            message,
+            digest,
+            key,
+            native_is_id,
+            allow_unregistered,
+            restored,
+            by_hub: false,
+            is_leased: false,
+        })
     }
 
     /// What a door has to say in the hub's own name.
     pub(crate) fn in_the_hubs_name(self) -> Self {
         Self { by_hub: true, ..self }
+    }
+
+    /// Leases the deliveries that are made in place to the submitter, who still has to write the file.
+    pub(crate) fn leased(self) -> Self {
+        Self { is_leased: true, ..self }
     }
 
     /// The same for a message of another hub.
@@ -148,8 +166,16 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, by_hub } =
-        prepared;
+    let Prepared {
+        mut message,
+        mut digest,
+        key,
+        native_is_id,
+        allow_unregistered,
+        restored,
+        by_hub,
+        is_leased,
+    } = prepared;
     // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified, and
     // for another hub's word the link stands.
     if restored.is_none() && !by_hub && message.from.realm.is_none() && is_notice(&message) {
@@ -182,6 +208,11 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     }
     join_thread(tx, &mut message)?;
     let stops = breakers::check(tx, &message, &mut planned)?;
+    for (planned, decided) in &mut planned {
+        if is_leased && planned.in_place && decided.is_none() {
+            *decided = Some((DeliveryState::InFlight, BEING_WRITTEN.to_owned()));
+        }
+    }
     let seq = tx.next_seq()?;
     if !native_is_id && !bind(tx, &message.origin.native, seq)? {
         return known(tx, &message, &digest);

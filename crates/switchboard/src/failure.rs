@@ -33,9 +33,9 @@ pub(crate) const ANOTHER_FOLDER: &str =
     "mount it; if another folder is meant to be there now, `switchboard channel root --accept`";
 
 impl Failure {
-    /// Whether the folder of the channels is not there now, and may be back later.
+    /// Whether the folder of the channels cannot be used now, and may be back later.
     pub(crate) fn is_unmounted(&self) -> bool {
-        matches!(self.code, "channels_unmounted" | "no_channels")
+        matches!(self.code, "channels_unmounted" | "channels_unmarked" | "no_channels")
     }
 
     pub(crate) fn new(code: &'static str, exit: Exit, message: impl Into<String>) -> Self {

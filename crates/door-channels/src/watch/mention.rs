@@ -72,11 +72,22 @@ fn begins_with_id(text: &str, agent: &str) -> bool {
     start.eq_ignore_ascii_case(agent) && ends_word(rest)
 }
 
-/// Whether a word ends here: at white space or the end, with at most punctuation before that. `claude.md`, `claude/src` and
-/// `claude's` go on.
+/// Whether a word ends here: at `,`, `:`, `;`, `!`, `?`, at a mark that is not ASCII, at white space or the end. A full stop
+/// and a bracket need white space or the end behind them: `claude.md`, `claude/src` and `claude's` go on.
 fn ends_word(rest: &str) -> bool {
-    let rest = rest.trim_start_matches([',', ':', ';', '.', '!', '?', ')']);
-    rest.chars().next().is_none_or(char::is_whitespace)
+    let rest = rest.trim_start_matches(['.', ')']);
+    rest.chars().next().is_none_or(|next| match next {
+        ',' | ':' | ';' | '!' | '?' => true,
+        next if next.is_ascii() => next.is_ascii_whitespace(),
+        next => !is_part(next) && !joins_word(next),
+    })
+}
+
+/// Whether a mark that is not ASCII goes on with a word: an apostrophe, a hyphen, an underline, a combining mark.
+fn joins_word(c: char) -> bool {
+    matches!(c, '\u{2018}' | '\u{2019}' | '\u{ff07}' | '\u{2010}' | '\u{2011}' | '\u{ff0d}' | '\u{ff3f}')
+        || matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}')
+        || matches!(c, '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
 }
 
 /// The parts of a line that are not between backticks: one or more, and as many again. Those without a partner begin nothing.

@@ -74,6 +74,28 @@ fn c5_text_starts_with_a_whole_id() {
         ("CODEX!?", true),
         ("codex\nplease", true),
         ("codex says hello", true),
+        ("codex,please", true),
+        ("codex:please", true),
+        ("codex;do", true),
+        ("codex?do it", true),
+        ("codex!do it", true),
+        ("codex\u{2026}", true),
+        ("codex\u{2026}do it", true),
+        ("codex\u{2014}do", true),
+        ("codex\u{ff0c}\u{8bf7}", true),
+        ("codex\u{ff1a}\u{8bf7}\u{770b}", true),
+        ("codex\u{3002}\u{8bf7}\u{770b}", true),
+        ("codex\u{a0}please", true),
+        ("codex). please", true),
+        ("codex_x please", false),
+        ("codex.rs is broken", false),
+        ("codex...please", false),
+        ("codex\u{2019}s idea", false),
+        ("codex\u{2011}2 please", false),
+        ("codex\u{ff3f}x please", false),
+        ("codex\u{e9} please", false),
+        ("codex\u{301} please", false),
+        ("codex\u{8bf7}\u{770b}", false),
         ("codexes", false),
         ("codex's idea", false),
         ("codex.md is missing", false),
@@ -93,6 +115,23 @@ fn c5_text_starts_with_a_whole_id() {
 }
 
 proptest::proptest! {
+    #[test]
+    fn separator_ends_id_whatever_follows(
+        agent in "[a-z][a-z0-9-]{0,8}",
+        separator in "[,:;!?\u{2026}\u{2014}\u{3001}\u{3002}\u{ff0c}\u{ff1a}]",
+        rest in ".{0,20}",
+    ) {
+        let text = format!("{agent}{separator}{rest}");
+        proptest::prop_assert!(begins_with(&text, &agent), "{text:?}");
+    }
+
+    #[test]
+    fn word_character_goes_on_with_id(agent in "[a-z][a-z0-9-]{0,8}", next in "[a-z0-9_@/'%+-]", rest in ".{0,20}") {
+        proptest::prop_assume!(crate::names::deprecated_id(&agent).is_none());
+        let text = format!("{agent}{next}{rest}");
+        proptest::prop_assert!(!begins_with(&text, &agent), "{text:?}");
+    }
+
     #[test]
     fn no_text_is_too_strange(text in ".{0,200}", agent in "[a-z][a-z0-9-]{0,8}") {
         let _ = (is_mentioned(&text, &agent), begins_with(&text, &agent));

@@ -3,21 +3,29 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
-use switchboard_core::MessageId;
+use switchboard_core::{MessageId, Outcome};
 use switchboard_hub::files::{Created, Durability};
-use switchboard_hub::{HubError, Stored};
+use switchboard_hub::{Handoff, HubError, Stored};
 
 use super::claim::Claim;
 use super::watcher::{Fate, Watcher};
 use crate::channels::Post;
 use crate::error::{ChannelError, describe};
 use crate::names::{file_name, in_file_name};
+use crate::postponed::report;
 use crate::translate::{hub_id, placed, sign, tell_hub, to_own_draft};
 use crate::tree::blocking;
 use crate::wire::ChannelMessage;
 
 /// The type of a message that says what went wrong.
 pub(super) const INCIDENT: &str = "incident";
+
+/// An answer that is in the journal.
+struct Journaled {
+    seq: i64,
+    /// The deliveries that its file makes; nothing where an earlier run journaled it.
+    leased: Option<Vec<Handoff>>,
+}
 
 impl Watcher {
     /// Posts the answer and marks the message as done, in that order.
@@ -50,7 +58,8 @@ impl Watcher {
         mut reply: ChannelMessage,
     ) -> Result<Option<(Claim, Option<String>)>, ChannelError> {
         let channel = &self.config.channel;
-        let (id, seq) = loop {
+        let own_name = self.channels.own_name().await?;
+        let (id, journaled) = loop {
             let Some(written) = self.write_down(claim, reply).await? else {
                 self.log("somebody else has taken the message over").await;
                 return Ok(None);
@@ -58,7 +67,7 @@ impl Watcher {
             (claim, reply) = written;
             let id = hub_id(&reply).unwrap_or_else(|| self.channels.hub().next_id());
             match self.submit(&reply, id, stored.message.id).await {
-                Ok(seq) => break (id, seq),
+                Ok(journaled) => break (id, journaled),
                 Err(ChannelError::Hub(
                     refused @ (HubError::Unresolved(_)
                     | HubError::BodyTooLarge { .. }
@@ -73,33 +82,47 @@ impl Watcher {
                 Err(error) => return Err(error),
             }
         };
+        let Journaled { seq, leased } = journaled;
+        let Some(leased) = leased else {
+            // The outbox may be writing the file now. Both choose the same name for it.
+            if let Some(stored) = self.channels.hub().message(id).await? {
+                self.channels.put(&stored.message, seq, channel).await?;
+            }
+            return Ok(Some((claim, None)));
+        };
         // The same at every try, so that whoever takes over finds the very file.
         sign(&mut reply, id, Some(seq));
-        tell_hub(&mut reply, self.channels.own_name().await?.as_ref());
-        let Some((claim, reply)) = self.put_up(claim, reply).await? else { return Ok(None) };
-        self.channels.named(channel, id, &reply.id).await?;
-        Ok(Some((claim, None)))
+        tell_hub(&mut reply, own_name.as_ref());
+        match self.put_up(claim, reply).await {
+            Ok(Some((claim, reply))) => {
+                self.channels.named(channel, id, &reply.id).await?;
+                report(leased, &Outcome::Delivered).await;
+                Ok(Some((claim, None)))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(self.channels.postpone(id, leased, error).await),
+        }
     }
 
-    /// Journals the answer; its place there.
+    /// Journals the answer.
     async fn submit(
         &self,
         reply: &ChannelMessage,
         id: MessageId,
         parent: MessageId,
-    ) -> Result<i64, ChannelError> {
+    ) -> Result<Journaled, ChannelError> {
         let hub = self.channels.hub();
         let draft = to_own_draft(reply.clone(), &self.config.channel, id, Some(parent))?;
-        match hub.submit(placed(draft, self.channels.folder())).await {
-            Ok(accepted) => {
+        match hub.submit_leased(placed(draft, self.channels.folder())).await {
+            Ok((accepted, leased)) => {
                 if let Some(stop) = accepted.stopped {
                     self.log(&format!("{} goes no further: {stop}", reply.id)).await;
                 }
-                Ok(accepted.seq)
+                Ok(Journaled { seq: accepted.seq, leased: (!accepted.duplicate).then_some(leased) })
             }
             // Journaled by an earlier run, under other settings.
             Err(HubError::Conflict { native_id, first }) if first == id => match hub.message(id).await? {
-                Some(stored) => Ok(stored.seq),
+                Some(stored) => Ok(Journaled { seq: stored.seq, leased: None }),
                 None => Err(HubError::Conflict { native_id, first }.into()),
             },
             Err(error) => Err(error.into()),

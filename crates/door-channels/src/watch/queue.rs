@@ -23,6 +23,16 @@ const SELDOM: i64 = 64;
 /// Under this topic the hub remembers how far each watcher has looked for mentions.
 const CURSOR: &str = "mentions";
 
+/// How far a message of the channel has got with the agent.
+enum Stage {
+    /// Its file is being written, and it wakes the watcher once that is there.
+    OnTheWay,
+    /// It is still to be answered.
+    Open,
+    /// There is nothing to be done about it here.
+    SeenTo,
+}
+
 impl Watcher {
     /// What was delivered to the agent in this channel and it is not done with, oldest first.
     pub(super) async fn waiting(&self, agent: AgentId) -> Result<Vec<Mail>, ChannelError> {
@@ -69,11 +79,13 @@ impl Watcher {
             after = end;
             let directory = hub.directory().await?;
             for stored in page.items {
-                if self.is_said_here(&stored.message)
-                    && self.is_for_us(&stored.message, &directory)
-                    && !self.is_seen_to(stored.message.id, &directory).await?
-                {
-                    found.push(stored);
+                if !self.is_said_here(&stored.message) || !self.is_for_us(&stored.message, &directory) {
+                    continue;
+                }
+                match self.stage_of(stored.message.id, &directory).await? {
+                    Stage::Open => found.push(stored),
+                    Stage::OnTheWay => memory.is_awaiting = true,
+                    Stage::SeenTo => {}
                 }
             }
         }
@@ -112,17 +124,24 @@ impl Watcher {
         self.channels.folder().is_some_and(|folder| is_placed_in(message, folder))
     }
 
-    /// Whether there is nothing to be done about a message here: it is the agent's mail, and waits for it where it was
-    /// delivered, unless that is a mailbox that nobody has looked into; or a rule against storms stopped it, and then it wakes
-    /// nobody.
-    async fn is_seen_to(&self, id: MessageId, directory: &Directory) -> Result<bool, ChannelError> {
+    /// What there is to be done about a message here.
+    ///
+    /// Nothing if it is the agent's mail, and waits for it where it was delivered, unless that is a mailbox that is
+    /// unread; or if a rule against storms stopped it, and then it wakes no agent.
+    async fn stage_of(&self, id: MessageId, directory: &Directory) -> Result<Stage, ChannelError> {
         let agent = directory.canonical(&self.config.agent.clone().into());
-        let receipt = self.channels.hub().receipt(id).await?;
-        let is_seen_to = |delivery: &Delivery| {
-            delivery.state == DeliveryState::Refused
-                || (directory.canonical(&delivery.agent) == agent && !is_unread_mail(delivery))
+        let Some((_, receipt)) = self.channels.hub().receipt(id).await? else { return Ok(Stage::Open) };
+        let is_ours = |delivery: &&Delivery| directory.canonical(&delivery.agent) == agent;
+        let is_on_the_way = |delivery: &Delivery| {
+            delivery.state.is_pending() && matches!(delivery.route, Route::Channel { .. })
         };
-        Ok(receipt.is_some_and(|(_, receipt)| receipt.deliveries.iter().any(is_seen_to)))
+        let is_stopped = receipt.deliveries.iter().any(|delivery| delivery.state == DeliveryState::Refused);
+        Ok(match receipt.deliveries.iter().find(is_ours) {
+            Some(delivery) if is_on_the_way(delivery) => Stage::OnTheWay,
+            Some(delivery) if !is_unread_mail(delivery) => Stage::SeenTo,
+            _ if is_stopped => Stage::SeenTo,
+            _ => Stage::Open,
+        })
     }
 
     /// Whether a message lies in the agent's mailbox, and not only in the channel.

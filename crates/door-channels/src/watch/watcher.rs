@@ -58,6 +58,8 @@ pub(super) struct Memory {
     is_caught_up: bool,
     /// The newest of the mailbox and of the journal when all was done with.
     looked: Option<(Option<i64>, i64)>,
+    /// Whether a message to the agent was still on its way into the channel at the last look.
+    pub(super) is_awaiting: bool,
     /// How far in the journal all mentions are done with, and how far that is written down.
     pub(super) scanned: Option<(i64, i64)>,
 }
@@ -130,6 +132,7 @@ impl Watcher {
             return Ok(None);
         }
         let mut found: Vec<Stored> = self.waiting(agent).await?.into_iter().map(|mail| mail.stored).collect();
+        memory.is_awaiting = false;
         found.extend(self.mentions(memory, last).await?);
         found.sort_by_key(|stored| stored.seq);
         let mut waiting = Vec::new();
@@ -155,7 +158,7 @@ impl Watcher {
             }
             memory.is_caught_up = true;
         }
-        let (mut pause, mut is_complete) = (None, true);
+        let (mut pause, mut is_complete) = (None, !memory.is_awaiting);
         for stored in waiting {
             if let Some(rest) = memory.breaker.rest(hub.now()) {
                 pause = Some(rest.unsigned_abs().min(Duration::from_secs(30)));
@@ -326,13 +329,8 @@ impl Watcher {
     /// Has the program answer.
     async fn ask(&self, stored: &Stored, request: &ChannelMessage) -> Result<String, Failed> {
         let config = &self.config;
-        let recent = match self.channels.read(&config.channel, Some(config.context + 1)).await {
-            Ok(reading) => reading.messages,
-            Err(_) => Vec::new(),
-        };
-        let mut context: Vec<ChannelMessage> = recent.into_iter().filter(|m| m.id != request.id).collect();
-        let extra = context.len().saturating_sub(config.context);
-        context.drain(..extra);
+        let context = self.channels.read_known(&config.channel, config.context, &request.id).await;
+        let context = context.unwrap_or_default();
         let prompt = Prompt {
             watcher: config,
             role: self.text_of(config.role.as_deref()).await,

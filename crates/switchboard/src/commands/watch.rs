@@ -108,6 +108,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     config.watchers = vec![watcher];
     // Before anything is promised: the folder is there and the channel has its reader.
     let channels = door_channels::Channels::open(config.clone(), open.workspace.hub().clone()).await?;
+    channels.check_writable().await?;
     channels.enlist_watchers().await?;
     let channels = run_channels(config, open.workspace.hub().clone(), shutdown).await?;
     if context.printer.is_json() {

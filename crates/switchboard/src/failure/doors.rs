@@ -15,11 +15,16 @@ impl From<ChannelError> for Failure {
         let message = chain(&error);
         match error {
             ChannelError::Hub(error) => error.into(),
-            ChannelError::Root { .. } => Self::new("no_channels", Exit::NotFound, message)
+            ChannelError::Root { .. } => Self::temporary("no_channels", message)
                 .hint("make the folder, mount it, or correct channels.root in your settings"),
             ChannelError::AnotherFolder { .. } => {
                 Self::temporary("channels_unmounted", message).hint(ANOTHER_FOLDER)
             }
+            ChannelError::Unmarked { .. } => Self::temporary("channels_unmarked", message)
+                .hint("make the folder writable, so that its first use can mark it with signals/folder"),
+            ChannelError::NotWritten { .. } => Self::temporary("not_delivered", message).hint(
+                "do not post it again: `switchboard serve` writes its file as soon as that is possible",
+            ),
             ChannelError::UnknownChannel { near, .. } => {
                 let failure = Self::new("unknown_channel", Exit::NotFound, message);
                 failure.hint(if near.is_empty() {

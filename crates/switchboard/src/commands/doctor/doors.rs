@@ -145,6 +145,12 @@ pub(super) async fn channels(
         Err(error) => return Err(error.into()),
     };
     let mut checks = Vec::new();
+    if let Err(error @ ChannelError::Unmarked { .. }) = channels.check_writable().await {
+        checks.push(
+            Check::new("channels", Status::Fail, chain(&error))
+                .hint("make the folder writable; until then it is only read"),
+        );
+    }
     for (file, reason) in channels.problems().await? {
         checks.push(
             Check::new("channels", Status::Warn, format!("{file} was not taken in: {reason}"))

@@ -3,9 +3,54 @@
 use std::process::Command;
 
 use serde_json::json;
-use test_support::{Ran, Sandbox, files};
+use test_support::{Ran, Sandbox, files, tools};
 
 use crate::{BINARY, workspace};
+
+/// A post to a folder that has become read-only, in a mount namespace of its own.
+const READ_ONLY: &str = r#"
+set -eu
+mount -t tmpfs tmpfs mnt
+"$BINARY" channel post --agent codex --channel general --text "first" > /dev/null
+mount -o remount,ro mnt
+"$BINARY" serve --port 0 > serve.out 2> serve.err &
+serve=$!
+set +e
+"$BINARY" channel post --agent claude --channel general --to codex --text "late" > post.out 2> post.err
+echo "post $?"
+set -e
+id=$(sed -n 's/.*error: \([^ ]*\) is accepted.*/\1/p' post.err)
+"$BINARY" receipt "$id" --from claude --json > read_only.json
+mount -o remount,rw mnt
+until "$BINARY" receipt "$id" --from claude --json > written.json && grep -q '"delivered"' written.json; do
+    kill -0 $serve
+    sleep 0.05
+done
+echo "late posts: $(grep -l '"late"' mnt/channels/general/*.json | wc -l)"
+kill $serve
+wait $serve || true
+umount mnt
+"#;
+
+/// A folder that is read-only at its first use and is unmounted then.
+const READ_ONLY_AT_FIRST: &str = r#"
+set -eu
+mount -t tmpfs -o ro tmpfs mnt
+"$BINARY" serve --port 0 > serve.out 2> serve.err &
+serve=$!
+until grep -q 'wait for their folder' serve.err; do kill -0 $serve; sleep 0.05; done
+post() { "$BINARY" channel post --agent claude --channel general --text "lost"; }
+set +e
+post 2> post.err; echo "read-only $?"
+umount mnt
+post 2> /dev/null; echo "unmounted $?"
+"$BINARY" watch --agent qc-1 --channel general -- true > /dev/null 2>&1; echo "watch $?"
+set -e
+echo "below the mount point: $(ls -A mnt)"
+kill $serve
+wait $serve || true
+echo "below the mount point: $(ls -A mnt)"
+"#;
 
 /// The whole scenario, in a mount namespace of its own where that can be had. Elsewhere the folder is moved away, which looks
 /// the same. Only conditions are waited for.
@@ -74,7 +119,7 @@ fn unmounted_root_loses_no_post() {
         };
     }
     let ran = Ran::of(&mut command);
-    let said = |file: &str| std::fs::read_to_string(sandbox.path().join(file)).unwrap_or_default();
+    let said = |file: &str| said(&sandbox, file);
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| !line.starts_with("msg-")).collect();
     let expected = ["post 3", "read 3", "doctor 1", "below the mount point: ", "below the mount: 3 files"];
     assert_eq!(lines, expected, "{ran:?}\n{}", said("watch.err"));
@@ -84,6 +129,62 @@ fn unmounted_root_loses_no_post() {
         "{}",
         said("doctor.out")
     );
+}
+
+/// Runs a scenario that mounts file systems; nothing where that is not allowed.
+fn run_mounted(sandbox: &Sandbox, test: &str, scenario: &str) -> Option<Ran> {
+    let mut probe = shell("exec unshare -U -r -m mount -t tmpfs tmpfs mnt");
+    probe.current_dir(sandbox.path());
+    if let Err(reason) = tools::run(&mut probe) {
+        tools::skip(test, &reason);
+        return None;
+    }
+    let mut command = shell("exec unshare -U -r -m sh -c \"$SCENARIO\"");
+    command.current_dir(sandbox.path()).env("BINARY", BINARY).env("SCENARIO", scenario);
+    for (name, value) in sandbox.command([""; 0]).get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    Some(Ran::of(&mut command))
+}
+
+fn said(sandbox: &Sandbox, file: &str) -> String {
+    std::fs::read_to_string(sandbox.path().join(file)).unwrap_or_default()
+}
+
+#[test]
+fn post_to_read_only_root_is_written_later() {
+    let sandbox = workspace();
+    shared(&sandbox);
+    let test = "post_to_read_only_root_is_written_later";
+    let Some(ran) = run_mounted(&sandbox, test, READ_ONLY) else { return };
+    let said = |file: &str| said(&sandbox, file);
+    assert_eq!(ran.stdout, "post 3\nlate posts: 1\n", "{ran:?}\n{}\n{}", said("post.err"), said("serve.err"));
+    assert!(said("post.err").contains("do not post it again"), "{}", said("post.err"));
+    assert!(!said("read_only.json").contains("\"delivered\""), "{}", said("read_only.json"));
+}
+
+#[test]
+fn bare_mount_point_is_left_alone() {
+    let sandbox = workspace();
+    shared(&sandbox);
+    let test = "bare_mount_point_is_left_alone";
+    let Some(ran) = run_mounted(&sandbox, test, READ_ONLY_AT_FIRST) else { return };
+    let expected =
+        ["read-only 3", "unmounted 3", "watch 3", "below the mount point: ", "below the mount point: "];
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines, expected, "{ran:?}\n{}\n{}", said(&sandbox, "post.err"), said(&sandbox, "serve.err"));
+}
+
+#[test]
+fn missing_root_is_temporary() {
+    let sandbox = workspace();
+    let root = shared(&sandbox);
+    std::fs::remove_dir(&root).unwrap();
+    let post = sandbox.run(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "x"]);
+    assert!(post.code == Some(3) && post.stderr.contains("make the folder, mount it"), "{post:?}");
 }
 
 #[test]

@@ -31,13 +31,25 @@ fn shows_at_once(test: &str, release: Release) {
         office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
     watcher.line();
     let is = |presence: &str| lab.presence("qc-1@office").as_deref() == Some(presence);
-    poll::until(&format!("the watcher to show; {}", office.errors()), || is("awake").then_some(()));
+    // The docs promise one second. A busy machine gets three, well below the ten of the next look at all heartbeat files.
+    let soon = |what: &str, presence: &str| {
+        let shown = poll::within(Duration::from_secs(3), || is(presence).then_some(()));
+        shown.unwrap_or_else(|| panic!("{what} does not show within three seconds; {}", office.errors()));
+    };
+    soon("the start of the watcher", "awake");
+    watcher.kill();
+    soon("the end of the killed watcher", "offline");
+    let mut watcher =
+        office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
+    watcher.line();
+    soon("the restart of the watcher", "awake");
     watcher.terminate();
-    poll::until("its end to show", || is("offline").then_some(()));
+    soon("the end of the watcher", "offline");
 
     // A hub that was killed is told to be there by its start, and one that stops says so.
-    let _watcher = office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
-    poll::until("the watcher to show again", || is("awake").then_some(()));
+    let watcher = office.sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "true"]);
+    watcher.line();
+    soon("the third start of the watcher", "awake");
     office.serve.as_mut().unwrap().terminate();
     poll::until("the end of the hub to show", || is("offline").then_some(()));
     office.serve = Some(office.sandbox.serve());

@@ -1,0 +1,63 @@
+//! Posts that are accepted and whose file cannot be written yet.
+
+use switchboard_core::{Door, MessageId, Outcome, Route};
+use switchboard_hub::Handoff;
+
+use crate::channels::Channels;
+use crate::error::{ChannelError, describe};
+
+/// Under this topic the hub remembers posts without a file that no delivery retries.
+const POSTPONED: &str = "postponed";
+
+impl Channels {
+    /// Has the file of an accepted post written later, and says so.
+    ///
+    /// The outbox retries the deliveries that wait for the file. A post that nobody is waiting for has none, and is noted.
+    pub(crate) async fn postpone(
+        &self,
+        id: MessageId,
+        leased: Vec<Handoff>,
+        error: ChannelError,
+    ) -> ChannelError {
+        let reason = describe(&error);
+        if leased.is_empty() {
+            let noted = self.hub().note(Door::Channels, POSTPONED, id.to_string(), Some(reason)).await;
+            if let Err(error) = noted {
+                tracing::warn!(%error, "a post without a file could not be noted; it is found in the journal");
+            }
+        } else {
+            report(leased, &Outcome::Unreachable { reason }).await;
+        }
+        ChannelError::NotWritten { id, source: Box::new(error) }
+    }
+
+    /// Writes the files of noted posts; returns how many. The first that cannot be written ends it.
+    pub(crate) async fn write_postponed(&self) -> Result<usize, ChannelError> {
+        let mut written = 0;
+        for (key, _) in self.hub().notes(Door::Channels, POSTPONED).await? {
+            if let Ok(id) = key.parse()
+                && let Some(stored) = self.hub().message(id).await?
+                && let Some(Route::Channel { channel }) = &stored.message.origin.route
+            {
+                self.put(&stored.message, stored.seq, channel).await?;
+                written += 1;
+            }
+            self.hub().note(Door::Channels, POSTPONED, key, None).await?;
+        }
+        Ok(written)
+    }
+}
+
+/// Reports one outcome of many deliveries. A report that is lost is made again by the next attempt.
+pub(crate) async fn report(leased: Vec<Handoff>, outcome: &Outcome) {
+    let reports = leased.into_iter().map(|handoff| (handoff, outcome.clone())).collect();
+    for answer in Handoff::report_all(reports).await {
+        if let Err(error) = answer {
+            tracing::warn!(%error, "a delivery could not be noted");
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "postponed_tests.rs"]
+mod tests;
