@@ -40,7 +40,7 @@ pub use json_line::escape_json_line;
 pub use json_words::in_json_words;
 pub use kind::{Kind, KindError};
 pub use limits::{LoopLimits, Recent, Stop, check_loops};
-pub use links::{HEARD, LinkError, Links};
+pub use links::{HEARD, LinkError, LinkTarget, Links};
 pub use message::{Door, Hop, Message, NativeId, Origin, PASSED_ON, POSTED_IN};
 pub use message_id::{IdClock, MessageId, MessageIdError};
 pub use name::{HUMAN, Name, NameError};
@@ -50,7 +50,7 @@ pub use plan::{Considered, Fit, Plan, Planned, consider, plan};
 pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
 pub use receipt::{Receipt, Standing};
 pub use render::{BODY_PREFIX, Mark, quote_continuation, quote_lines};
-pub use resolve::{Because, Recipient, ResolveError, resolve, trace};
+pub use resolve::{Because, Recipient, ResolveError, broken_links, resolve, trace};
 pub use retry::{Outcome, RetryPolicy, after_attempt};
 pub use route::Route;
 pub use sanitize::{

@@ -6,7 +6,7 @@ use door_channels::{Channels, Sighting};
 use door_suites::{Places, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
-use switchboard_core::{AgentId, Directory, Name};
+use switchboard_core::{AgentId, Directory};
 use switchboard_hub::lineage::AGENT_NAME;
 use switchboard_hub::{HUB_NAME, Hub, HubError, Outbound, WorkTree};
 use tokio::runtime::Handle;
@@ -400,15 +400,13 @@ fn workspace_of(folder: &Path) -> Option<PathBuf> {
 
 /// Hint for a link that leads to no agent.
 pub(crate) const BROKEN_LINK: &str =
-    "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json";
+    "`switchboard agents` lists who is known; put it right in ~/.config/switchboard/config.json";
 
 /// Problems with links of the settings that lead to a swarm or hub of which no agent is known.
 pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
-    let told = |(link, realm): (String, &Name)| {
-        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
-    };
-    Ok(directory.broken_links().map(told).collect())
+    let problems = switchboard_core::broken_links(&directory);
+    Ok(problems.iter().map(ToString::to_string).collect())
 }
 
 /// The settings of the channels of an open workspace.

@@ -116,7 +116,7 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
     Ok(checks)
 }
 
-/// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
+/// Links to an unknown agent, swarm or hub: nothing is said of the others.
 pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let broken = broken_links(workspace).await?.into_iter();
     Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
