@@ -153,3 +153,15 @@ async fn nothing_is_typed_where_nobody_runs_the_terminal() {
     let said = ann.refused("run_in_terminal", json!({ "name": "bob", "input": "ls" })).await;
     assert!(said.contains("will not be typed") && said.contains("switchboard run"), "{said}");
 }
+
+#[tokio::test]
+async fn length_of_no_time_is_refused() {
+    let tools = TestTools::new().await;
+    let ann = tools.agent("ann").await;
+    let said = ann.refused("claim_task", json!({ "task": "t", "minutes": 0 })).await;
+    assert!(said.contains("'minutes' is 0") && said.contains("at least 1"), "{said}");
+    let claim = ann.ok("claim_task", json!({ "task": "t", "minutes": 1 })).await;
+    let renewal = json!({ "task": "t", "fence": claim["fence"], "minutes": 0 });
+    let said = ann.refused("renew_claim", renewal).await;
+    assert!(said.contains("'minutes' is 0"), "{said}");
+}

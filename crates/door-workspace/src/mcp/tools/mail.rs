@@ -1,6 +1,5 @@
 //! Writing to agents and teams.
 
-use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -10,6 +9,7 @@ use switchboard_core::{
 use switchboard_hub::{Accepted, HubError};
 
 use super::Desk;
+use super::work::minutes_from;
 use crate::error::WorkspaceError;
 use crate::letters::{deliveries, native};
 use crate::mcp::answer::{Answer, Outcome, Problem};
@@ -76,12 +76,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let kind = given.action.kind()?;
-    if given.expires_in_minutes == Some(0) {
-        return Err(Problem::new(
-            "The argument 'expiresInMinutes' is 0, so that nobody could read the message",
-        )
-        .next("Leave it out, or give it at least 1."));
-    }
+    let lifetime = minutes_from("expiresInMinutes", given.expires_in_minutes)?;
     let metadata = given.metadata.unwrap_or_default();
     let allow_unregistered = given.allow_unregistered.unwrap_or(false);
     let to = match &given.recipient {
@@ -110,9 +105,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     }
     let now = workspace.hub().now();
     letter.in_reply_to = in_reply_to;
-    letter.expires_at = given
-        .expires_in_minutes
-        .and_then(|minutes| now.checked_add(SignedDuration::from_mins(minutes.into())).ok());
+    letter.expires_at = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
     letter.allow_unregistered = allow_unregistered;
     letter.key = given.idempotency_key;
     let turn = desk.turn.lock().take();
