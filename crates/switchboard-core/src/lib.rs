@@ -47,7 +47,7 @@ pub use name::{HUMAN, Name, NameError};
 pub use nearest::nearest;
 pub use pattern::{Pattern, PatternError, has_wildcard};
 pub use plan::{Considered, Fit, Plan, Planned, consider, plan};
-pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts};
+pub use presence::{Awareness, Heartbeat, OFFLINE, Presence, PresenceTimeouts, Silence};
 pub use receipt::{Receipt, Standing};
 pub use render::{BODY_PREFIX, Mark, quote_continuation, quote_lines};
 pub use resolve::{Because, Recipient, ResolveError, broken_links, resolve, trace};

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name, ResolveError, sanitize_inline,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Name, ResolveError,
+    sanitize_inline,
 };
 use switchboard_hub::{Accepted, HubError};
 
@@ -110,11 +111,11 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     letter.key = given.idempotency_key;
     let turn = desk.turn.lock().take();
     let accepted = workspace.send_in_turn(letter, turn).await?;
-    sent(workspace, &to, &accepted, persona_problem)
+    sent(workspace, &to, &accepted, persona_problem).await
 }
 
 /// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
-fn sent(
+async fn sent(
     workspace: &Workspace,
     to: &Address,
     accepted: &Accepted,
@@ -127,7 +128,7 @@ fn sent(
     }
     let reached = accepted.deliveries.len();
     let whom = match accepted.deliveries.as_slice() {
-        [one] => format!("{}{}", one.agent, attendance(workspace, &one.agent)),
+        [one] => format!("{}{}", one.agent, attendance(workspace, one).await?),
         _ => format!("{reached} agents of {to}"),
     };
     let how = if accepted.duplicate { "was accepted before" } else { "accepted" };
@@ -153,13 +154,21 @@ fn sent(
     Ok(Answer::new(text, data))
 }
 
-/// Whether the recipient is there, as far as anybody knows.
-fn attendance(workspace: &Workspace, agent: &AgentId) -> &'static str {
-    match workspace.hub().presence(agent).awareness {
-        Awareness::Awake | Awareness::Unknown => "",
-        Awareness::Stale => " (not heard for a while)",
-        Awareness::Offline => " (offline: it waits in the mailbox)",
+/// Whether the recipient is there, as far as anybody knows. A message waits in a mailbox once its file is there.
+async fn attendance(workspace: &Workspace, accepted: &Delivery) -> Result<&'static str, WorkspaceError> {
+    let hub = workspace.hub();
+    match hub.presence(&accepted.agent).awareness {
+        Awareness::Awake | Awareness::Unknown => return Ok(""),
+        Awareness::Stale => return Ok(" (not heard for a while)"),
+        Awareness::Offline => {}
     }
+    let receipt = hub.receipt(accepted.message).await?.map(|(_, receipt)| receipt.deliveries);
+    let is_waiting = receipt.unwrap_or_default().iter().any(|delivery| {
+        delivery.agent == accepted.agent
+            && delivery.route.door() == Door::Workspace
+            && delivery.state.is_waiting()
+    });
+    Ok(if is_waiting { " (offline: it waits in the mailbox)" } else { " (offline)" })
 }
 
 async fn parent(
