@@ -15,6 +15,7 @@ use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
+use crate::commands::watch::program_problem;
 use crate::config;
 use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
 use crate::failure::{ANOTHER_FOLDER, Failure, chain};
@@ -167,13 +168,10 @@ pub(super) async fn channels(
         );
     }
     for watcher in &watchers {
-        if let Some(program) = watcher.missing_program() {
-            let problem =
-                format!("the watcher of {} has no program '{program}' and does not start", watcher.agent);
-            checks.push(
-                Check::new("channels", Status::Fail, problem)
-                    .hint("install it, or correct channels.watchers in your settings"),
-            );
+        if let Some(problem) = program_problem(watcher) {
+            let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
+            let told = format!("the watcher of {} does not start: {problem}", watcher.agent);
+            checks.push(Check::new("channels", Status::Fail, told).hint(hint));
         }
         for missing in watcher.missing_files() {
             let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());
