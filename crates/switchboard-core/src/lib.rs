@@ -34,7 +34,7 @@ mod trust;
 pub use address::{Address, AddressError, GroupId, JobId, NodeId};
 pub use agent::AgentId;
 pub use budget::{Budget, Budgets, Spent, check_budget, tokens_of};
-pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones};
+pub use delivery::{Delivery, DeliveryId, DeliveryState, Milestones, NO_ANSWER};
 pub use directory::{AgentRecord, Directory, TeamRecord};
 pub use json_line::escape_json_line;
 pub use json_words::in_json_words;

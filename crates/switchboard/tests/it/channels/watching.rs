@@ -215,6 +215,18 @@ fn failed_answer_is_told_by_the_receipt() {
     drop(watch);
 }
 
+/// Without a time limit, whoever waits would wait for good.
+#[test]
+fn sender_that_waits_learns_of_the_failure() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "exit 7");
+    let watch = watch(&sandbox, &program);
+    let ran = sandbox.run(["send", "qc-1", "is it done?", "--wait", "--timeout", "100"]);
+    let problem = "error: qc-1 does not answer: the program ended with exit status: 7";
+    assert!(ran.code == Some(3) && ran.stderr.contains(problem), "{ran:?}");
+    drop(watch);
+}
+
 #[test]
 fn unusable_program_starts_no_watcher() {
     use std::os::unix::fs::PermissionsExt;
