@@ -475,10 +475,11 @@ impl Workspace {
         if accepted.stopped.is_some() {
             // A rule against storms says that its reader must not get it.
             self.archive(&mailbox.agent, accepted.id).await?;
-        } else if let Some(stored) = self.hub().message(accepted.id).await?
-            && crate::translate::replaces_earlier(&stored.message)
-        {
-            self.supersede_earlier(&stored.message).await?;
+        } else if let Some(stored) = self.hub().message(accepted.id).await? {
+            if crate::translate::replaces_earlier(&stored.message) {
+                self.supersede_earlier(&stored.message).await?;
+            }
+            self.refuse_untyped(&stored.message, &accepted.deliveries).await?;
         }
         self.write_receipt(accepted.id).await
     }

@@ -6,6 +6,10 @@ use jiff::Timestamp;
 
 use crate::{AgentId, MessageId, Route};
 
+/// Prefix of the note of an acknowledgement whose reader cannot answer, for example a watcher whose program failed. The reason
+/// follows it.
+pub const NO_ANSWER: &str = "no answer: ";
+
 /// The number of a delivery in its hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeliveryId(pub i64);
@@ -72,6 +76,13 @@ pub struct Milestones {
     pub acknowledged: Option<Timestamp>,
     /// Refused or expired.
     pub ended: Option<Timestamp>,
+}
+
+impl Delivery {
+    /// Why the recipient is done with the message and does not answer it, where it says so.
+    pub fn no_answer_reason(&self) -> Option<&str> {
+        self.note.as_deref().filter(|_| self.state == DeliveryState::Acknowledged)?.strip_prefix(NO_ANSWER)
+    }
 }
 
 impl DeliveryState {

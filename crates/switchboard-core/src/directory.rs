@@ -87,11 +87,6 @@ impl Directory {
         self.of_realm(realm).next().is_some()
     }
 
-    /// The links that lead to a swarm or hub of which no agent is known, each as the settings call it.
-    pub fn broken_links(&self) -> impl Iterator<Item = (String, &Name)> {
-        self.links.leads().filter(|(_, realm)| !self.has_realm(realm))
-    }
-
     /// The agent of this id or alias, ignoring case.
     pub fn agent(&self, id: &AgentId) -> Option<&AgentRecord> {
         self.agents.get(id).or_else(|| {

@@ -18,6 +18,15 @@ pub struct Links {
     channels: BTreeMap<Name, BTreeSet<Name>>,
 }
 
+/// Target of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkTarget<'l> {
+    /// One agent: mail is forwarded to it, or it is a member of a team.
+    Agent(&'l AgentId),
+    /// A swarm or hub: all of its agents read a channel.
+    Realm(&'l Name),
+}
+
 /// Why a link cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -118,20 +127,16 @@ impl Links {
         self.channels.keys()
     }
 
-    /// The realms that links lead to, each with the link, as the settings call it.
-    pub fn leads(&self) -> impl Iterator<Item = (String, &Name)> {
+    /// The targets of all links, each with the link, as the settings call it.
+    pub fn targets(&self) -> impl Iterator<Item = (String, LinkTarget<'_>)> {
         let forwards = self.forwards.iter();
-        let forwards =
-            forwards.filter_map(|(from, to)| Some((format!("links.forwards.{from}"), to.realm.as_ref()?)));
-        let members =
-            self.members.iter().flat_map(|(team, agents)| agents.iter().map(move |agent| (team, agent)));
-        let members =
-            members.filter_map(|(team, to)| Some((format!("links.teams.{team}"), to.realm.as_ref()?)));
-        let channels = self
-            .channels
-            .iter()
-            .flat_map(|(channel, realms)| realms.iter().map(move |realm| (channel, realm)));
-        let channels = channels.map(|(channel, realm)| (format!("links.channels.{channel}"), realm));
+        let forwards = forwards.map(|(from, to)| (format!("links.forwards.{from}"), LinkTarget::Agent(to)));
+        let members = self.members.iter().flat_map(|(team, agents)| {
+            agents.iter().map(move |agent| (format!("links.teams.{team}"), LinkTarget::Agent(agent)))
+        });
+        let channels = self.channels.iter().flat_map(|(channel, realms)| {
+            realms.iter().map(move |realm| (format!("links.channels.{channel}"), LinkTarget::Realm(realm)))
+        });
         forwards.chain(members).chain(channels)
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     Address, AgentId, AgentRecord, Because, Directory, GroupId, HEARD, Message, Recipient, ResolveError,
-    Route, trace,
+    Route, resolve::trace_readers, trace,
 };
 
 /// Who gets a message, and how.
@@ -92,7 +92,7 @@ pub fn plan(
 ///
 /// A message to a channel reaches those who read the channel there, so that it stands in the channel for all
 /// of them; so does what another hub's agent posted in it, whomever it is for. One that lies in its channel already
-/// needs no reader: who comes later finds it.
+/// needs no reader: who comes later finds it. A link of that channel to an unknown swarm does not keep it from its readers.
 ///
 /// What came from another hub goes to no further one: the link that brought it brings it to all of them. And who reads a
 /// channel along by a link of that hub as well as by one of ours has it from that hub.
@@ -101,11 +101,13 @@ pub fn consider(
     directory: &Directory,
     allow_unregistered: bool,
 ) -> Result<Vec<Considered>, ResolveError> {
+    let is_in_its_channel = is_in_its_channel(message);
+    let trace = if is_in_its_channel { trace_readers } else { trace };
     let recipients = match trace(&message.to, &message.from, directory) {
         Err(ResolveError::UnknownAgent { agent, .. }) if allow_unregistered && agent.realm.is_none() => {
             vec![Recipient { agent, because: Because::Unregistered, forwarded_from: None }]
         }
-        Err(ResolveError::EmptyGroup { .. }) if is_in_its_channel(message) => Vec::new(),
+        Err(ResolveError::EmptyGroup { .. }) if is_in_its_channel => Vec::new(),
         traced => traced?,
     };
     let came_by = message.origin.route.as_ref();
@@ -120,7 +122,7 @@ pub fn consider(
     };
     let is_told = |one: &Recipient| one.because == Because::Joined && has_heard(message, &one.agent);
     let considered: Vec<_> = recipients.into_iter().filter(|one| !is_told(one)).map(considered).collect();
-    if considered.iter().all(|one| one.choice().is_none()) && !is_in_its_channel(message) {
+    if considered.iter().all(|one| one.choice().is_none()) && !is_in_its_channel {
         return Err(match &message.to {
             Address::Group(group) => ResolveError::EmptyGroup { group: group.clone() },
             direct => ResolveError::NoRoute { to: direct.clone() },

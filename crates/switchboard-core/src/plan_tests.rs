@@ -396,24 +396,70 @@ fn a_forward_that_leads_to_nobody_is_told() {
 fn link_to_an_unknown_swarm_is_an_error() {
     let directory = linked(|links| {
         links.forward(agent("gemini"), agent("bob@nowhere")).unwrap();
-        links.include("review".parse().unwrap(), agent("amy@resaerch"));
-        links.join("general".parse().unwrap(), "elsewhere".parse().unwrap());
-        links.forward(agent("retired"), agent("bob@research")).unwrap();
+        links.include(name("review"), agent("amy@resaerch"));
+        links.join(name("general"), name("elsewhere"));
+        links.forward(agent("retired"), agent("Alice@research")).unwrap();
     });
-    for (to, leads_to, realm, link) in [
-        ("gemini", "bob@nowhere", "nowhere", "links.forwards.gemini"),
-        ("all", "bob@nowhere", "nowhere", "links.forwards.gemini"),
-        ("team:review", "amy@resaerch", "resaerch", "links.teams.review"),
+    for (to, realm, link) in [
+        ("gemini", "nowhere", "links.forwards.gemini"),
+        ("all", "nowhere", "links.forwards.gemini"),
+        ("team:review", "resaerch", "links.teams.review"),
+        ("#general", "elsewhere", "links.channels.general"),
     ] {
         let error = plan(&message("claude", to, None), &directory, true).unwrap_err();
-        let (agent, realm, link) = (agent(leads_to), realm.parse().unwrap(), link.to_owned());
-        assert_eq!(error, ResolveError::UnknownRealm { agent, realm, link }, "{to}");
+        assert_eq!(error, ResolveError::UnknownRealm { realm: name(realm), link: link.to_owned() }, "{to}");
     }
-    // An agent of `research` is known, though not this one.
     let planned = deliveries(&message("claude", "retired", None), &directory);
-    assert_eq!(planned, [sent("bob@research", peer("bob@research"))]);
-    let broken: Vec<String> = directory.broken_links().map(|(link, _)| link).collect();
-    assert_eq!(broken, ["links.forwards.gemini", "links.teams.review", "links.channels.general"]);
+    assert_eq!(planned, [sent("alice@research", peer("alice@research"))]);
+    let broken: Vec<String> = crate::broken_links(&directory).iter().map(ToString::to_string).collect();
+    let told = |link: &str, realm: &str| {
+        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
+    };
+    let expected = [
+        told("links.forwards.gemini", "nowhere"),
+        told("links.teams.review", "resaerch"),
+        told("links.channels.general", "elsewhere"),
+    ];
+    assert_eq!(broken, expected);
+}
+
+#[test]
+fn broken_channel_link_leaves_posts_to_their_readers() {
+    let directory = linked(|links| links.join(name("general"), name("elsewhere")));
+    let readers = |planned: Vec<Planned>| planned.iter().map(|one| one.agent.to_string()).collect::<Vec<_>>();
+    for (from, came_by) in [
+        ("claude", Some(channel("general"))),
+        ("alice@research", Some(peer("alice@research"))),
+        ("dana@office", Some(hub("office"))),
+    ] {
+        let planned = readers(deliveries(&message(from, "#general", came_by), &directory));
+        assert!(planned.contains(&"Codex".to_owned()), "{from}: {planned:?}");
+    }
+}
+
+#[test]
+fn link_to_an_unknown_member_is_an_error() {
+    let mut directory = linked(|links| {
+        links.forward(agent("gemini"), agent("nobody@research")).unwrap();
+        links.include(name("review"), agent("nobody@office"));
+        links.forward(agent("chained"), agent("gemini")).unwrap();
+        links.forward(agent("codex"), agent("ghost")).unwrap();
+    });
+    put(&mut directory, "dana@office", vec![hub("office")]);
+    let unknown = |to: &str| plan(&message("claude", to, None), &directory, true).unwrap_err().to_string();
+    assert_eq!(unknown("gemini"), "no agent is named 'nobody@research', to whom links.forwards.gemini leads");
+    assert_eq!(
+        unknown("chained"),
+        "no agent is named 'nobody@research', to whom links.forwards.chained leads"
+    );
+    assert_eq!(unknown("team:review"), "no agent is named 'nobody@office', to whom links.teams.review leads");
+    let broken: Vec<String> = crate::broken_links(&directory).iter().map(ToString::to_string).collect();
+    let expected = [
+        "no agent is named 'ghost', to whom links.forwards.codex leads",
+        "no agent is named 'nobody@research', to whom links.forwards.gemini leads",
+        "no agent is named 'nobody@office', to whom links.teams.review leads",
+    ];
+    assert_eq!(broken, expected);
 }
 
 #[test]
@@ -436,6 +482,7 @@ fn a_team_includes_members_of_a_swarm_and_of_another_hub() {
         links.include(name("visitors"), agent("codex@office"));
     });
     put(&mut directory, "codex@office", vec![hub("office")]);
+    put(&mut directory, "bob@research", vec![peer("bob@research")]);
     let everyone = deliveries(&message("human", "team:backend", None), &directory);
     assert!(everyone.contains(&sent("bob@research", peer("bob@research"))), "{everyone:?}");
     let visitors = deliveries(&message("human", "team:Visitors", None), &directory);

@@ -46,8 +46,17 @@ pub enum Awareness {
     Stale,
     /// Not heard for long, or never.
     Offline,
-    /// An agent behind another owner or hub, from which no sign of life ever came: it may be awake all the same.
+    /// No sign of life can be read, so that the agent may be awake all the same.
     Unknown,
+}
+
+/// What silence of an agent means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// The agent is away: its signs of life would be heard.
+    Absence,
+    /// Nothing: its signs of life cannot be read now, for instance because the folder of its watcher is not mounted.
+    Unobserved,
 }
 
 /// After how long a silence an agent counts as stale, and as offline.
@@ -70,16 +79,21 @@ impl Presence {
     /// What `heartbeat` says about `agent` at `now`.
     ///
     /// An agent of this hub that was never heard is offline, because each way of reading mail here gives a sign of life. Of one
-    /// behind a swarm or a link nothing is known then. A heartbeat from the future (the clock was set back) counts as just heard. An agent that said last that it
+    /// behind a swarm or a link nothing is known then, and neither of one that is unobserved: its silence is no evidence. A heartbeat from the future (the clock was set back) counts as just heard. An agent that said last that it
     /// is [`OFFLINE`] is: a goodbye is no sign of life.
     pub fn derive(
         agent: AgentId,
         heartbeat: Option<&Heartbeat>,
         now: Timestamp,
         after: PresenceTimeouts,
+        meaning: Silence,
     ) -> Self {
         let Some(beat) = heartbeat else {
-            let awareness = if agent.realm.is_some() { Awareness::Unknown } else { Awareness::Offline };
+            let is_remote = agent.realm.is_some();
+            let awareness = match meaning {
+                Silence::Absence if !is_remote => Awareness::Offline,
+                Silence::Absence | Silence::Unobserved => Awareness::Unknown,
+            };
             return Self { agent, awareness, status: None, message: None, since: None };
         };
         let silence = now.duration_since(beat.at);
@@ -87,6 +101,8 @@ impl Presence {
             Awareness::Offline
         } else if silence < after.stale {
             Awareness::Awake
+        } else if meaning == Silence::Unobserved {
+            Awareness::Unknown
         } else if silence < after.offline {
             Awareness::Stale
         } else {

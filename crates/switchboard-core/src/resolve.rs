@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::{Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, Name, NodeId, nearest};
+use crate::{Address, AgentId, AgentRecord, Directory, GroupId, HUMAN, LinkTarget, Name, NodeId, nearest};
 
 /// Why an address leads to nobody.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,11 +38,9 @@ pub enum ResolveError {
         /// Known names that look like it, best first.
         near: Vec<String>,
     },
-    /// A link of the settings leads to a swarm or a hub that is not there.
-    #[error("{link} leads to '{agent}', and no agent of a swarm or hub '{realm}' is known")]
+    /// A link of the settings leads to an unknown swarm or hub.
+    #[error("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")]
     UnknownRealm {
-        /// The name as the link has it.
-        agent: AgentId,
         /// The swarm or hub.
         realm: Name,
         /// The link, as the settings call it.
@@ -121,7 +119,24 @@ pub fn resolve(
 }
 
 /// The same, with the reason for each.
+///
+/// A link to an unknown swarm or hub is an error for a writer of this hub. Messages of other hubs and owners reach the other
+/// readers all the same.
 pub fn trace(
+    address: &Address,
+    from: &AgentId,
+    directory: &Directory,
+) -> Result<Vec<Recipient>, ResolveError> {
+    if let Address::Group(GroupId::Channel(channel)) = address
+        && from.realm.is_none()
+    {
+        check_channel_link(channel, directory)?;
+    }
+    trace_readers(address, from, directory)
+}
+
+/// The same for a message that its readers find where it is: links of its channel to unknown swarms and hubs are left out.
+pub(crate) fn trace_readers(
     address: &Address,
     from: &AgentId,
     directory: &Directory,
@@ -167,9 +182,8 @@ pub fn trace(
                 let near = nearest(team.as_str(), directory.teams().map(|t| t.id.as_str()));
                 return Err(ResolveError::UnknownTeam { team: team.clone(), near });
             }
-            let is_known = |agent: &&AgentId| is_known(agent, directory) || links.end_of(agent).is_some();
-            if let Some(typo) = links.members(team).find(|agent| !is_known(agent)) {
-                return Err(unknown_by_link(typo, format!("links.teams.{team}"), directory));
+            for agent in links.members(team) {
+                check_link(format!("links.teams.{team}"), LinkTarget::Agent(agent), directory)?;
             }
             let included = links.members(team).map(|agent| (agent, Because::Included));
             group(id, &mut members(directory.members(team)).chain(included))
@@ -211,10 +225,8 @@ fn why(name: &AgentId, record: &AgentRecord) -> Because {
 /// The one who gets what is for an agent.
 fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result<Recipient, ResolveError> {
     match directory.links().end_of(agent) {
-        Some(end) if !is_known(end, directory) => {
-            Err(unknown_by_link(end, format!("links.forwards.{agent}"), directory))
-        }
         Some(end) => {
+            check_link(format!("links.forwards.{agent}"), LinkTarget::Agent(end), directory)?;
             let end = directory.addressee(end).map_or_else(|| end.clone(), |record| record.id.clone());
             Ok(Recipient { agent: end, because, forwarded_from: Some(agent.clone()) })
         }
@@ -222,21 +234,39 @@ fn forwarded(agent: &AgentId, because: Because, directory: &Directory) -> Result
     }
 }
 
-/// Whether a link may lead to this name. Not every member of a swarm is known here, but of each swarm at least one is.
-fn is_known(agent: &AgentId, directory: &Directory) -> bool {
-    match &agent.realm {
-        Some(realm) => directory.has_realm(realm),
-        None => agent.is_human() || directory.addressee(agent).is_some(),
-    }
+/// Problems with the links of the settings: one for each link that leads to an unknown agent, swarm or hub.
+pub fn broken_links(directory: &Directory) -> Vec<ResolveError> {
+    let targets = directory.links().targets();
+    targets.filter_map(|(link, target)| check_link(link, target, directory).err()).collect()
 }
 
-fn unknown_by_link(agent: &AgentId, link: String, directory: &Directory) -> ResolveError {
-    if let Some(realm) = agent.realm.clone() {
-        return ResolveError::UnknownRealm { agent: agent.clone(), realm, link };
+fn check_channel_link(channel: &Name, directory: &Directory) -> Result<(), ResolveError> {
+    directory.links().realms(channel).try_for_each(|realm| {
+        check_link(format!("links.channels.{channel}"), LinkTarget::Realm(realm), directory)
+    })
+}
+
+/// Refuses a link to an unknown agent, swarm or hub. The roster of a swarm is known as a whole, and so are the agents of a
+/// linked hub. The mail of an agent that was removed may still be forwarded.
+fn check_link(link: String, target: LinkTarget<'_>, directory: &Directory) -> Result<(), ResolveError> {
+    let unknown_realm =
+        |realm: &Name| ResolveError::UnknownRealm { realm: realm.clone(), link: link.clone() };
+    let agent = match target {
+        LinkTarget::Realm(realm) if directory.has_realm(realm) => return Ok(()),
+        LinkTarget::Realm(realm) => return Err(unknown_realm(realm)),
+        LinkTarget::Agent(agent) => agent,
+    };
+    let is_known =
+        agent.is_human() || directory.addressee(agent).is_some() || directory.links().end_of(agent).is_some();
+    if is_known {
+        return Ok(());
+    }
+    if let Some(realm) = agent.realm.as_ref().filter(|realm| !directory.has_realm(realm)) {
+        return Err(unknown_realm(realm));
     }
     let names: Vec<String> = directory.agents().map(|record| record.id.to_string()).collect();
     let near = nearest(&agent.to_string(), names.iter().map(String::as_str).chain([HUMAN]));
-    ResolveError::UnknownByLink { agent: agent.clone(), link, near }
+    Err(ResolveError::UnknownByLink { agent: agent.clone(), link, near })
 }
 
 fn unknown_agent(agent: &AgentId, directory: &Directory) -> ResolveError {

@@ -1,16 +1,18 @@
 //! The presence board: who gave a sign of life when. In memory, never journaled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts};
+use switchboard_core::{AgentId, Heartbeat, Presence, PresenceTimeouts, Silence};
 use tokio::sync::watch;
 
 /// The last heartbeat of every agent heard by this process.
 #[derive(Debug, Default)]
 pub(crate) struct PresenceBoard {
     beats: Mutex<HashMap<AgentId, Heartbeat>>,
+    /// Agents whose signs of life cannot be read now.
+    unobserved: Mutex<HashSet<AgentId>>,
     /// Counts what agents of this hub begin to do.
     changes: watch::Sender<u64>,
 }
@@ -40,7 +42,14 @@ impl PresenceBoard {
         self.beats.lock().remove(agent);
     }
 
+    /// Replaces the agents whose signs of life cannot be read.
+    pub(crate) fn set_unobserved(&self, agents: HashSet<AgentId>) {
+        *self.unobserved.lock() = agents;
+    }
+
     pub(crate) fn of(&self, agent: &AgentId, now: Timestamp, after: PresenceTimeouts) -> Presence {
-        Presence::derive(agent.clone(), self.beats.lock().get(agent), now, after)
+        let is_unobserved = self.unobserved.lock().contains(agent);
+        let silence = if is_unobserved { Silence::Unobserved } else { Silence::Absence };
+        Presence::derive(agent.clone(), self.beats.lock().get(agent), now, after, silence)
     }
 }

@@ -4,14 +4,13 @@
 //! ends with its [`Child`]. One that runs for a door is started below a reaper: then all that descends from it ends
 //! with it, also what has left the group, and also when this process is killed.
 
+mod program;
 mod reaped;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
+pub use self::program::{ProgramProblem, check_program, find_program};
 use self::reaped::Reaped;
 use crate::guard::Guard;
 use crate::lineage::{Launch, LaunchKind};
@@ -406,19 +406,6 @@ impl Drop for Leader {
     fn drop(&mut self) {
         self.kill_group();
     }
-}
-
-/// Where a program is that is started from `folder`: at its path, or in a folder of `PATH`; nothing where there is none
-/// that may be executed.
-pub fn find_program(program: &OsStr, folder: &Path) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    if program.as_bytes().contains(&b'/') {
-        return Some(folder.join(program)).filter(is_program);
-    }
-    let path = std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
-    std::env::split_paths(&path).map(|place| folder.join(place).join(program)).find(is_program)
 }
 
 /// Whether a variable's name is in a list whose entries may end in `*`.

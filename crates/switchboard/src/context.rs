@@ -1,12 +1,14 @@
 //! What every verb needs: the workspace, who is asking, and a way to print.
 
+mod watchers;
+
 use std::path::{Path, PathBuf};
 
-use door_channels::{Channels, Sighting};
+use door_channels::Channels;
 use door_suites::{Places, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
-use switchboard_core::{AgentId, Directory, Name};
+use switchboard_core::{AgentId, Directory};
 use switchboard_hub::lineage::AGENT_NAME;
 use switchboard_hub::{HUB_NAME, Hub, HubError, Outbound, WorkTree};
 use tokio::runtime::Handle;
@@ -23,6 +25,8 @@ use crate::person::{self, agent_evidence, lineage};
 use crate::printer::Printer;
 use crate::show::Reader;
 use crate::threads::Threads;
+
+pub(crate) use self::watchers::HEAR_EVERY;
 
 /// What every verb needs.
 #[derive(Debug, Clone)]
@@ -335,18 +339,6 @@ impl Context {
         Ok(Channels::open(config, workspace.hub().clone()).await?)
     }
 
-    /// What the heartbeat files of watchers say. Where their folder is not mounted, nothing, and that is told: mail goes on.
-    pub(crate) async fn sightings(&self, workspace: &Workspace) -> Result<Vec<Sighting>, Failure> {
-        match self.channels(workspace).await {
-            Ok(channels) => Ok(channels.sightings().await?),
-            Err(failure) if failure.is_unmounted() => {
-                tracing::warn!("nothing is known of watchers: {}", failure.message);
-                Ok(Vec::new())
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-
     /// Opens the swarms of an open workspace.
     pub(crate) async fn swarms(&self, workspace: &Workspace) -> Result<Swarms, Failure> {
         let config = self.settings()?.swarm()?.ok_or_else(|| {
@@ -400,15 +392,13 @@ fn workspace_of(folder: &Path) -> Option<PathBuf> {
 
 /// Hint for a link that leads to no agent.
 pub(crate) const BROKEN_LINK: &str =
-    "`switchboard swarm list` names your swarms; put it right in ~/.config/switchboard/config.json";
+    "`switchboard agents` lists who is known; put it right in ~/.config/switchboard/config.json";
 
-/// Problems with links of the settings that lead to a swarm or hub of which no agent is known.
+/// Problems with links of the settings that lead to an unknown agent, swarm or hub.
 pub(crate) async fn broken_links(workspace: &Workspace) -> Result<Vec<String>, Failure> {
     let directory = workspace.hub().directory().await?;
-    let told = |(link, realm): (String, &Name)| {
-        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
-    };
-    Ok(directory.broken_links().map(told).collect())
+    let problems = switchboard_core::broken_links(&directory);
+    Ok(problems.iter().map(ToString::to_string).collect())
 }
 
 /// The settings of the channels of an open workspace.

@@ -1,6 +1,8 @@
 //! What one session can put before the others, and how much of it.
 
 use serde_json::{Value, json};
+use switchboard_core::Route;
+use switchboard_hub::Registration;
 
 use super::test_server::{TestTools, text};
 
@@ -152,4 +154,32 @@ async fn nothing_is_typed_where_nobody_runs_the_terminal() {
     tools.agent("bob").await;
     let said = ann.refused("run_in_terminal", json!({ "name": "bob", "input": "ls" })).await;
     assert!(said.contains("will not be typed") && said.contains("switchboard run"), "{said}");
+}
+
+#[tokio::test]
+async fn length_of_no_time_is_refused() {
+    let tools = TestTools::new().await;
+    let ann = tools.agent("ann").await;
+    let said = ann.refused("claim_task", json!({ "task": "t", "minutes": 0 })).await;
+    assert!(said.contains("'minutes' is 0") && said.contains("at least 1"), "{said}");
+    let claim = ann.ok("claim_task", json!({ "task": "t", "minutes": 1 })).await;
+    let renewal = json!({ "task": "t", "fence": claim["fence"], "minutes": 0 });
+    let said = ann.refused("renew_claim", renewal).await;
+    assert!(said.contains("'minutes' is 0"), "{said}");
+}
+
+#[tokio::test]
+async fn accepted_message_waits_in_a_mailbox_only() {
+    let tools = TestTools::new().await;
+    let ann = tools.agent("ann").await;
+    let hub = tools.workspace.workspace.hub();
+    let channel = Route::Channel { channel: "general".parse().expect("a name") };
+    let name = "watcher".parse().expect("a name");
+    hub.register(Registration { name, role: None, team: None, routes: vec![channel] }).await.expect("known");
+    let letter = json!({ "recipient": "watcher", "action": "delegate_task", "payload": "x" });
+    let sent = ann.call("send_message", letter.clone()).await;
+    assert!(text(&sent).contains("for watcher (offline)."), "{}", text(&sent));
+    hub.observe_watchers(false).await.expect("noted");
+    let sent = ann.call("send_message", letter).await;
+    assert!(text(&sent).contains("accepted for watcher."), "{}", text(&sent));
 }

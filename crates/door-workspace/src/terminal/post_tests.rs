@@ -199,3 +199,22 @@ async fn a_renamed_agent_keeps_its_post_s_past() {
     drop(test.workspace.take_terminal_post(&name("gpt")).await.unwrap());
     assert_eq!(test.states(id).await, ["acknowledged"]);
 }
+
+#[tokio::test]
+async fn dropped_execute_without_terminal_is_refused() {
+    for (execute_from_files, why) in [(false, "nobody vouches"), (true, "no terminal of 'codex' ran")] {
+        let terminals = TerminalConfig { execute_from_files, ..TerminalConfig::default() };
+        let test = TestWorkspace::with(Config { terminals, ..Config::default() }, &["codex", "claude"]).await;
+        test.put(
+            "codex",
+            &with(message("msg_1_ls", "claude", "codex", "ls"), json!({ "action": "execute" })),
+        );
+        test.workspace.sweep_all(0).await.unwrap();
+        let told = test.json("outbox/claude/msg_1_ls.refused.receipt.json");
+        assert!(told["error"].as_str().unwrap().contains(why), "{told}");
+        let stored = test.workspace.hub().message(test.id_of("msg_1_ls").await).await.unwrap().unwrap();
+        let result = test.workspace.execute_result(&stored.message).await.unwrap();
+        assert!(matches!(result, Some(ExecuteResult::Refused { .. })), "{result:?}");
+        assert_eq!(test.waiting("codex").await, ["ls"], "it stays in the mailbox");
+    }
+}

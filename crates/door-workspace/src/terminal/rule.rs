@@ -62,6 +62,12 @@ pub enum Refusal {
         /// To whom.
         to: Address,
     },
+    /// No terminal ran when it came.
+    #[error("no terminal of '{agent}' ran when it came; start it with `switchboard run` and send it again")]
+    NoTerminal {
+        /// Whose terminal.
+        agent: AgentId,
+    },
     /// There is nothing to type.
     #[error("there is nothing left to type without control characters and leading '!', '/' and '$'")]
     Empty,

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use switchboard_core::{Address, AgentId, Kind, Message, MessageId, Name};
+use switchboard_core::{Address, AgentId, Delivery, Kind, Message, MessageId, Name, ResolveError, resolve};
+use switchboard_hub::HubError;
 
 use super::results::ExecuteResult;
-use super::rule::EXECUTE;
+use super::rule::{EXECUTE, Refusal};
 use super::serve::Target;
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -87,19 +88,47 @@ impl Workspace {
     }
 
     /// Refuses an `execute` message that would never be typed: an `execute` message accepted before the terminal runs is not typed.
+    ///
+    /// The terminal is that of the agent who gets the message, also where its mail is forwarded.
     pub async fn check_execute(&self, kind: &Kind, to: &Address) -> Result<(), WorkspaceError> {
         if kind.as_str() != EXECUTE {
             return Ok(());
         }
-        let Some(agent) = to.as_agent().filter(|agent| agent.realm.is_none()) else {
-            return Err(WorkspaceError::NotOneTerminal { to: to.clone() });
+        let not_one = || WorkspaceError::NotOneTerminal { to: to.clone() };
+        let named = to.as_agent().ok_or_else(not_one)?;
+        let resolved = match resolve(to, &AgentId::human(), &*self.hub().directory().await?) {
+            // A program that reads its mailbox as files has no terminal.
+            Err(ResolveError::UnknownAgent { .. }) => Some(named.clone()),
+            resolved => resolved.map_err(HubError::from)?.into_iter().next(),
         };
-        let agent = self.hub().directory().await?.canonical(agent);
+        let agent = resolved.filter(|agent| agent.realm.is_none()).ok_or_else(not_one)?;
         if self.is_terminal_worked(&agent).await? {
             Ok(())
         } else {
             Err(WorkspaceError::NoTerminal { agent })
         }
+    }
+
+    /// Tells the sender of a dropped `execute` message that it is not typed, where no terminal runs that would tell it.
+    pub(crate) async fn refuse_untyped(
+        &self,
+        message: &Message,
+        deliveries: &[Delivery],
+    ) -> Result<(), WorkspaceError> {
+        let Some(agent) = deliveries.first().map(|delivery| delivery.agent.clone()) else { return Ok(()) };
+        if message.kind.as_str() != EXECUTE || self.is_terminal_worked(&agent).await? {
+            return Ok(());
+        }
+        let refusal = if message.to.as_agent().is_none() {
+            Refusal::Group { to: message.to.clone() }
+        } else if self.config().terminals.execute_from_files {
+            Refusal::NoTerminal { agent: agent.clone() }
+        } else {
+            Refusal::Unverified
+        };
+        let result = ExecuteResult::Refused { reason: refusal.to_string() };
+        let (tree, message, now) = (self.tree().clone(), message.clone(), self.hub().now());
+        blocking(move || Ok(result.write(&tree, &message, &agent, now)?)).await
     }
 
     async fn terminal_outcome(

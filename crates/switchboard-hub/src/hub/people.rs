@@ -1,5 +1,6 @@
 //! Who is known, and who is awake.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -109,6 +110,22 @@ impl Hub {
     /// Changes whenever this process hears that an agent of this hub does something else than before.
     pub fn presence_changes(&self) -> watch::Receiver<u64> {
         self.inner.presence.changes()
+    }
+
+    /// Says whether this process can read the signs of life of watchers. Where it cannot, agents that are reached by channels
+    /// alone are not offline but unknown.
+    pub async fn observe_watchers(&self, is_readable: bool) -> Result<(), HubError> {
+        let mut unobserved = HashSet::new();
+        if !is_readable {
+            let directory = self.directory().await?;
+            let is_watcher = |record: &&AgentRecord| {
+                let mut routes = record.routes.iter();
+                !record.routes.is_empty() && routes.all(|route| matches!(route, Route::Channel { .. }))
+            };
+            unobserved.extend(directory.agents().filter(is_watcher).map(|record| record.id.clone()));
+        }
+        self.inner.presence.set_unobserved(unobserved);
+        Ok(())
     }
 
     /// Whether an agent is awake, as far as this process has heard.

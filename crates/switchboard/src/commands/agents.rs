@@ -130,9 +130,7 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
 
 async fn list(workspace: &Workspace, context: &Context) -> Result<(), Failure> {
     hear_all(workspace.hub()).await?;
-    if let Ok(channels) = context.channels(workspace).await {
-        channels.hear_presence().await?;
-    }
+    context.hear_watchers(workspace).await?;
     let directory = workspace.hub().directory().await?;
     let holdings = Holdings::load(workspace.hub()).await?;
     let mut rows = Vec::new();

@@ -1,7 +1,5 @@
 //! `switchboard mcp`
 
-use std::time::Duration;
-
 use clap::Args;
 use door_suites::Suites;
 use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
@@ -14,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::who::hear_all;
 use crate::config::Settings;
-use crate::context::{Context, Open};
+use crate::context::{Context, HEAR_EVERY, Open};
 use crate::failure::{Exit, Failure};
 use crate::front::{Front, Passed};
 
@@ -37,9 +35,6 @@ pub(crate) struct Mcp {
 
 /// The socket on which `serve` answers the sessions of other processes.
 pub(crate) const SOCKET: &str = "mcp.sock";
-
-/// How often the signs of life of others are looked at. Whoever is silent counts as awake for minutes.
-const HEAR_EVERY: Duration = Duration::from_secs(10);
 
 /// What may be said again to another server.
 const HABITS: Habits = Habits {
@@ -123,7 +118,8 @@ impl Here {
         shutdown: CancellationToken,
     ) -> Result<Self, Failure> {
         let open = context.open_running().await?;
-        tokio::spawn(hear(context.clone(), open.workspace.clone(), shutdown.clone()));
+        tokio::spawn(hear(open.workspace.clone(), shutdown.clone()));
+        tokio::spawn(context.clone().follow_watchers(open.workspace.clone(), shutdown.clone()));
         let suites = context.suites(settings, shutdown).await?;
         let swarm = context.swarm_tools(&open.workspace).await;
         let front = Front::new(ToolServer::new(open.workspace.clone(), config), suites.clone(), swarm);
@@ -143,18 +139,12 @@ impl Here {
     }
 }
 
-/// Keeps this process told of who is awake behind doors that it has not open itself, as far as that is written down.
-async fn hear(context: Context, workspace: Workspace, shutdown: CancellationToken) {
-    let channels = context.channels(&workspace).await.ok();
+/// Keeps this process told of the nodes of the router and of the agents of other hubs, as far as that is written down.
+async fn hear(workspace: Workspace, shutdown: CancellationToken) {
     loop {
         let heard = hear_all(workspace.hub()).await;
         if let Err(failure) = heard {
             tracing::debug!("not all signs of life can be read: {}", failure.message);
-        }
-        if let Some(channels) = &channels
-            && let Err(error) = channels.hear_presence().await
-        {
-            tracing::debug!(%error, "the signs of life of watchers cannot be read");
         }
         tokio::select! {
             () = tokio::time::sleep(HEAR_EVERY) => {}

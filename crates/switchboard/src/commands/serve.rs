@@ -100,6 +100,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let public = swarms.as_ref().and_then(|config| config.listen.as_ref()).map(|listen| listen.address);
     let swarm = run_swarm(swarms, workspace.hub().clone(), doors.clone()).await?;
     let link = tokio::spawn(link(settings.nats.clone(), workspace.hub().clone(), doors.clone()));
+    tokio::spawn(context.clone().follow_watchers(workspace.clone(), shutdown.clone()));
     let notified = tokio::spawn(notify(settings.notify.clone(), workspace.clone(), shutdown.clone()));
     let workers = Running::beside(&workspace, context.workspace_folder()?, settings.legacy_router).await?;
     announce(&context, &workspace, &listening.info, public);

@@ -623,3 +623,31 @@ fn a_host_takes_its_input_from_the_bridge() {
     assert_eq!(serve.terminate().code(), Some(0));
     assert_eq!(files::whole_json(&bridge).unwrap()["responses"], json!([]));
 }
+
+#[test]
+fn execute_follows_the_forwards() {
+    let sandbox = workspace();
+    let link = |from: &str, to: &str| {
+        sandbox.configure_user(&json!({ "links": { "forwards": { from: to } } }).to_string());
+    };
+    let _person = scribe(&sandbox);
+    link("codex", "claude");
+    let refused = sandbox.run(["send", "codex", "ls", "--kind", "execute"]);
+    assert!(
+        refused.code == Some(5) && refused.stderr.contains("no terminal of 'claude' runs"),
+        "{refused:?}"
+    );
+    link("desk", "codex");
+    sandbox.ok(["send", "desk", "by a forward", "--kind", "execute"]);
+    assert_eq!(lines(&sandbox, 1), ["by a forward"]);
+}
+
+#[test]
+fn channel_post_is_never_an_execute() {
+    let sandbox = workspace();
+    let post =
+        ["channel", "post", "--channel", "general", "--to", "codex", "--type", "execute", "--text", "ls"];
+    let refused = sandbox.run(post);
+    assert!(refused.code == Some(2) && refused.stderr.contains("--kind execute"), "{refused:?}");
+    assert_eq!(sandbox.json(["tail"]), Vec::<Value>::new());
+}

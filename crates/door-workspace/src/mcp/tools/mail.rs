@@ -1,15 +1,16 @@
 //! Writing to agents and teams.
 
-use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use switchboard_core::{
-    Address, AgentId, Awareness, DeliveryState, Kind, MessageId, Name, ResolveError, sanitize_inline,
+    Address, AgentId, Awareness, Delivery, DeliveryState, Door, Kind, MessageId, Name, ResolveError,
+    sanitize_inline,
 };
 use switchboard_hub::{Accepted, HubError};
 
 use super::Desk;
+use super::work::minutes_from;
 use crate::error::WorkspaceError;
 use crate::letters::{deliveries, native};
 use crate::mcp::answer::{Answer, Outcome, Problem};
@@ -76,12 +77,7 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     let from = desk.must_be_me(given.sender.as_deref(), "sender")?;
     let workspace = desk.workspace;
     let kind = given.action.kind()?;
-    if given.expires_in_minutes == Some(0) {
-        return Err(Problem::new(
-            "The argument 'expiresInMinutes' is 0, so that nobody could read the message",
-        )
-        .next("Leave it out, or give it at least 1."));
-    }
+    let lifetime = minutes_from("expiresInMinutes", given.expires_in_minutes)?;
     let metadata = given.metadata.unwrap_or_default();
     let allow_unregistered = given.allow_unregistered.unwrap_or(false);
     let to = match &given.recipient {
@@ -110,18 +106,16 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     }
     let now = workspace.hub().now();
     letter.in_reply_to = in_reply_to;
-    letter.expires_at = given
-        .expires_in_minutes
-        .and_then(|minutes| now.checked_add(SignedDuration::from_mins(minutes.into())).ok());
+    letter.expires_at = lifetime.and_then(|lifetime| now.checked_add(lifetime).ok());
     letter.allow_unregistered = allow_unregistered;
     letter.key = given.idempotency_key;
     let turn = desk.turn.lock().take();
     let accepted = workspace.send_in_turn(letter, turn).await?;
-    sent(workspace, &to, &accepted, persona_problem)
+    sent(workspace, &to, &accepted, persona_problem).await
 }
 
 /// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
-fn sent(
+async fn sent(
     workspace: &Workspace,
     to: &Address,
     accepted: &Accepted,
@@ -134,7 +128,7 @@ fn sent(
     }
     let reached = accepted.deliveries.len();
     let whom = match accepted.deliveries.as_slice() {
-        [one] => format!("{}{}", one.agent, attendance(workspace, &one.agent)),
+        [one] => format!("{}{}", one.agent, attendance(workspace, one).await?),
         _ => format!("{reached} agents of {to}"),
     };
     let how = if accepted.duplicate { "was accepted before" } else { "accepted" };
@@ -160,13 +154,21 @@ fn sent(
     Ok(Answer::new(text, data))
 }
 
-/// Whether the recipient is there, as far as anybody knows.
-fn attendance(workspace: &Workspace, agent: &AgentId) -> &'static str {
-    match workspace.hub().presence(agent).awareness {
-        Awareness::Awake | Awareness::Unknown => "",
-        Awareness::Stale => " (not heard for a while)",
-        Awareness::Offline => " (offline: it waits in the mailbox)",
+/// Whether the recipient is there, as far as anybody knows. A message waits in a mailbox once its file is there.
+async fn attendance(workspace: &Workspace, accepted: &Delivery) -> Result<&'static str, WorkspaceError> {
+    let hub = workspace.hub();
+    match hub.presence(&accepted.agent).awareness {
+        Awareness::Awake | Awareness::Unknown => return Ok(""),
+        Awareness::Stale => return Ok(" (not heard for a while)"),
+        Awareness::Offline => {}
     }
+    let receipt = hub.receipt(accepted.message).await?.map(|(_, receipt)| receipt.deliveries);
+    let is_waiting = receipt.unwrap_or_default().iter().any(|delivery| {
+        delivery.agent == accepted.agent
+            && delivery.route.door() == Door::Workspace
+            && delivery.state.is_waiting()
+    });
+    Ok(if is_waiting { " (offline: it waits in the mailbox)" } else { " (offline)" })
 }
 
 async fn parent(

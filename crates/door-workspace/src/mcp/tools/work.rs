@@ -39,7 +39,7 @@ pub(super) struct ClaimTask {
 
 pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
     let task = TaskName::parse(&given.task)?;
-    let lease = minutes(given.minutes, CLAIM_LEASE);
+    let lease = minutes_from("minutes", given.minutes)?.unwrap_or(CLAIM_LEASE);
     let me = desk.me()?.clone();
     given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
     let hub = desk.workspace.hub();
@@ -70,7 +70,7 @@ pub(super) struct RenewClaim {
 
 pub(super) async fn renew_claim(desk: &Desk<'_>, given: RenewClaim) -> Outcome {
     let task = TaskName::parse(&given.task)?;
-    let lease = given.minutes.map(|minutes| SignedDuration::from_mins(minutes.into()));
+    let lease = minutes_from("minutes", given.minutes)?;
     let claim = desk.workspace.hub().renew_claim(task, desk.me()?.clone(), given.fence, lease).await?;
     Ok(Answer::new(format!("'{}' is yours until {:.0}.", claim.task, claim.until), object(&claim)))
 }
@@ -138,7 +138,7 @@ pub(super) async fn reserve_files(desk: &Desk<'_>, given: ReserveFiles) -> Outco
         let count = hub.unreserve(me, tree, patterns).await?;
         return Ok(Answer::new(format!("{count} given up."), json!({ "released": count })));
     }
-    let lease = minutes(given.minutes, RESERVATION_LEASE);
+    let lease = minutes_from("minutes", given.minutes)?.unwrap_or(RESERVATION_LEASE);
     let (shared, note) = (given.shared.unwrap_or(false), given.note);
     let made = hub.reserve(Reserve { agent: me, tree, patterns, shared, note, lease }).await?;
     let until = made.first().map(|one| one.until.to_string());
@@ -159,6 +159,11 @@ fn patterns(
     Ok((tree, patterns))
 }
 
-fn minutes(given: Option<u32>, default: SignedDuration) -> SignedDuration {
-    given.map_or(default, |minutes| SignedDuration::from_mins(minutes.into()))
+/// A length of time from a tool's argument: one minute at least.
+pub(super) fn minutes_from(argument: &str, given: Option<u32>) -> Result<Option<SignedDuration>, Problem> {
+    if given == Some(0) {
+        return Err(Problem::new(format!("The argument '{argument}' is 0, and that is no length of time"))
+            .next("Leave it out, or give it at least 1."));
+    }
+    Ok(given.map(|minutes| SignedDuration::from_mins(minutes.into())))
 }

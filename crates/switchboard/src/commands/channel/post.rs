@@ -10,11 +10,14 @@ use switchboard_core::{AgentId, Door, Name};
 
 use super::channel_named;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::show;
 
 /// How long to wait for mailboxes that the message is also for; longer only when the disk hangs.
 const ARRIVAL: Duration = Duration::from_secs(10);
+
+/// The kind of message that is typed into a terminal.
+const EXECUTE: &str = "execute";
 
 /// Put a message into a channel. It is in the journal, and its file on disk, before this returns.
 #[derive(Debug, Args)]
@@ -62,6 +65,7 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
         None => context.identity()?,
     };
     let channel = channel_named(&args.channel)?;
+    check_kind(&args.kind)?;
     let open = context.open_door().await?;
     let channels = context.channels(&open.workspace).await?;
     if args.each_line {
@@ -78,6 +82,16 @@ pub(super) async fn run(args: Post, context: Context) -> Result<(), Failure> {
     open.workspace.note_alive(&from).await;
     open.close().await;
     Ok(())
+}
+
+/// Refuses an `execute` message: what comes by a channel is typed into no terminal.
+fn check_kind(kind: &str) -> Result<(), Failure> {
+    if !kind.eq_ignore_ascii_case(EXECUTE) {
+        return Ok(());
+    }
+    let message = "an execute message is typed into a terminal, and a post in a channel is not";
+    Err(Failure::new("no_terminal", Exit::Usage, message)
+        .hint("send it with `switchboard send AGENT TEXT --kind execute`, or post it with another --type"))
 }
 
 async fn post(

@@ -15,6 +15,7 @@ use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
+use crate::commands::watch::program_problem;
 use crate::config;
 use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
 use crate::failure::{ANOTHER_FOLDER, Failure, chain};
@@ -116,7 +117,7 @@ pub(super) async fn swarm(context: &Context, workspace: &Workspace) -> Result<Ve
     Ok(checks)
 }
 
-/// The links that lead to a swarm or a hub of which nobody is known: nothing is said of the others.
+/// Links to an unknown agent, swarm or hub: nothing is said of the others.
 pub(super) async fn links(workspace: &Workspace) -> Result<Vec<Check>, Failure> {
     let broken = broken_links(workspace).await?.into_iter();
     Ok(broken.map(|message| Check::new("links", Status::Fail, message).hint(BROKEN_LINK)).collect())
@@ -173,13 +174,10 @@ pub(super) async fn channels(
         );
     }
     for watcher in &watchers {
-        if let Some(program) = watcher.missing_program() {
-            let problem =
-                format!("the watcher of {} has no program '{program}' and does not start", watcher.agent);
-            checks.push(
-                Check::new("channels", Status::Fail, problem)
-                    .hint("install it, or correct channels.watchers in your settings"),
-            );
+        if let Some(problem) = program_problem(watcher) {
+            let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
+            let told = format!("the watcher of {} does not start: {problem}", watcher.agent);
+            checks.push(Check::new("channels", Status::Fail, told).hint(hint));
         }
         for missing in watcher.missing_files() {
             let problem = format!("the watcher of {} has no file {}", watcher.agent, missing.display());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use door_workspace::Workspace;
-use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId};
+use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
 use switchboard_hub::{Hub, Showing, Stored, is_notice};
 
 use super::{nobody_gets, seconds_from};
@@ -29,7 +29,7 @@ pub(super) async fn can_be_given(workspace: &Workspace, from: &AgentId) -> Resul
 }
 
 /// Waits for the answer and prints it. What the hub has to say meanwhile, such as that nobody has looked at the message
-/// yet, is told and is no answer; that nobody will ever get it ends the waiting.
+/// yet, is told and is no answer; that nobody will ever get it, or answer it, ends the waiting.
 pub(super) async fn wait(
     context: &Context,
     open: &Open,
@@ -45,16 +45,26 @@ pub(super) async fn wait(
     let answer = async {
         loop {
             alive.note().await;
-            for stored in arrived(hub, &me, id).await? {
-                if !is_notice(&stored.message) {
+            // Before the replies: a watcher posts what it has to say and acknowledges then.
+            let receipt = hub.receipt(id).await?.map(|(_, receipt)| receipt);
+            let mut is_answered = false;
+            for stored in replies_to(hub, &me, id).await? {
+                let is_answer = !is_notice(&stored.message);
+                is_answered |= is_answer;
+                if !has_arrived(hub, &me, stored.message.id).await? {
+                    continue;
+                }
+                if is_answer {
                     return Ok::<_, Failure>(stored);
                 }
                 if told.insert(stored.message.id) {
                     tell(context, open, &me, &stored).await?;
                 }
             }
-            let receipt = hub.receipt(id).await?;
-            if let Some(failure) = receipt.and_then(|(_, receipt)| nobody_gets(&receipt)) {
+            let failure = receipt.and_then(|receipt| {
+                nobody_gets(&receipt).or_else(|| nobody_answers(&receipt).filter(|_| !is_answered))
+            });
+            if let Some(failure) = failure {
                 return Err(failure);
             }
             changes.next().await;
@@ -78,16 +88,27 @@ pub(super) async fn wait(
     Ok(())
 }
 
-/// The replies to a message that are for an agent, or for a group, and no longer on their way to it.
-async fn arrived(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
-    let mut arrived = Vec::new();
-    for stored in hub.replies(id, MOST).await?.items {
-        let to = stored.message.to.as_agent();
-        if to.is_none_or(|to| to == me) && has_arrived(hub, me, stored.message.id).await? {
-            arrived.push(stored);
-        }
+/// What the sender is told where each delivery has ended, and a recipient says that it does not answer.
+fn nobody_answers(receipt: &Receipt) -> Option<Failure> {
+    let is_over = |d: &Delivery| {
+        matches!(d.state, DeliveryState::Refused | DeliveryState::Expired) || d.no_answer_reason().is_some()
+    };
+    if !receipt.deliveries.iter().all(is_over) {
+        return None;
     }
-    Ok(arrived)
+    let (agent, reason) = receipt.deliveries.iter().find_map(|d| Some((&d.agent, d.no_answer_reason()?)))?;
+    let id = door_workspace::to_native(receipt.id);
+    let message = show::plain(&format!("{agent} does not answer: {reason}"));
+    Some(Failure::temporary("no_answer", message).hint(format!(
+        "`switchboard receipt {id}` says what became of it; send it again when that is mended"
+    )))
+}
+
+/// The replies to a message that are for an agent, or for a group.
+async fn replies_to(hub: &Hub, me: &AgentId, id: MessageId) -> Result<Vec<Stored>, Failure> {
+    let mut replies = hub.replies(id, MOST).await?.items;
+    replies.retain(|stored| stored.message.to.as_agent().is_none_or(|to| to == me));
+    Ok(replies)
 }
 
 /// Tells what the hub says of the message; it has been seen then. A script that asked for JSON finds it in the mailbox.

@@ -227,3 +227,23 @@ fn another_folder_counts_once_a_person_accepts_it() {
     sandbox.ok(["channel", "post", "--agent", "codex", "--channel", "general", "--text", "here"]);
     assert_eq!(super::messages(&sandbox).len(), 1);
 }
+
+#[test]
+fn unmounted_root_leaves_watchers_unknown() {
+    let sandbox = workspace();
+    let root = shared(&sandbox);
+    let mut watch = sandbox.start(["watch", "--agent", "qc-1", "--channel", "general", "--", "cat"]);
+    assert_eq!(watch.line(), "qc-1 watches #general. Stop with Ctrl-C.");
+    assert!(watch.terminate().success());
+    assert_eq!(sandbox.json(["who", "qc-1"])[0]["presence"], "offline", "it said goodbye");
+    files::rename(&root, sandbox.path().join("aside"));
+    std::fs::create_dir(&root).unwrap();
+    let sent = sandbox.run(["send", "qc-1", "are you there?"]);
+    assert!(sent.stderr.contains("qc-1: queued\n") && !sent.stderr.contains("offline"), "{sent:?}");
+    assert_eq!(sandbox.json(["who", "qc-1"])[0]["presence"], "unknown");
+    let presence = |agent: &str| {
+        let agents = sandbox.json(["agents"]);
+        agents.iter().find(|known| known["name"] == agent).unwrap()["presence"].clone()
+    };
+    assert_eq!((presence("qc-1"), presence("codex")), ("unknown".into(), "offline".into()));
+}

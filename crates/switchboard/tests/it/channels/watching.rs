@@ -192,7 +192,7 @@ fn missing_program_starts_no_watcher() {
     exit 5
     --- stderr
     error: there is no program 'nosuchprogram'
-    hint: install it, or give its path after `--`
+    hint: install it, or give another program after `--`
     ");
     assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
 }
@@ -213,4 +213,52 @@ fn failed_answer_is_told_by_the_receipt() {
     assert_eq!(note, "no answer: the program ended with exit status: 7");
     assert_eq!((messages(&sandbox).len(), program.runs()), (1, 1), "nothing is posted");
     drop(watch);
+}
+
+/// Without a time limit, whoever waits would wait for good.
+#[test]
+fn sender_that_waits_learns_of_the_failure() {
+    let sandbox = workspace();
+    let program = Program::new(&sandbox, "program", "exit 7");
+    let watch = watch(&sandbox, &program);
+    let ran = sandbox.run(["send", "qc-1", "is it done?", "--wait", "--timeout", "100"]);
+    let problem = "error: qc-1 does not answer: the program ended with exit status: 7";
+    assert!(ran.code == Some(3) && ran.stderr.contains(problem), "{ran:?}");
+    drop(watch);
+}
+
+#[test]
+fn unusable_program_starts_no_watcher() {
+    use std::os::unix::fs::PermissionsExt;
+    let sandbox = workspace();
+    let put = |name: &str, text: &str, mode: u32| {
+        let path = sandbox.path().join(name);
+        files::put(&path, text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    put("plain", "#!/bin/sh\n", 0o644);
+    put("empty", "", 0o755);
+    put("script", "#!/usr/bin/nosuchshell\n", 0o755);
+    std::fs::create_dir(sandbox.path().join("folder")).unwrap();
+    for (program, problem) in [
+        ("./plain", "error: ./plain is not executable"),
+        ("./empty", "error: ./empty is empty"),
+        (
+            "./script",
+            "error: ./script is a script for '/usr/bin/nosuchshell', which is not there or not executable",
+        ),
+        ("./folder", "error: ./folder is not a file"),
+    ] {
+        let ran = sandbox.run(["watch", "--agent", "qc-1", "--channel", "general", "--", program]);
+        assert!(ran.code == Some(5) && ran.stderr.contains(problem), "{ran:?}");
+    }
+    let watcher = serde_json::json!({
+        "agent": "qc-1", "channel": "general", "command": ["/bin/cat"], "folder": sandbox.path().join("gone"),
+    });
+    sandbox.configure_user(&serde_json::json!({ "channels": { "watchers": [watcher] } }).to_string());
+    let told = sandbox.run(["doctor"]).stdout;
+    assert!(told.contains("the watcher of qc-1 does not start: there is no folder"), "{told}");
+    let serve = sandbox.serve();
+    assert!(!sandbox.file("signals/presence/qc-1.json").exists(), "it never looked awake");
+    drop(serve);
 }

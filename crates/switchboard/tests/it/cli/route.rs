@@ -33,11 +33,10 @@ fn route_to_an_agent_a_team_and_nobody() {
 fn route_through_links_and_doors() {
     let sandbox = workspace();
     sandbox.configure_user(
-        r##"{ "links": {
+        r#"{ "links": {
             "forwards": { "old-bot": "codex" },
-            "teams": { "review": ["claude", "codex"] },
-            "channels": { "#general": ["research"] }
-        } }"##,
+            "teams": { "review": ["claude", "codex"] }
+        } }"#,
     );
     sandbox.ok(["channel", "post", "--channel", "general", "--text", "hello", "--from", "codex"]);
     assert_snapshot!(sandbox.show(["route", "old-bot"]), @r"

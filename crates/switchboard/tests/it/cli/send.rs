@@ -578,31 +578,38 @@ fn x4_nobody_speaks_in_the_name_of_the_hub() {
     assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new());
 }
 
-/// A link with a typing mistake in it is told, and nobody's mailbox is made for it.
+/// A link with a typing mistake in it is told, and nobody's mailbox is made for it. `doctor` tells of the same links.
 #[test]
 fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
     let sandbox = workspace();
     let links = serde_json::json!({
         "teams": { "backend": ["codex", "ghost"], "review": ["codex", "amy@resaerch"] },
         "forwards": { "old": "codx", "older": "bob@nowhere" },
+        "channels": { "general": ["nosuch"] },
     });
+    sandbox.ok(["channel", "post", "--channel", "general", "--text", "hello", "--from", "codex"]);
     sandbox.configure_user(&serde_json::json!({ "links": links }).to_string());
+    let doctor = sandbox.run(["doctor"]).stdout;
+    let unknown_realm = |link: &str, realm: &str| {
+        format!("{link} leads to '{realm}', and no agent of a swarm or hub of that name is known")
+    };
     for (to, problem) in [
-        ("team:backend", "no agent is named 'ghost', to whom links.teams.backend leads"),
-        ("old", "no agent is named 'codx', to whom links.forwards.old leads"),
-        (
-            "older",
-            "links.forwards.older leads to 'bob@nowhere', and no agent of a swarm or hub 'nowhere' is known",
-        ),
-        (
-            "team:review",
-            "links.teams.review leads to 'amy@resaerch', and no agent of a swarm or hub 'resaerch' is known",
-        ),
+        ("team:backend", "no agent is named 'ghost', to whom links.teams.backend leads".to_owned()),
+        ("old", "no agent is named 'codx', to whom links.forwards.old leads".to_owned()),
+        ("older", unknown_realm("links.forwards.older", "nowhere")),
+        ("team:review", unknown_realm("links.teams.review", "resaerch")),
+        ("#general", unknown_realm("links.channels.general", "nosuch")),
     ] {
-        let ran = sandbox.run(["send", to, "x"]);
-        assert_eq!(ran.code, Some(5), "{ran:?}");
-        assert!(ran.stderr.contains(problem) && ran.stderr.contains("config.json"), "{ran:?}");
+        for args in [&["send", to, "x"][..], &["route", to]] {
+            let ran = sandbox.run(args);
+            assert_eq!(ran.code, Some(5), "{ran:?}");
+            assert!(ran.stderr.contains(&problem) && ran.stderr.contains("config.json"), "{ran:?}");
+        }
+        assert!(doctor.contains(&format!("FAIL  links: {problem}")), "{problem}: {doctor}");
     }
+    let posted = sandbox.run(["channel", "post", "--channel", "general", "--text", "x"]);
+    assert!(posted.code == Some(5) && posted.stderr.contains("links.channels.general"), "{posted:?}");
+    assert_eq!(sandbox.json(["tail"]).len(), 1);
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Signs of life of watchers, which they write into the shared folder of the channels.
+
+use std::time::Duration;
+
+use door_channels::Sighting;
+use door_workspace::Workspace;
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use crate::failure::Failure;
+
+/// How often the signs of life that others write down are read. A silent agent counts as awake for minutes.
+pub(crate) const HEAR_EVERY: Duration = Duration::from_secs(10);
+
+impl Context {
+    /// What the heartbeat files of watchers say. Where their folder is not mounted, nothing, and that is told: mail goes on.
+    pub(crate) async fn sightings(&self, workspace: &Workspace) -> Result<Vec<Sighting>, Failure> {
+        let sightings: Result<_, Failure> =
+            async { Ok(self.channels(workspace).await?.sightings().await?) }.await;
+        workspace.hub().observe_watchers(sightings.is_ok()).await?;
+        match sightings {
+            Err(failure) if failure.is_unmounted() => {
+                tracing::warn!("nothing is known of watchers: {}", failure.message);
+                Ok(Vec::new())
+            }
+            sightings => sightings,
+        }
+    }
+
+    /// Tells this process of the signs of life of watchers. Where they cannot be read, those watchers are unknown.
+    pub(crate) async fn hear_watchers(&self, workspace: &Workspace) -> Result<(), Failure> {
+        let heard: Result<_, Failure> =
+            async { Ok(self.channels(workspace).await?.hear_presence().await?) }.await;
+        workspace.hub().observe_watchers(heard.is_ok()).await?;
+        match heard {
+            Err(failure) if failure.is_unmounted() => {
+                tracing::warn!("nothing is known of watchers: {}", failure.message);
+            }
+            Err(failure) => {
+                tracing::debug!("the signs of life of watchers cannot be read: {}", failure.message);
+            }
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// Keeps this process told of the signs of life of watchers until `shutdown`.
+    pub(crate) async fn follow_watchers(self, workspace: Workspace, shutdown: CancellationToken) {
+        let mut channels = None;
+        loop {
+            if channels.is_none() {
+                channels = self.channels(&workspace).await.ok();
+            }
+            let heard = match &channels {
+                Some(channels) => channels.hear_presence().await.map_err(Failure::from),
+                None => Err(Failure::temporary("no_channels", "the channels cannot be opened")),
+            };
+            let is_readable = heard.is_ok();
+            let noted = workspace.hub().observe_watchers(is_readable).await.map_err(Failure::from);
+            if let Err(failure) = heard.and(noted) {
+                tracing::debug!("the signs of life of watchers cannot be read: {}", failure.message);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(HEAR_EVERY) => {}
+                () = shutdown.cancelled() => return,
+            }
+        }
+    }
+}
