@@ -1,16 +1,22 @@
 //! Finding a tool wherever it is: by words, and by a name that is not listed.
 
+use std::sync::Arc;
+
 use futures_util::stream::{self, StreamExt};
 use serde_json::value::RawValue;
 use switchboard_core::nearest;
 
 use crate::answer;
 use crate::arguments::{self, shape};
+use crate::aside::run_aside;
+use crate::catalogue::Catalogue;
 use crate::host::Caller;
 use crate::introspect::line;
 use crate::raw::Object;
 use crate::search::ranked;
+use crate::suite::Suite;
 use crate::suites::{Suites, WARM_AT_ONCE};
+use crate::summary::summarise;
 use crate::top::describe;
 
 /// How many tools a search shows unless it says otherwise, and at most.
@@ -42,33 +48,10 @@ impl Suites {
             .buffered(WARM_AT_ONCE)
             .collect()
             .await;
-        let tools: Vec<_> = suites
-            .iter()
-            .zip(&known)
-            .filter_map(|(suite, known)| Some((suite, known.as_ref().ok()?)))
-            .flat_map(|(suite, catalogue)| {
-                suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
-            })
-            .collect();
         let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
-        let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
-        let mut lines: Vec<String> = places
-            .iter()
-            .take(limit)
-            .map(|&place| {
-                let (suite, offered) = &tools[place];
-                format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
-            })
-            .collect();
-        if lines.is_empty() {
-            lines.push(format!("No tool fits \"{query}\"."));
-        }
-        let missing =
-            suites.iter().zip(&known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
-        lines.extend(
-            missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)),
-        );
-        let result = answer::text(&lines.join("\n"));
+        let query = query.clone();
+        let found = run_aside(move || find_tools(&suites, &known, &query, limit)).await;
+        let result = answer::text(&found);
         self.inner.ledger.introspected(result.get().len());
         result
     }
@@ -84,7 +67,7 @@ impl Suites {
             self.table().suites.iter().filter(|suite| top.by_name.contains_key(&suite.rules.tool_name))
         {
             let Some(catalogue) = suite.cached() else { continue };
-            if suite.offered(&catalogue).iter().any(|offered| offered.tool.name == subtool) {
+            if suite.get_offered(&catalogue, subtool).is_some() {
                 let name = &suite.rules.tool_name;
                 return Some(format!(
                     "{missing}. It is one of {name}'s: call {name} with {}.",
@@ -97,4 +80,36 @@ impl Suites {
         let near = nearest(tool, known).into_iter().next()?;
         top.by_name.contains_key(&near).then(|| format!("{missing}. Did you mean '{near}'?"))
     }
+}
+
+/// The tools of all suites that fit a query, a line each, and the suites that could not be searched.
+fn find_tools(
+    suites: &[Arc<Suite>],
+    known: &[Result<Arc<Catalogue>, String>],
+    query: &str,
+    limit: usize,
+) -> String {
+    let tools: Vec<_> = suites
+        .iter()
+        .zip(known)
+        .filter_map(|(suite, known)| Some((suite, known.as_ref().ok()?)))
+        .flat_map(|(suite, catalogue)| {
+            suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
+        })
+        .collect();
+    let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
+    let mut lines: Vec<String> = places
+        .iter()
+        .take(limit)
+        .map(|&place| {
+            let (suite, offered) = &tools[place];
+            format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
+        })
+        .collect();
+    if lines.is_empty() {
+        lines.push(format!("No tool fits \"{}\".", summarise(query, 80)));
+    }
+    let missing = suites.iter().zip(known).filter_map(|(suite, known)| Some((suite, known.as_ref().err()?)));
+    lines.extend(missing.map(|(suite, why)| format!("({} was not searched: {why})", suite.rules.tool_name)));
+    lines.join("\n")
 }

@@ -22,7 +22,7 @@ pub(crate) enum Asked<'a> {
 }
 
 /// What is to be shown of a suite.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Question {
     pub(crate) mode: Option<String>,
     pub(crate) subtool: Option<String>,

@@ -54,7 +54,7 @@ impl Catalogue {
     /// What is said where the list is not whole.
     pub(crate) fn cut_note(&self, child: &str) -> Option<String> {
         let count = self.tools.len();
-        let note = format!("{child} lists more tools than are read; these are the first {count}");
+        let note = format!("{child} lists more tools than are read; only the first {count} can be used");
         self.is_cut.then_some(note)
     }
 

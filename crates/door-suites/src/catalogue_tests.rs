@@ -57,7 +57,7 @@ fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
     assert_eq!(back.get("add").unwrap().raw.get(), r#"{"description":"first","name":"add","x-kept":[1.0]}"#);
     assert_eq!((back.instructions.as_deref(), back.taken_at), (Some("Notes."), Timestamp::UNIX_EPOCH));
     let note = back.cut_note("notes").unwrap();
-    assert_eq!(note, "notes lists more tools than are read; these are the first 2");
+    assert_eq!(note, "notes lists more tools than are read; only the first 2 can be used");
     assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
 
     let file = places.cache.join("catalogues").join(places.workspace_mark()).join("notes.json");

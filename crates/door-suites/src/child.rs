@@ -28,6 +28,7 @@ mod stdio;
 mod turns;
 mod ws;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -266,6 +267,11 @@ impl Child {
     /// What it makes known from now on. A receiver that is far behind is told that it missed some.
     pub fn events(&self) -> broadcast::Receiver<ChildEvent> {
         self.0.shared.events()
+    }
+
+    /// How often it announced that its list of tools changed. [`ChildEvent`] tells the same later and less often.
+    pub fn tool_changes(&self) -> u64 {
+        self.0.shared.tool_changes.load(Ordering::Relaxed)
     }
 
     /// Tells it that what this client answered to `roots/list` is no longer so, if it runs and knows the client.

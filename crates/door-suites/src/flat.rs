@@ -41,6 +41,16 @@ pub(crate) fn renamed(offered: Offered<'_>, name: &str) -> Box<RawValue> {
     object.to_raw()
 }
 
+/// The tool with a note behind its description.
+pub(crate) fn add_note(listed: &RawValue, note: &str) -> Box<RawValue> {
+    let Some(mut object) = Object::parse(listed) else { return listed.to_owned() };
+    let described = object.text("description").map(|described| format!("{described} ")).unwrap_or_default();
+    let described = raw(&format!("{described}({note})"));
+    object.0.retain(|(key, _)| key != "description");
+    object.0.push(("description".to_owned(), &described));
+    object.to_raw()
+}
+
 /// What a child lists, with all that is hidden in it taken out, and a word of that in its description. The member
 /// that others call it by stays as it is. Where nothing is hidden, not a byte is another.
 pub(crate) fn harmless(item: &RawValue, called_by: &str) -> Box<RawValue> {

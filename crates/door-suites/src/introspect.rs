@@ -64,7 +64,7 @@ pub(crate) fn introspect(
         let found = tools.iter().find(|offered| offered.tool.name == *subtool);
         return found
             .map(|offered| noted(one(*offered)))
-            .ok_or_else(|| unknown(subtool, tools.iter().map(|offered| offered.tool.name.as_str())));
+            .ok_or_else(|| unknown(subtool, tools.iter().map(|offered| offered.tool.name.as_str()), note));
     }
     let (chosen, start) = match &question.query {
         Some(query) => {
@@ -72,7 +72,7 @@ pub(crate) fn introspect(
             if places.is_empty() {
                 return Ok(noted(format!(
                     "No tool fits \"{}\". Without a query all {} are listed.",
-                    query,
+                    summarise(query, 80),
                     tools.len()
                 )));
             }
@@ -107,11 +107,16 @@ pub(crate) fn introspect(
     Ok(noted(text))
 }
 
-/// What is said of a tool that there is not, or that is not offered: the two look the same.
-pub(crate) fn unknown<'a>(subtool: &str, offered: impl IntoIterator<Item = &'a str>) -> String {
+/// What is said of a tool that there is not, or that is not offered: the two look the same. The note says where the list
+/// itself may be at fault.
+pub(crate) fn unknown<'a>(
+    subtool: &str,
+    offered: impl IntoIterator<Item = &'a str>,
+    note: Option<&str>,
+) -> String {
     let near = nearest(subtool, offered);
     let subtool = summarise(subtool, 80);
-    match near.as_slice() {
+    let text = match near.as_slice() {
         [] => format!(
             "The tool '{}' is not available. {{\"action\":\"introspect\"}} lists those that are.",
             subtool.escape_debug()
@@ -121,6 +126,10 @@ pub(crate) fn unknown<'a>(subtool: &str, offered: impl IntoIterator<Item = &'a s
             subtool.escape_debug(),
             near.join(" or ")
         ),
+    };
+    match note {
+        Some(note) => format!("{text} {note}"),
+        None => text,
     }
 }
 

@@ -3,6 +3,7 @@
 mod across;
 mod answer;
 mod arguments;
+mod aside;
 mod cache;
 mod canonical;
 mod catalogue;

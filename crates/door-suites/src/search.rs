@@ -13,27 +13,28 @@ const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
 /// The places of the tools that fit the query, best first. Equal ones stay in their order.
+///
+/// The time grows with the text of the tools and, separately, with the query: only words of a tool are looked up.
 pub(crate) fn ranked<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>) -> Vec<usize> {
     let wanted: BTreeSet<String> = words(query).into_iter().collect();
-    let texts: Vec<BTreeMap<String, f64>> = tools.into_iter().map(weights).collect();
+    let texts: Vec<Text> = tools.into_iter().map(|tool| weigh(tool, &wanted)).collect();
     let count = as_f64(texts.len());
-    let lengths: Vec<f64> = texts.iter().map(|text| text.values().sum()).collect();
-    let mean = (lengths.iter().sum::<f64>() / count.max(1.0)).max(1.0);
-    let rarity: BTreeMap<&str, f64> = wanted
-        .iter()
-        .map(|word| {
-            let having = as_f64(texts.iter().filter(|text| text.contains_key(word)).count());
-            (word.as_str(), (1.0 + (count - having + 0.5) / (having + 0.5)).ln())
-        })
-        .collect();
+    let mean = (texts.iter().map(|text| text.length).sum::<f64>() / count.max(1.0)).max(1.0);
+    let mut having: BTreeMap<&str, usize> = BTreeMap::new();
+    for word in texts.iter().flat_map(|text| text.weights.keys()) {
+        *having.entry(word).or_default() += 1;
+    }
+    let rarity = |word: &str| {
+        let having = as_f64(having.get(word).copied().unwrap_or_default());
+        (1.0 + (count - having + 0.5) / (having + 0.5)).ln()
+    };
     let mut scored: Vec<(f64, usize)> = texts
         .iter()
-        .zip(&lengths)
         .enumerate()
-        .map(|(place, (text, length))| {
-            let score = rarity.iter().filter_map(|(word, rarity)| {
-                let weight = text.get(*word)?;
-                Some(rarity * weight * (K1 + 1.0) / (weight + K1 * (1.0 - B + B * length / mean)))
+        .map(|(place, text)| {
+            let score = text.weights.iter().map(|(word, weight)| {
+                let held_back = K1 * (1.0 - B + B * text.length / mean);
+                rarity(word) * weight * (K1 + 1.0) / (weight + held_back)
             });
             (score.sum(), place)
         })
@@ -43,13 +44,23 @@ pub(crate) fn ranked<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>)
     scored.into_iter().map(|(_, place)| place).collect()
 }
 
-/// How much each word counts in a tool.
-fn weights(tool: &Tool) -> BTreeMap<String, f64> {
+/// Text of a tool as a query sees it.
+struct Text {
+    /// How much each word of the query counts in it.
+    weights: BTreeMap<String, f64>,
+    /// How much all its words count together.
+    length: f64,
+}
+
+fn weigh(tool: &Tool, wanted: &BTreeSet<String>) -> Text {
     let (shown, _) = tool.shown();
-    let mut weights = BTreeMap::new();
-    let mut add = |text: &str, weight: f64| {
-        for word in words(text) {
-            *weights.entry(word).or_insert(0.0) += weight;
+    let mut text = Text { weights: BTreeMap::new(), length: 0.0 };
+    let mut add = |part: &str, weight: f64| {
+        for word in words(part) {
+            text.length += weight;
+            if wanted.contains(&word) {
+                *text.weights.entry(word).or_insert(0.0) += weight;
+            }
         }
     };
     add(&tool.name, IN_NAME);
@@ -58,7 +69,7 @@ fn weights(tool: &Tool) -> BTreeMap<String, f64> {
     for argument in shown.input_schema.arguments() {
         add(argument, IN_ARGUMENTS);
     }
-    weights
+    text
 }
 
 /// The words of a text in small letters: `readTextFile`, `read_text_file` and "read text files" have the same.

@@ -1,5 +1,7 @@
 //! One child with all that stands between it and a model: trust, pins, rules, its catalogue, limits.
 
+mod renewal;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,6 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;
 
 use crate::arguments::{Call, Question};
+use crate::aside::run_aside;
 use crate::cache::ResultCache;
 use crate::catalogue::{Catalogue, Shelf};
 use crate::child::{Child, ChildError, ChildEvent, Listed, Listing, Opened};
@@ -77,6 +80,8 @@ struct State {
     blocked: Arc<BTreeMap<String, String>>,
     /// The run of the child that the catalogue was taken from. Another run may offer something else.
     run: Option<Weak<Opened>>,
+    /// The changes that the child had announced before the catalogue was taken.
+    changes: u64,
     /// The tools that were used since the catalogue was taken.
     used: BTreeSet<String>,
 }
@@ -209,11 +214,10 @@ impl Suite {
             let told = self.child.request("logging/setLevel", Some(level), caller).await;
             let _ = told.inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
         }
-        // Set before the tools are asked for: a change that is announced meanwhile takes it back.
-        self.state.lock().run = Some(Arc::downgrade(&opened));
+        let changes = self.child.tool_changes();
         let listed = match self.child.list_all(Listed::Tools, caller).await {
             Err(ChildError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Listing::default(),
-            listed => listed.inspect_err(|_| self.state.lock().run = None)?,
+            listed => listed?,
         };
         let catalogue =
             Arc::new(Catalogue::new(listed, opened.instructions.clone(), self.shared.clock.now()));
@@ -227,6 +231,10 @@ impl Suite {
             state.blocked = blocked;
             state.used.clear();
             state.catalogue = Some(catalogue.clone());
+            // A change that was announced meanwhile may not be in it.
+            let is_current = self.child.tool_changes() == changes;
+            state.run = is_current.then(|| Arc::downgrade(&opened));
+            state.changes = changes;
         }
         if self.is_flat() && before.as_ref().is_none_or(|before| !before.lists_the_same(&catalogue)) {
             self.shared.changes.fetch_add(1, Ordering::Relaxed);
@@ -299,6 +307,23 @@ impl Suite {
         offered.map(|tool| Offered { tool, is_blocked: blocked.contains_key(&tool.name) }).collect()
     }
 
+    /// A tool by its name, if it is offered.
+    pub(crate) fn get_offered<'a>(&self, catalogue: &'a Catalogue, name: &str) -> Option<&'a Tool> {
+        catalogue.get(name).filter(|tool| self.exposed.offers(&tool.name))
+    }
+
+    /// The refusal of a tool that is not offered.
+    async fn refuse_unknown(self: &Arc<Self>, subtool: &str, catalogue: &Arc<Catalogue>) -> String {
+        let (suite, subtool, catalogue) = (Arc::clone(self), subtool.to_owned(), Arc::clone(catalogue));
+        run_aside(move || {
+            let cut = catalogue.cut_note(&suite.spec.name).map(|note| format!("({note})"));
+            let offered = suite.offered(&catalogue);
+            let names = offered.iter().map(|offered| offered.tool.name.as_str());
+            introspect::unknown(&subtool, names, cut.as_deref())
+        })
+        .await
+    }
+
     /// Answers a question about the tools.
     pub(crate) async fn introspect(
         self: &Arc<Self>,
@@ -306,8 +331,25 @@ impl Suite {
         caller: &Caller,
     ) -> Result<String, String> {
         self.check_trust()?;
-        let (catalogue, note) = self.for_showing(caller).await.map_err(|error| told(&error))?;
-        let offered = self.offered(&catalogue);
+        let (mut catalogue, note) = self.for_showing(caller).await.map_err(|error| told(&error))?;
+        if let Some(subtool) = &question.subtool
+            && catalogue.get(subtool).is_none()
+            && let Some(renewed) = self.renew(&catalogue, caller).await
+        {
+            catalogue = renewed;
+        }
+        let (suite, question) = (Arc::clone(self), question.clone());
+        run_aside(move || suite.answer(&catalogue, &question, note)).await
+    }
+
+    /// Answers a question from a catalogue.
+    fn answer(
+        &self,
+        catalogue: &Catalogue,
+        question: &Question,
+        note: Option<String>,
+    ) -> Result<String, String> {
+        let offered = self.offered(catalogue);
         let (name, count) = (&self.spec.name, catalogue.tools.len());
         // An empty answer would not say whose doing it is.
         let cut = catalogue.cut_note(name).map(|note| format!("({note})"));
@@ -344,11 +386,14 @@ impl Suite {
         caller: &Caller,
     ) -> Result<Done, Done> {
         self.check_trust().map_err(|text| Done::refused(&text, false))?;
-        let catalogue = self.current(caller).await.map_err(|error| Done::failed(error, false))?;
-        let Some(tool) = catalogue.get(subtool).filter(|tool| self.exposed.offers(&tool.name)) else {
-            let names = self.offered(&catalogue);
-            let names = names.iter().map(|offered| offered.tool.name.as_str());
-            return Err(Done::refused(&introspect::unknown(subtool, names), false));
+        let mut catalogue = self.current(caller).await.map_err(|error| Done::failed(error, false))?;
+        if catalogue.get(subtool).is_none()
+            && let Some(renewed) = self.renew(&catalogue, caller).await
+        {
+            catalogue = renewed;
+        }
+        let Some(tool) = self.get_offered(&catalogue, subtool) else {
+            return Err(Done::refused(&self.refuse_unknown(subtool, &catalogue).await, false));
         };
         self.check_pin(tool, &catalogue).await.map_err(|text| Done::refused(&text, true))?;
         self.pin_first_use(&tool.name, &catalogue).await;
@@ -455,6 +500,7 @@ impl Suite {
             catalogue: other.catalogue.clone(),
             blocked: other.blocked.clone(),
             run: other.run.clone(),
+            changes: other.changes,
             used: BTreeSet::new(),
         };
         drop(other);

@@ -108,6 +108,8 @@ impl Top {
             }
         }
         for (suite, catalogue) in &flat {
+            // A model sees no other text about the whole list than the descriptions in it.
+            let mut cut = catalogue.cut_note(&suite.spec.name);
             for offered in suite.offered(catalogue) {
                 let tool = offered.tool;
                 let is_bare = suite.spec.expose == (Expose::Flat { bare: true });
@@ -132,7 +134,11 @@ impl Top {
                     self.problems.push(((*suite).clone(), message));
                     continue;
                 }
-                self.tools.push(flat::renamed(offered, &name));
+                let listed = flat::renamed(offered, &name);
+                self.tools.push(match cut.take() {
+                    Some(note) => flat::add_note(&listed, &note),
+                    None => listed,
+                });
                 self.by_name.insert(name, Target::Flat((*suite).clone(), tool.name.clone()));
             }
         }

@@ -1,15 +1,20 @@
 //! The other end: a client of the router, for the command line and for tests.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use switchboard_hub::clock::Clock;
 use switchboard_hub::files::Dir;
 use switchboard_hub::owner::Owner;
+use switchboard_hub::platform;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::error::RouterError;
 use crate::lines::{Line, Lines};
@@ -23,6 +28,12 @@ const LIMIT: u64 = 64 << 10;
 
 /// The longest line that is read: a list of many jobs.
 const LINE: usize = 64 << 20;
+
+/// Time limit for the connection and the answer to `hello`. A router that runs answers within milliseconds.
+const HELLO: Duration = Duration::from_secs(2);
+
+/// Further time for a process that is busy, not stopped: a loaded machine can keep it from a processor for seconds.
+const BUSY_HELLO: Duration = Duration::from_secs(8);
 
 /// Where the router of a workspace listens. Readable by its owner alone, because of the token.
 #[derive(Clone, Serialize, Deserialize)]
@@ -132,14 +143,33 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the router of a workspace by its folder.
-    pub async fn connect(folder: &Dir) -> Result<Self, RouterError> {
+    /// Connects to the router of a workspace by its folder and says hello, as an agent where one is named.
+    ///
+    /// The kernel accepts connections to a stopped process, so only the answer shows that the router runs.
+    pub async fn connect(folder: &Dir, agent: Option<&str>) -> Result<Self, RouterError> {
         let signpost = Signpost::read_believed(folder)?.ok_or(RouterError::NotRunning)?;
-        let mut client = Self::to_process(&signpost).await?;
-        let hello = match &signpost.token {
-            Some(token) => json!({ "token": token }),
-            None => json!({}),
-        };
+        let mut opening = pin!(Self::open(&signpost, agent));
+        if let Ok(opened) = timeout(HELLO, &mut opening).await {
+            return opened;
+        }
+        let is_stopped = platform::is_process_stopped(signpost.pid);
+        if is_stopped == Some(false)
+            && let Ok(opened) = timeout(BUSY_HELLO, opening).await
+        {
+            return opened;
+        }
+        Err(RouterError::Silent { pid: signpost.pid })
+    }
+
+    async fn open(signpost: &Signpost, agent: Option<&str>) -> Result<Self, RouterError> {
+        let mut client = Self::to_process(signpost).await?;
+        let mut hello = json!({});
+        if let Some(token) = &signpost.token {
+            hello["token"] = json!(token);
+        }
+        if let Some(agent) = agent {
+            hello["agent"] = json!(agent);
+        }
         client.ask("hello", &hello).await?;
         Ok(client)
     }
@@ -150,7 +180,11 @@ impl Client {
             return Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning);
         };
         let connected = switchboard_hub::socket::connect(Path::new(path)).await;
-        let stream = connected.map_err(|_| RouterError::NotRunning)?;
+        let stream = connected.map_err(|error| match error.kind() {
+            // The backlog is full: the process accepts no connections.
+            ErrorKind::WouldBlock => RouterError::Silent { pid: signpost.pid },
+            _ => RouterError::NotRunning,
+        })?;
         let listener = stream.peer_cred()?.pid().and_then(|pid| u32::try_from(pid).ok());
         if listener.is_some_and(|pid| pid != signpost.pid) {
             let problem = "another process listens on its socket".to_owned();

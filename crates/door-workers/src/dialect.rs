@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 pub(crate) use self::events::translate_lines;
 use crate::intake::{bad_field, reject, typed};
+use crate::wire::PROTOCOL;
 use crate::wire::command::{AgentKind, Command, Nothing};
 use crate::wire::event::{
     CommandRejected, Provider, ProviderField, ProviderOption, ProvidersList, RejectCode,
@@ -33,8 +34,21 @@ pub(crate) fn is_dialect(command: &str, payload: Option<&Value>) -> bool {
         "swarm_launch" | "swarm_list" | "swarm_status" | "swarm_terminate" | "approve_execution"
         | "providers_list" => true,
         "inject" => payload.is_some_and(|payload| payload.get("swarm_id").is_some()),
-        _ => false,
+        _ => is_foreign(command),
     }
+}
+
+/// True for a command that the older router alone has. All but `project_list` are unknown here.
+fn is_foreign(command: &str) -> bool {
+    command == "enqueue_inject" || command.starts_with("project_")
+}
+
+/// True for a line whose command is in the older router's words, whatever else is wrong with it.
+pub(crate) fn speaks_dialect(line: &[u8]) -> bool {
+    let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
+    let command = line.get("command").and_then(Value::as_str).unwrap_or_default();
+    line.get("protocol").is_some_and(|protocol| protocol == PROTOCOL)
+        && is_dialect(command, line.get("payload"))
 }
 
 /// True for a command that both routers call the same.
@@ -55,6 +69,7 @@ pub(crate) fn read(
         "swarm_terminate" => Command::Terminate(typed(payload.clone())?),
         "approve_execution" => Command::Approve(typed(approve(payload)?)?),
         "providers_list" => Command::ProvidersList(Nothing {}),
+        "project_list" => Command::ProjectList(Nothing {}),
         "inject" => Command::Inject(typed(inject(payload))?),
         _ => return Ok(None),
     }))

@@ -192,6 +192,63 @@ async fn older_clients_hear_of_jobs_of_others() {
     rig.close().await;
 }
 
+/// The web backend asks every few seconds, without a timestamp.
+#[tokio::test]
+async fn older_client_asks_for_projects_first() {
+    let rig = Rig::new().await;
+    let ask = |command: &str, id: &str| {
+        format!(r#"{{"protocol":"{PROTOCOL}","command":"{command}","request_id":"{id}","payload":{{}}}}"#)
+    };
+    let mut client = legacy(&rig);
+    client.say(&ask("project_list", "1")).await;
+    let listed = client.next().await;
+    assert_eq!(
+        (listed.event.as_str(), &listed.data),
+        ("project_list", &json!({ "request_id": "1", "projects": {} }))
+    );
+    for command in ["enqueue_inject", "project_resume", "never_heard_of"] {
+        client.say(&ask(command, command)).await;
+        let rejected = client.next_of("command_rejected").await;
+        let expected = (&json!(command), &json!("unknown_command"), &json!("unknown command"));
+        let told = (&rejected.data["request_id"], &rejected.data["code"], &rejected.data["reason"]);
+        assert_eq!(told, expected);
+    }
+    // One that is ours as well.
+    client.say(&ask("queue_list", "2")).await;
+    assert_eq!(client.next_of("queue_list").await.data["request_id"], "2");
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn bad_first_field_keeps_older_client() {
+    let rig = Rig::new().await;
+    for first in ["project_resume", "swarm_launch"] {
+        let mut client = legacy(&rig);
+        let payload = json!({ "provider": "slurm" });
+        let line = json!({ "protocol": PROTOCOL, "command": first, "request_id": "1", "payload": payload });
+        client.say(&line.to_string()).await;
+        assert_eq!(client.next().await.event, "command_rejected", "{first}");
+        assert_eq!(client.ask("swarm_list", json!({})).await.event, "swarm_list", "{first}");
+    }
+    rig.close().await;
+}
+
+#[tokio::test]
+async fn terminated_swarm_leaves_older_list() {
+    let rig = Rig::new().await;
+    let mut client = rig.client();
+    let job = client.launch(json!({ "agent": "echo" })).await;
+    let running = client.launch(json!({ "agent": "echo" })).await;
+    client.ask("terminate", json!({ "job_id": job })).await;
+    let mut older = legacy(&rig);
+    let listed = older.ask("swarm_list", json!({})).await;
+    let swarms: Vec<&String> = listed.data["swarms"].as_object().unwrap().keys().collect();
+    assert_eq!(swarms, [&running]);
+    assert_eq!(older.ask("swarm_status", json!({ "swarm_id": job })).await.data["status"], "terminated");
+    assert_eq!(client.ask("jobs_list", json!({})).await.data["jobs"].as_array().unwrap().len(), 2);
+    rig.close().await;
+}
+
 /// A browser sends what a web page says only after lines of its own, and a client without a token has to begin with a
 /// command of the older router.
 #[tokio::test]

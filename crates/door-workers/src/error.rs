@@ -57,6 +57,12 @@ pub enum RouterError {
     /// No router runs.
     #[error("no router runs in this workspace")]
     NotRunning,
+    /// The router's process runs and does not answer.
+    #[error("the router does not answer; its process ({pid}) may be stopped")]
+    Silent {
+        /// The process.
+        pid: u32,
+    },
     /// The connection to the router ended.
     #[error("the router hung up: {reason}")]
     HungUp {

@@ -75,17 +75,21 @@ fn read(fields: &mut Map<String, Value>, speaker: Speaker) -> Result<Request, Co
         Some(Value::String(command)) => command.clone(),
         found => return Err(bad("command", "must be a string", found)),
     };
-    // The older router's clients leave these two out.
     let is_dialect = dialect::is_dialect(&command, fields.get("payload"))
         || speaker.is_older && dialect::is_shared(&command);
+    if !is_dialect && !COMMANDS.contains(&command.as_str()) {
+        return Err(unknown_command());
+    }
+    // The older router's clients leave these two out.
+    let may_omit = is_dialect || speaker.is_older;
     match fields.get("type") {
         Some(Value::String(kind)) if kind == "command" => {}
-        None if is_dialect => {}
+        None if may_omit => {}
         found => return Err(bad("type", "must be \"command\"", found)),
     }
     match fields.get("timestamp") {
         Some(Value::String(timestamp)) if is_utc(timestamp) => {}
-        None if is_dialect => {}
+        None if may_omit => {}
         found => {
             return Err(bad("timestamp", "must be a time in UTC such as \"2026-02-25T15:00:00Z\"", found));
         }
@@ -99,7 +103,7 @@ fn read(fields: &mut Map<String, Value>, speaker: Speaker) -> Result<Request, Co
     };
     let payload = match fields.remove("payload") {
         Some(Value::Object(payload)) => payload,
-        None if is_dialect => Map::new(),
+        None if may_omit => Map::new(),
         found => return Err(bad("payload", "must be an object", found.as_ref())),
     };
     let understood = understand(&command, payload, speaker);
@@ -134,11 +138,13 @@ fn known(command: &str, payload: Map<String, Value>) -> Result<Command, CommandR
         "approvals_list" => Command::ApprovalsList(typed(payload)?),
         "queue_list" => Command::QueueList(typed(payload)?),
         "subscribe" => Command::Subscribe(typed(payload)?),
-        // Section 6 gives the words.
-        _ => {
-            return Err(reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned()));
-        }
+        _ => return Err(unknown_command()),
     })
+}
+
+/// The rejection of a command that there is not. Section 6 gives the words.
+fn unknown_command() -> CommandRejected {
+    reject(RejectCode::UnknownCommand, Some("command"), "unknown command".to_owned())
 }
 
 /// A payload as its type, or which of its fields is not what it has to be.

@@ -59,10 +59,10 @@ async fn the_network_needs_a_token_and_is_this_machine_alone() {
     stranger.say("nonsense").await;
     assert_eq!(stranger.next().await.event, "command_rejected");
     assert!(stranger.client.next().await.is_err(), "it was not hung up on");
-    let mut known = TestClient { client: Client::connect(rig.hub.folder()).await.unwrap() };
+    let mut known = TestClient { client: Client::connect(rig.hub.folder(), None).await.unwrap() };
     known.launch(json!({ "agent": "echo" })).await;
     signpost.remove(rig.hub.folder()).unwrap();
-    assert!(matches!(Client::connect(rig.hub.folder()).await, Err(RouterError::NotRunning)));
+    assert!(matches!(Client::connect(rig.hub.folder(), None).await, Err(RouterError::NotRunning)));
     done.cancel();
     listening.await.unwrap();
     rig.close().await;

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use self::feed::{Feed, Filter, Jobs, Outgoing};
-use crate::dialect::{Speaker, older_name, reworded};
+use crate::dialect::{self, Speaker, older_name, reworded};
 use crate::intake::{self, COMMANDS, reject};
 use crate::lines::{Line, Lines};
 use crate::router::{Asked, Asker, Place, Router, not_accepted, was_stopped};
@@ -215,15 +215,23 @@ impl Session {
 
     /// Does what a line says; false where the client has to go.
     async fn take(&mut self, line: Line, cap: usize, injections: &mut Injections) -> bool {
-        let parsed = match line {
-            Line::TooLong => Some(Err(intake::too_long(cap))),
-            Line::Whole(line) => intake::parse(&line, self.speaker()),
+        let (parsed, is_older) = match line {
+            Line::TooLong => (Some(Err(intake::too_long(cap))), false),
+            Line::Whole(line) => {
+                let parsed = intake::parse(&line, self.speaker());
+                let is_rejected = matches!(parsed, Some(Err(_)));
+                (parsed, is_rejected && dialect::speaks_dialect(&line))
+            }
         };
         let request = match parsed {
             None => return true,
             Some(Ok(request)) => request,
             Some(Err(rejected)) => {
-                if !self.is_admitted && self.access.legacy {
+                if is_older {
+                    // A mistake in a field does not make the client another.
+                    self.admit_older();
+                    self.is_older.store(true, Ordering::Release);
+                } else if !self.is_admitted && self.access.legacy {
                     // A web page can have a browser connect, but not choose the first line that it sends.
                     tracing::warn!(
                         reason = rejected.reason,
@@ -248,13 +256,20 @@ impl Session {
         self.is_admitted
     }
 
+    /// Admits a client that speaks the older router's dialect, where such clients are let in.
+    fn admit_older(&mut self) {
+        if !self.is_admitted && self.access.legacy {
+            (self.is_admitted, self.is_restricted) = (true, true);
+        }
+    }
+
     async fn handle(
         &mut self,
         mut request: Request,
         injections: &mut Injections,
     ) -> Result<(), CommandRejected> {
-        if !self.is_admitted && self.access.legacy && request.dialect {
-            (self.is_admitted, self.is_restricted) = (true, true);
+        if request.dialect {
+            self.admit_older();
         }
         let needs_token = !self.is_admitted || self.is_restricted && !request.dialect;
         if needs_token && !matches!(request.command, Command::Hello(_)) {

@@ -81,6 +81,7 @@ fn the_commands_of_the_older_router_fit_their_schemas_and_are_understood() {
         ("swarm_launch", json!({ "provider_params": { "worker_mode": "mock", "model": "m" } }), true),
         ("swarm_launch", json!({ "nodes": "two" }), false),
         ("providers_list", json!({}), true),
+        ("project_list", json!({}), true),
         ("swarm_list", json!({}), true),
         ("swarm_status", json!({ "swarm_id": "j" }), true),
         ("swarm_status", json!({}), false),

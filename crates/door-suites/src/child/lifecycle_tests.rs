@@ -141,6 +141,28 @@ async fn suites_p10_a_slow_child_that_computes_is_started_once() {
     assert_eq!(std::fs::read_to_string(&starts).expect("it was started"), "x");
 }
 
+/// A second start would be as busy as the first. The error tells the time that was waited.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn busy_child_beyond_limits_starts_once() {
+    for (framing, remembered) in [(Framing::Auto, None), (Framing::Auto, Some(Framing::ContentLength))] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let starts = dir.path().join("starts");
+        let child = child_with("slow.py", &[&starts.display().to_string(), "compute", "on"], |spec, _| {
+            // As `spawnTimeoutMs` sets them: there is no further time.
+            (spec.limits.spawn, spec.limits.fetch) = (Duration::from_secs(1), Duration::from_secs(1));
+            set_framing(spec, framing);
+        });
+        if let Some(remembered) = remembered {
+            child.0.starter.remember(remembered);
+        }
+        let error = text(&child, "any").await.expect_err("it is busy");
+        let ChildError::SpawnTimeout { after, .. } = &error else { panic!("{error}") };
+        assert!(*after > Duration::from_millis(1400), "{error}");
+        assert_eq!(std::fs::read_to_string(&starts).expect("it was started"), "x");
+    }
+}
+
 #[tokio::test]
 async fn a_child_that_nobody_calls_is_stopped_and_comes_back() {
     let child = child_with("mortal.py", &[], |spec, _| spec.limits.idle = Some(Duration::from_millis(50)));

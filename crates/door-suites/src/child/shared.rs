@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ pub(super) struct Shared {
     /// Made when somebody listens: its places take 20 kB, and most children are never started.
     events: OnceLock<broadcast::Sender<ChildEvent>>,
     list_changes: Mutex<HashMap<Listed, ListChange>>,
+    /// How often the list of tools was announced as changed. Counted at once, while events are debounced.
+    pub(super) tool_changes: AtomicU64,
 }
 
 /// Something that is left of a child as long as this is.
@@ -114,7 +117,8 @@ impl Shared {
         let log = ChildLog::new(options.log.clone(), &spec.name, options.redact.clone());
         let (living, _) = watch::channel(0);
         let (counters, events, list_changes) = (Counters::default(), OnceLock::new(), Mutex::default());
-        Self { spec, options, log, counters, living, events, list_changes }
+        let tool_changes = AtomicU64::new(0);
+        Self { spec, options, log, counters, living, events, list_changes, tool_changes }
     }
 
     /// Marks something that has to be gone before the child counts as stopped.
@@ -152,6 +156,9 @@ impl Shared {
 
     /// Makes a list's change known, at once or when the last time is long enough ago.
     pub(super) fn list_changed(self: &Arc<Self>, what: Listed) {
+        if what == Listed::Tools {
+            self.tool_changes.fetch_add(1, Ordering::Relaxed);
+        }
         let now = Instant::now();
         let mut changes = self.list_changes.lock();
         match changes.get(&what).copied() {

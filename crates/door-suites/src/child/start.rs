@@ -24,6 +24,9 @@ const BUSY_PAUSE: Duration = Duration::from_millis(50);
 /// The ticks of processor time, 10 ms each, that a program uses in that time if it is busy: a tenth of a processor.
 const BUSY_TICKS: u64 = 5;
 
+/// Time for the last look at a program, so that the request does not time out before it. Ten times what a look takes.
+const LAST_LOOK: Duration = Duration::from_secs(5);
+
 /// How much the file with a remembered framing may hold: one word.
 const FRAMING_FILE_CAP: u64 = 64;
 
@@ -50,7 +53,7 @@ impl Starter {
             }
             Launch::Stdio { framing, command, .. } => {
                 let limit = self.first_limit(fetches(command));
-                self.start_program(caller, *framing, limit).await.map_err(|(error, _)| error)
+                self.start_program(caller, *framing, limit).await.map_err(|failure| failure.error)
             }
             Launch::Http { url, headers } => http::start(&self.shared, url, headers, caller).await,
             Launch::Sse { url, headers } => sse::start(&self.shared, url, headers, caller).await,
@@ -68,12 +71,16 @@ impl Starter {
         let limits = &self.shared.spec.limits;
         let first = self.remembered();
         let first_limit = self.first_limit(may_fetch);
-        let (error, was_mute) = match self.start_program(caller, first, first_limit).await {
+        let failure = match self.start_program(caller, first, first_limit).await {
             Ok(connection) => return Ok(connection),
-            // What was remembered may be out of date, and then the program may fail in any way.
-            Err((error, was_mute)) if was_mute || first == Framing::ContentLength => (error, was_mute),
-            Err((error, _)) => return Err(error),
+            Err(failure) => failure,
         };
+        let was_mute = failure.kind == FailureKind::Mute;
+        // What was remembered may be out of date, and then the program may fail in any way.
+        let may_be_outdated = first == Framing::ContentLength && failure.kind != FailureKind::Busy;
+        if !was_mute && !may_be_outdated {
+            return Err(failure.error);
+        }
         let second = match first {
             Framing::ContentLength => Framing::Newline,
             Framing::Auto | Framing::Newline => Framing::ContentLength,
@@ -88,13 +95,14 @@ impl Starter {
                 self.remember(second);
                 Ok(connection)
             }
+            Err(busy) if busy.kind == FailureKind::Busy => Err(busy.error),
             Err(_) if was_mute && limits.fetch > first_limit && !self.shared.log.last().is_empty() => {
                 tracing::debug!(child = self.shared.name(), "it may be busy; it is given more time");
                 let last = self.start_program(caller, Framing::Newline, limits.fetch).await;
-                last.map_err(|(error, _)| error)
+                last.map_err(|failure| failure.error)
             }
             // What is told is why the usual way failed: the other one fails for every child that is merely slow.
-            Err(_) => Err(error),
+            Err(_) => Err(failure.error),
         }
     }
 
@@ -104,7 +112,7 @@ impl Starter {
         if may_fetch { limits.fetch } else { limits.spawn }
     }
 
-    /// Starts the program and opens it. The error says also whether it ran and said nothing.
+    /// Starts the program and opens it.
     ///
     /// One that is busy when its time is over is still starting, and has more time, as long as a download would have.
     async fn start_program(
@@ -112,29 +120,33 @@ impl Starter {
         caller: &Caller,
         framing: Framing,
         limit: Duration,
-    ) -> Result<Arc<Connection>, (ChildError, bool)> {
-        let connection = stdio::start(&self.shared, framing).await.map_err(|error| (error, false))?;
+    ) -> Result<Arc<Connection>, StartFailure> {
+        let started = stdio::start(&self.shared, framing).await;
+        let connection = started.map_err(|error| StartFailure { error, kind: FailureKind::Other })?;
         let starting = Unopened::new(&connection);
         let most = self.shared.spec.limits.fetch.max(limit);
         let begun = Instant::now();
-        let opened = tokio::select! {
+        let (error, was_busy) = tokio::select! {
             biased;
-            opened = opening::initialize(&connection, caller, most) => opened,
-            () = over(&connection, begun, limit, most) => Err(spawn_timeout(&self.shared, begun.elapsed())),
+            opened = opening::initialize(&connection, caller, most + LAST_LOOK) => match opened {
+                Ok(()) => {
+                    starting.opened();
+                    return Ok(connection);
+                }
+                Err(error) => (as_start_error(&self.shared, error, begun.elapsed()), false),
+            },
+            was_busy = wait_out_start(&connection, begun, limit, most) => {
+                (spawn_timeout(&self.shared, begun.elapsed()), was_busy)
+            }
         };
-        match opened {
-            Ok(()) => {
-                starting.opened();
-                Ok(connection)
-            }
-            Err(error) => {
-                let was_mute = !connection.is_heard() && connection.ending().is_none();
-                let error = as_start_error(&self.shared, error, limit);
-                drop(starting);
-                self.shared.gone().await;
-                Err((error, was_mute))
-            }
-        }
+        let kind = match (was_busy, connection.is_heard() || connection.ending().is_some()) {
+            (true, _) => FailureKind::Busy,
+            (false, false) => FailureKind::Mute,
+            (false, true) => FailureKind::Other,
+        };
+        drop(starting);
+        self.shared.gone().await;
+        Err(StartFailure { error, kind })
     }
 
     fn remembered(&self) -> Framing {
@@ -149,7 +161,7 @@ impl Starter {
         })
     }
 
-    fn remember(&self, framing: Framing) {
+    pub(super) fn remember(&self, framing: Framing) {
         *self.framing.lock() = Some(framing);
         let Some(dir) = &self.shared.options.cache else { return };
         let kept = match framing {
@@ -166,11 +178,32 @@ impl Starter {
     }
 }
 
-/// Waits until the time of a start is over: after the limit as soon as the program is idle, at the latest after `most`.
-async fn over(connection: &Connection, begun: Instant, limit: Duration, most: Duration) {
+/// Failed start of a program, and whether another framing may help.
+struct StartFailure {
+    error: ChildError,
+    kind: FailureKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FailureKind {
+    /// It ran, was idle and said nothing: it may wait for another framing.
+    Mute,
+    /// It was busy when its time was over: it would be as busy in a second start.
+    Busy,
+    /// It ended, or said something else than an answer.
+    Other,
+}
+
+/// Waits until the time of a start is over: after the limit once the program is idle, at the latest after `most`. True
+/// where the program is busy at that moment.
+async fn wait_out_start(connection: &Connection, begun: Instant, limit: Duration, most: Duration) -> bool {
     sleep_until(begun + limit).await;
-    let Some(pid) = connection.pid else { return };
-    while begun.elapsed() < most && is_busy(pid).await {
+    let Some(pid) = connection.pid else { return false };
+    loop {
+        let is_busy = is_busy(pid).await;
+        if !is_busy || begun.elapsed() >= most {
+            return is_busy;
+        }
         tracing::debug!(child = connection.shared.name(), pid, "it is busy starting; it is given more time");
     }
 }

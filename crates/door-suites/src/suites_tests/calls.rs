@@ -143,3 +143,22 @@ async fn a_person_can_do_what_a_model_can_and_is_not_counted() {
     suites.close().await;
     assert_eq!(suites.savings().measured.counted, crate::Counted::default());
 }
+
+/// The server answers, then announces its other tools: a call right behind the answer is for one of those.
+#[tokio::test]
+async fn announced_tools_are_usable_at_once() {
+    let rig = Rig::new();
+    let tools = |name: &str| json!([{ "name": "rename" }, { "name": name, "description": name }]);
+    let new = ["a", "b", "c", "d", "e", "f"];
+    rig.child("box", &json!({ "tools": tools("old"), "next": new.map(tools) }));
+    let suites = rig.open_trusted();
+    for (place, name) in new.into_iter().enumerate() {
+        said(&suites, "box_suite", json!({ "action": "call", "subtool": "rename" })).await;
+        let action = if place % 2 == 0 { "call" } else { "introspect" };
+        let (text, failed) = said(&suites, "box_suite", json!({ "action": action, "subtool": name })).await;
+        assert!(!failed, "{name}: {text}");
+    }
+    let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "never" })).await;
+    assert!(failed && text.contains("is not available"), "{text}");
+    suites.close().await;
+}

@@ -142,3 +142,17 @@ async fn resources_prompts_and_completion_go_to_their_owner() {
     assert_eq!(error.code, -32602);
     suites.close().await;
 }
+
+#[tokio::test]
+async fn cut_list_is_told_in_first_description() {
+    let rig = Rig::new().with(json!({ "suites": { "box": flat(false) } }));
+    let many: Vec<Value> = (0..10_001).map(|number| json!({ "name": format!("tool_{number}") })).collect();
+    rig.child("box", &json!({ "tools": many }));
+    let suites = rig.open_trusted();
+    let list = suites.list_tools(&Caller::default()).await;
+    let first: Value = serde_json::from_str(list[0].get()).unwrap();
+    let told = "(box lists more tools than are read; only the first 10000 can be used)";
+    assert_eq!((list.len(), &first["description"]), (10_000, &json!(told)));
+    assert!(!list[1].get().contains("only the first"), "{}", list[1].get());
+    suites.close().await;
+}

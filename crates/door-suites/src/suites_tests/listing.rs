@@ -75,14 +75,22 @@ async fn cut_tool_list_is_told_to_model_and_person() {
     let suites = rig.open_trusted();
     let (first, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(
-        !failed && first.contains("box lists more tools than are read; these are the first 10000"),
+        !failed && first.contains("box lists more tools than are read; only the first 10000 can be used"),
         "{first}"
     );
+    let beyond = json!({ "subtool": "tool_10000" });
+    for action in ["call", "introspect"] {
+        let mut arguments = beyond.clone();
+        arguments["action"] = json!(action);
+        let (refused, failed) = said(&suites, "box_suite", arguments).await;
+        let told = "(box lists more tools than are read; only the first 10000 can be used)";
+        assert!(failed && refused.contains("is not available") && refused.ends_with(told), "{refused}");
+    }
     suites.close().await;
 
     // Another process knows it from the kept catalogue.
     let problems: Vec<String> = rig.open().problems().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(problems, ["box lists more tools than are read; these are the first 10000."]);
+    assert_eq!(problems, ["box lists more tools than are read; only the first 10000 can be used."]);
 }
 
 #[tokio::test]
@@ -255,6 +263,29 @@ async fn who_calls_a_tool_that_is_not_listed_is_told_which_suite_has_it() {
     // What is not offered is not told of, and what others list is left to them.
     for name in ["write", "send_mesage", "zzz", ""] {
         assert_eq!(suites.meant(name), None, "{name}");
+    }
+    suites.close().await;
+}
+
+/// Text of one caller is neither compared at length nor repeated to it.
+#[tokio::test]
+async fn long_questions_get_short_answers() {
+    let rig = Rig::new();
+    for name in ["box", "other"] {
+        rig.child(name, &tools());
+    }
+    let suites = rig.open_trusted();
+    let long = "echo ".repeat(20_000).trim().to_owned();
+    let strange = (0..20_000).map(|number| format!("w{number}")).collect::<Vec<_>>().join(" ");
+    for (tool, arguments, part) in [
+        ("box_suite", json!({ "action": "introspect", "subtool": long }), "is not available"),
+        ("box_suite", json!({ "action": "call", "subtool": long }), "is not available"),
+        ("box_suite", json!({ "action": "introspect", "query": strange }), "No tool fits"),
+        ("switchboard_tools", json!({ "query": strange }), "No tool fits"),
+        ("switchboard_tools", json!({ "query": format!("{strange} echo") }), "box_suite: echo"),
+    ] {
+        let (text, _) = said(&suites, tool, arguments).await;
+        assert!(text.contains(part) && text.len() < 600, "{} bytes: {:.300}", text.len(), text);
     }
     suites.close().await;
 }

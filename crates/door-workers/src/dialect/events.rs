@@ -84,9 +84,12 @@ fn swarm(job: &Data) -> Data {
     swarm
 }
 
+/// The jobs that run. The older router forgets a swarm when it is terminated, and its clients show, and end, every swarm
+/// of this list.
 fn swarms(list: &Data) -> Data {
     let jobs = list.get("jobs").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object);
     let swarms: BTreeMap<&str, Data> = jobs
+        .filter(|job| text(job, "status") != "terminated")
         .map(|job| {
             let mut listed = job.clone();
             copy(&mut listed, "job_id", "swarm_id");

@@ -1,5 +1,6 @@
 //! What clients ask for, one function a command.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,7 @@ use crate::node::NodeOrder;
 use crate::wire::command::{Approve, Command, Inject, JobFilter, Launch, NodeNumber, Nodes, Request};
 use crate::wire::event::{
     ApprovalsList, At, CommandRejected, EventBody, Injection, JobStatusAnswer, JobTerminated, JobsList,
-    NodeAnswer, QueueList, RejectCode,
+    NodeAnswer, ProjectList, QueueList, RejectCode,
 };
 
 /// Who asks.
@@ -102,6 +103,10 @@ impl Router {
             Command::ApprovalsList(filter) => self.approvals(asker, &filter, request_id),
             Command::QueueList(filter) => self.queues(asker, &filter, request_id),
             Command::ProvidersList(_) => Ok(vec![EventBody::ProvidersList(dialect::providers(request_id))]),
+            Command::ProjectList(_) => {
+                let list = ProjectList { request_id, projects: BTreeMap::new() };
+                Ok(vec![EventBody::ProjectList(list)])
+            }
             Command::Hello(_) | Command::Inject(_) | Command::Subscribe(_) => Ok(Vec::new()),
         }
     }

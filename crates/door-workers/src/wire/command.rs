@@ -42,6 +42,8 @@ pub enum Command {
     Subscribe(Subscribe),
     /// Lists what the older router's clients may launch.
     ProvidersList(Nothing),
+    /// Lists the older router's projects, of which there are none.
+    ProjectList(Nothing),
 }
 
 /// Who asks, and in which dialect the answer has to be.

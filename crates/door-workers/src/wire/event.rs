@@ -85,6 +85,8 @@ pub enum EventBody {
     CutOff(CutOff),
     /// The answer to `providers_list` of the older router.
     ProvidersList(ProvidersList),
+    /// The answer to `project_list` of the older router.
+    ProjectList(ProjectList),
 }
 
 /// Where something happens: all runtime events have these.
@@ -147,7 +149,8 @@ impl EventBody {
             | Self::Subscribed(_)
             | Self::Heartbeat(_)
             | Self::CutOff(_)
-            | Self::ProvidersList(_) => return None,
+            | Self::ProvidersList(_)
+            | Self::ProjectList(_) => return None,
         })
     }
 }

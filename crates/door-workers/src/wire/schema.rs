@@ -34,6 +34,7 @@ pub fn all() -> Vec<(String, Value)> {
     schemas.push(older::<SwarmRef>("swarm_terminate"));
     schemas.push(older::<ApproveExecution>("approve_execution"));
     schemas.push(older::<Nothing>("providers_list"));
+    schemas.push(older::<Nothing>("project_list"));
     schemas.extend(every_event());
     schemas
 }

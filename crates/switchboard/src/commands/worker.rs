@@ -166,9 +166,7 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
 async fn connect(context: &Context) -> Result<Client, Failure> {
     let folder = context.workspace_folder()?.join(door_workspace::FOLDER);
     let folder = switchboard_hub::files::Dir::open_root(&folder).map_err(door_workers::RouterError::from)?;
-    let mut client = Client::connect(&folder).await?;
-    client.ask("hello", &json!({ "agent": context.identity()?.name })).await?;
-    Ok(client)
+    Ok(Client::connect(&folder, Some(context.identity()?.name.as_str())).await?)
 }
 
 /// Asks once; what the answer says.

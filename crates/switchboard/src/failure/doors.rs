@@ -62,6 +62,8 @@ impl From<RouterError> for Failure {
             ),
             RouterError::NotRunning => Self::new("no_router", Exit::Temporary, message)
                 .hint("start `switchboard serve` in this workspace, in another terminal"),
+            RouterError::Silent { pid } => Self::temporary("router_silent", message)
+                .hint(format!("`fg` in its terminal or `kill -CONT {pid}` continues it")),
             RouterError::Rejected { code, field, reason } => refusal(&code, field.as_deref(), &reason),
             RouterError::Address { .. } | RouterError::NotLoopback { .. } => {
                 Self::new("bad_address", Exit::Usage, message)

@@ -154,6 +154,15 @@ pub struct ProvidersList {
     pub providers: Vec<Provider>,
 }
 
+/// Data of `project_list`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProjectList {
+    /// As asked.
+    pub request_id: String,
+    /// Projects by id: always empty.
+    pub projects: BTreeMap<String, String>,
+}
+
 /// Where workers can run, and what a launch there takes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Provider {

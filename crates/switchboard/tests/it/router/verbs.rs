@@ -80,6 +80,23 @@ fn nobody_has_to_agree_to_what_is_not_shown() {
     poll::until("the end of the turn", || (status(&sandbox, &job)["nodes"][0]["turns"] == 1).then_some(()));
 }
 
+/// The kernel accepts the connection for a stopped process; the answer never comes.
+#[test]
+fn stopped_serve_fails_worker_verbs() {
+    let sandbox = workspace();
+    let serve = sandbox.serve();
+    sandbox.ok(["worker", "list"]);
+    serve.signal(rustix::process::Signal::STOP);
+    let verbs: [&[&str]; 3] = [&["worker"], &["worker", "launch", "--agent", "echo"], &["worker", "queue"]];
+    for verb in verbs {
+        let ran = sandbox.run(verb);
+        is_refused(&ran, 3, "the router does not answer");
+        assert!(ran.stderr.contains(&format!("kill -CONT {}", serve.id())), "{ran:?}");
+    }
+    serve.signal(rustix::process::Signal::CONT);
+    sandbox.ok(["worker", "list"]);
+}
+
 /// An agent that asks for what it is told to, word for word.
 const ASKING_FOR: &str = r#"
 import sys, json
