@@ -114,10 +114,11 @@ async fn log_overwritten_before_shutdown_is_recovered_by_next() {
     // The frames that note it are in the database.
     let other = rusqlite::Connection::open(folder.path().join("hub.db")).expect("opens");
     other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("written back");
+    drop(other);
     send(&hub, "lost").await;
     overwrite(folder.path(), length(folder.path()) / 2, length(folder.path()) / 2);
     hub.shut_down().await;
-    drop(other);
+    drop(hub);
     let hub = open(folder.path()).await;
     assert!(hub.needs_rebuild().await.expect("read"));
 }
