@@ -100,8 +100,18 @@ pub(crate) struct Prepared {
     native_is_id: bool,
     allow_unregistered: bool,
     restored: Option<Vec<(AgentId, DeliveryState)>>,
-    by_hub: bool,
-    is_leased: bool,
+    submitter: Submitter,
+}
+
+/// Who hands a message in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submitter {
+    /// A door, for the sender.
+    Door,
+    /// A door, in the hub's own name.
+    Hub,
+    /// A door that still has to write the file. It is leased the deliveries that the file makes.
+    FileWriter,
 }
 
 impl Prepared {
@@ -138,19 +148,18 @@ impl Prepared {
             native_is_id,
             allow_unregistered,
             restored,
-            by_hub: false,
-            is_leased: false,
+            submitter: Submitter::Door,
         })
     }
 
     /// What a door has to say in the hub's own name.
     pub(crate) fn in_the_hubs_name(self) -> Self {
-        Self { by_hub: true, ..self }
+        Self { submitter: Submitter::Hub, ..self }
     }
 
     /// Leases the deliveries that are made in place to the submitter, who still has to write the file.
     pub(crate) fn leased(self) -> Self {
-        Self { is_leased: true, ..self }
+        Self { submitter: Submitter::FileWriter, ..self }
     }
 
     /// The same for a message of another hub.
@@ -166,19 +175,15 @@ impl Prepared {
 ///
 /// Everything that can be refused is refused before the first row is written: see [`crate::store::writer::Undo::Nothing`].
 pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, HubError> {
-    let Prepared {
-        mut message,
-        mut digest,
-        key,
-        native_is_id,
-        allow_unregistered,
-        restored,
-        by_hub,
-        is_leased,
-    } = prepared;
+    let Prepared { mut message, mut digest, key, native_is_id, allow_unregistered, restored, submitter } =
+        prepared;
     // What the hub says is believed, and answered by nobody. A file that only claims to be the hub's is not verified, and
     // for another hub's word the link stands.
-    if restored.is_none() && !by_hub && message.from.realm.is_none() && is_notice(&message) {
+    if restored.is_none()
+        && submitter != Submitter::Hub
+        && message.from.realm.is_none()
+        && is_notice(&message)
+    {
         return Err(HubError::ReservedName { name: message.from.name, keeper: "the hub" });
     }
     let directory = with_way_back(tx, &message)?;
@@ -209,7 +214,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
     join_thread(tx, &mut message)?;
     let stops = breakers::check(tx, &message, &mut planned)?;
     for (planned, decided) in &mut planned {
-        if is_leased && planned.in_place && decided.is_none() {
+        if submitter == Submitter::FileWriter && planned.in_place && decided.is_none() {
             *decided = Some((DeliveryState::InFlight, BEING_WRITTEN.to_owned()));
         }
     }
