@@ -99,7 +99,8 @@ pub fn reveal(text: &str) -> String {
 /// Makes visible what a person could misread in a command: what [`reveal`] shows, joiners, odd spaces, and characters
 /// that look like ASCII ones. A word that is of another script as a whole stays.
 pub fn reveal_command(text: &str) -> String {
-    let is_part = |c: char| c.is_alphanumeric() || !c.is_ascii() && !is_odd_space(c) && !is_hidden(c);
+    // Some hidden characters are letters to Unicode, as the Hangul fillers.
+    let is_part = |c: char| (c.is_alphanumeric() || !c.is_ascii()) && !is_odd_space(c) && !is_hidden(c);
     let mut shown = String::with_capacity(text.len());
     let mut word = String::new();
     for c in text.chars() {

@@ -190,6 +190,7 @@ fn command_is_revealed_for_person_who_approves() {
         ("rm \u{2013}rf \u{ff0f}", "rm \\u{2013}rf \\u{ff0f}"),
         ("a\u{202e}b\u{200d}c\u{a0}d\re", "a\\u{202e}b\\u{200d}c\\u{a0}d\\re"),
         ("\u{1b}[2Jx", "\\u{1b}[2Jx"),
+        ("rm\u{3164}x", "rm\\u{3164}x"),
     ] {
         assert_eq!(reveal_command(command), shown);
     }
