@@ -115,7 +115,7 @@ impl Channels {
 pub(crate) async fn follow(channels: &Channels) -> Result<Infallible, ChannelError> {
     let tree = channels.tree().clone();
     let folder = blocking(move || tree.presence()).await?;
-    let is_heartbeat = |name: &str| name.ends_with(".json");
+    let is_heartbeat = |name: &str| name.strip_suffix(".json").is_some();
     let mut lookout =
         Lookout::open(&folder, RecursiveMode::NonRecursive, is_heartbeat, channels.config()).await;
     loop {
