@@ -81,11 +81,7 @@ async fn root_without_identity_is_only_read() {
     assert!(matches!(bare, ChannelError::AnotherFolder { has_identity: false, .. }), "{bare}");
     assert_eq!(hub.newest(9).await.unwrap().items.len(), 1, "nothing is accepted");
     test.mount();
-    remove(&test.path("signals"));
+    std::fs::remove_file(test.path("signals")).unwrap();
     Channels::open(config, hub).await.unwrap().post(post("after")).await.unwrap();
     assert_eq!(test.texts().await, ["before", "after"]);
-}
-
-fn remove(path: &Path) {
-    std::fs::remove_file(path).unwrap();
 }
