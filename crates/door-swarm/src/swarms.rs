@@ -259,10 +259,10 @@ impl Swarms {
             // Somebody is about to say them, to those whom the directory might forget now, and comes here afterwards.
             return Ok(());
         }
-        let others = swarm.members.iter().filter(|(id, _)| *id != agent && swarm.is_active());
+        let others = swarm.members.iter().filter(|(id, _)| *id != agent);
         let role = |id: &PeerId| (*id == swarm.master).then(|| "master".to_owned());
         let peers = others.map(|(id, member)| Peer { name: member.name.clone(), role: role(id) }).collect();
-        self.hub().put_peers(swarm.realm.clone(), peers).await?;
+        self.hub().put_peers(swarm.realm.clone(), swarm.is_active().then_some(peers)).await?;
         Ok(())
     }
 

@@ -102,8 +102,8 @@ enum Fate {
 /// Waiting messages from which on a mailbox is large: to list it takes more than some 10 ms.
 const LARGE: usize = 2000;
 
-/// For how many times its own length a look at a large mailbox is followed by none, except for one that must miss
-/// nothing. Every delivery changes the folder, and to list a million names takes seconds: so that takes 2 % of a core.
+/// After a large mailbox is compared with the journal, it rests 50 times as long, unless a check must miss nothing. Every
+/// delivery changes the folder, and to list a million names takes seconds: so that takes 2 % of a core.
 const PACE: u32 = 50;
 
 /// The longest such rest.
@@ -246,10 +246,9 @@ impl Workspace {
         if is_large && care == Care::Paced && self.rests(folder).await? {
             return Ok(Swept::default());
         }
-        let began = Instant::now();
-        let swept = self.look(name, dir, care).await?;
+        let (swept, listing_time) = self.look(name, dir, care).await?;
         if is_large {
-            self.rest(folder, began.elapsed() * PACE).await?;
+            self.rest(folder, listing_time * PACE).await?;
         }
         // Only a look that left nothing open counts as complete.
         if swept.settling == 0 {
@@ -303,10 +302,13 @@ impl Workspace {
         }
         let (tree, name) = (self.tree().clone(), agent.name.clone());
         let dir = blocking(move || Ok(tree.make_own_folder(Section::Inbox, &name)?)).await?;
-        self.look(agent.name, dir, care).await
+        Ok(self.look(agent.name, dir, care).await?.0)
     }
 
-    async fn look(&self, folder: Name, dir: Dir, care: Care) -> Result<Swept, WorkspaceError> {
+    /// Compares a mailbox with the journal and takes in what is new. Also returns how long the comparison took, without the
+    /// intake: a burst of dropped files is no reason to leave the next one lying.
+    async fn look(&self, folder: Name, dir: Dir, care: Care) -> Result<(Swept, Duration), WorkspaceError> {
+        let began = Instant::now();
         let directory = self.hub().directory().await?;
         let agent = self.owner_of(&directory, folder.clone()).await?;
         // The folder of a former name holds nothing that is expected there.
@@ -323,6 +325,7 @@ impl Workspace {
         }
         let mut still = Vec::new();
         let mut swept = self.compare_waiting(&mailbox, &mut comparison, care, &mut still).await?;
+        let compared = began.elapsed();
         let listed = mailbox.dir.clone();
         let restored = swept.restored > 0;
         let (aside, listing) = blocking(move || {
@@ -339,7 +342,7 @@ impl Workspace {
             still.push(name);
         }
         swept.add(self.take_in(&mailbox, listing, still).await?);
-        Ok(swept)
+        Ok((swept, compared))
     }
 
     /// Compares the files of all waiting messages with the listing, a page at a time, and puts right what is wrong.

@@ -1,6 +1,6 @@
 //! Who is known, and how each can be reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ pub struct Directory {
     agents: BTreeMap<AgentId, AgentRecord>,
     aliases: BTreeMap<Name, Name>,
     teams: BTreeMap<Name, TeamRecord>,
+    swarms: BTreeSet<Name>,
     links: Arc<Links>,
 }
 
@@ -72,6 +73,11 @@ impl Directory {
         self.teams.insert(record.id.clone(), record);
     }
 
+    /// Adds a swarm that this hub is in, which may have no other members.
+    pub fn put_swarm(&mut self, swarm: Name) {
+        self.swarms.insert(swarm);
+    }
+
     /// Sets what a person has joined.
     pub fn set_links(&mut self, links: Arc<Links>) {
         self.links = links;
@@ -82,9 +88,9 @@ impl Directory {
         &self.links
     }
 
-    /// True if an agent of a swarm or hub of this name is known.
+    /// True if this hub is in a swarm of this name, or knows an agent of a hub of this name.
     pub fn has_realm(&self, realm: &Name) -> bool {
-        self.of_realm(realm).next().is_some()
+        self.swarms.contains(realm) || self.of_realm(realm).next().is_some()
     }
 
     /// The agent of this id or alias, ignoring case.

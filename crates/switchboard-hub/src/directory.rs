@@ -106,6 +106,7 @@ pub(crate) fn load(db: &Connection) -> rusqlite::Result<Directory> {
             directory.put_team(record);
         }
     }
+    peers::load_swarms(db, &mut directory)?;
     Ok(directory)
 }
 

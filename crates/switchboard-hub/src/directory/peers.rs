@@ -1,11 +1,14 @@
 //! The members of swarms, as far as they live elsewhere.
 
-use rusqlite::params;
-use switchboard_core::{AgentId, AgentRecord, Name, Route};
+use rusqlite::{Connection, params};
+use switchboard_core::{AgentId, AgentRecord, Directory, Name, Route};
 
 use super::{changed, put_agent};
 use crate::error::HubError;
 use crate::store::writer::Work;
+
+/// Keys of the swarms that this hub is in.
+const SWARM: &str = "swarm ";
 
 /// A member of a swarm.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,12 +19,13 @@ pub struct Peer {
     pub role: Option<String>,
 }
 
-/// Makes these the members of a swarm, and no others; says whether that changed anything.
+/// Makes these the other members of a swarm; `None` where this hub is no longer in it. Says whether that changed anything.
 ///
 /// They are known as `name@swarm`, so that no agent of ours is ever taken for one of theirs.
-pub(crate) fn put_peers(tx: &mut Work<'_>, swarm: &Name, peers: &[Peer]) -> Result<bool, HubError> {
+pub(crate) fn put_peers(tx: &mut Work<'_>, swarm: &Name, peers: Option<&[Peer]>) -> Result<bool, HubError> {
     let directory = tx.directory.value.clone();
-    let mut has_changed = false;
+    let mut has_changed = put_swarm(tx, swarm, peers.is_some())?;
+    let peers = peers.unwrap_or_default();
     for known in directory.peers(swarm) {
         if !peers.iter().any(|peer| peer.name == known.id.name) {
             tx.db.execute("DELETE FROM agents WHERE name = ?1", params![known.id.to_string()])?;
@@ -48,6 +52,32 @@ pub(crate) fn put_peers(tx: &mut Work<'_>, swarm: &Name, peers: &[Peer]) -> Resu
         changed(tx)?;
     }
     Ok(has_changed)
+}
+
+/// Notes whether this hub is in a swarm; says whether that changed anything.
+fn put_swarm(tx: &Work<'_>, swarm: &Name, is_member: bool) -> rusqlite::Result<bool> {
+    let key = format!("{SWARM}{}", swarm.as_str().to_lowercase());
+    let changed = if is_member {
+        tx.db.execute(
+            "INSERT OR IGNORE INTO meta (key, value) VALUES (?1, ?2)",
+            params![key, swarm.as_str()],
+        )?
+    } else {
+        tx.db.execute("DELETE FROM meta WHERE key = ?1", params![key])?
+    };
+    Ok(changed > 0)
+}
+
+/// Reads the swarms that this hub is in.
+pub(super) fn load_swarms(db: &Connection, directory: &mut Directory) -> rusqlite::Result<()> {
+    let mut swarms = db.prepare("SELECT value FROM meta WHERE key GLOB ?1 || '*'")?;
+    let mut rows = swarms.query([SWARM])?;
+    while let Some(row) = rows.next()? {
+        if let Ok(swarm) = Name::parse(&row.get::<_, String>(0)?) {
+            directory.put_swarm(swarm);
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,8 +12,11 @@ async fn members_of_a_swarm_are_reached_by_name_and_all_at_once() {
     let hub = TestHub::with(&["codex", "alice"]).await;
     let research = name("research");
     let told = vec![peer("alice"), peer("bob")];
-    assert!(hub.hub.put_peers(research.clone(), told.clone()).await.expect("noted"));
-    assert!(!hub.hub.put_peers(research.clone(), told).await.expect("noted"), "the same again is no news");
+    assert!(hub.hub.put_peers(research.clone(), Some(told.clone())).await.expect("noted"));
+    assert!(
+        !hub.hub.put_peers(research.clone(), Some(told)).await.expect("noted"),
+        "the same again is no news"
+    );
 
     let routes = |to: &'static str| {
         let hub = &hub;
@@ -29,15 +32,26 @@ async fn members_of_a_swarm_are_reached_by_name_and_all_at_once() {
     let sent = hub.send("codex", "bob@research", "hello").await;
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
 
-    assert!(hub.hub.put_peers(research, vec![peer("alice")]).await.expect("noted"));
+    assert!(hub.hub.put_peers(research, Some(vec![peer("alice")])).await.expect("noted"));
     let gone = hub.hub.submit(hub.draft("codex", "bob@research", "hello")).await;
     assert!(gone.is_err(), "{gone:?}");
 }
 
 #[tokio::test]
+async fn swarm_without_others_is_known() {
+    let hub = TestHub::with(&["codex"]).await;
+    let research = name("Research");
+    for (peers, is_known) in [(Some(Vec::new()), true), (None, false)] {
+        assert!(hub.hub.put_peers(research.clone(), peers.clone()).await.expect("noted"));
+        assert!(!hub.hub.put_peers(name("research"), peers).await.expect("noted"), "the same again");
+        assert_eq!(hub.hub.directory().await.expect("read").has_realm(&name("research")), is_known);
+    }
+}
+
+#[tokio::test]
 async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
     let hub = TestHub::with(&["codex"]).await;
-    hub.hub.put_peers(name("research"), vec![peer("alice"), peer("bob")]).await.expect("noted");
+    hub.hub.put_peers(name("research"), Some(vec![peer("alice"), peer("bob")])).await.expect("noted");
     let mut door = hub.hub.open_door(switchboard_core::Door::Swarm).await.expect("opened");
     let (alice, bob) =
         (crate::test_hub::agent_id("alice@research"), crate::test_hub::agent_id("bob@research"));

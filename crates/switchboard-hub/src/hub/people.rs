@@ -61,9 +61,14 @@ impl Hub {
         self.write(move |tx| directory::set_role(tx, &agent, role)).await
     }
 
-    /// Makes these the known members of a swarm, and no others; says whether that changed anything.
-    pub async fn put_peers(&self, swarm: Name, peers: Vec<directory::Peer>) -> Result<bool, HubError> {
-        self.write(move |tx| directory::put_peers(tx, &swarm, &peers)).await
+    /// Makes these the other members of a swarm; `None` where this hub is no longer in it. Says whether that changed
+    /// anything.
+    pub async fn put_peers(
+        &self,
+        swarm: Name,
+        peers: Option<Vec<directory::Peer>>,
+    ) -> Result<bool, HubError> {
+        self.write(move |tx| directory::put_peers(tx, &swarm, peers.as_deref())).await
     }
 
     /// Everyone who is known, as of now.

@@ -17,7 +17,7 @@ async fn forwarding() -> TestHub {
     hub.hub = Hub::open(settings).await.expect("opened");
     hub.hub.register(Registration::mailbox("alice".parse().expect("a name"))).await.expect("registered");
     let bob = Peer { name: "bob".parse().expect("a name"), role: None };
-    hub.hub.put_peers("research".parse().expect("a name"), vec![bob]).await.expect("known");
+    hub.hub.put_peers("research".parse().expect("a name"), Some(vec![bob])).await.expect("known");
     hub
 }
 

@@ -141,15 +141,21 @@ impl LogMonitor {
             }
             (opened, found) => opened.is_some() && found.is_none(),
         };
-        if is_gone {
-            return Ok(Some(LogFault::Index));
-        }
-        self.index = index;
         if self.log.is_none() {
             self.log = setup.folder.open_existing(&self.name)?.map(LogFile::new);
         }
+        // A log that was replaced as well is the matter of `LogWatch`: its frames are on no path any more, and would be lost.
+        if is_gone && self.is_log_in_place(setup) {
+            return Ok(Some(LogFault::Index));
+        }
+        self.index = index;
         let is_thorough = setup.store.take_suspicion();
         Ok((!self.examine(db, is_thorough)?).then_some(LogFault::Frames))
+    }
+
+    fn is_log_in_place(&self, setup: &Setup) -> bool {
+        let found = setup.folder.stat(&self.name).ok().flatten().map(|found| found.inode);
+        found.is_some() && found == self.log.as_ref().and_then(LogFile::inode)
     }
 
     /// Whether the log has its last frame; all frames where `is_thorough` or where the log has changed without a commit.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::SystemTime;
 
 /// Bytes before the first frame of a log, and before the page of each frame.
@@ -32,6 +32,10 @@ struct Header {
 impl LogFile {
     pub(super) fn new(file: File) -> Self {
         Self(file)
+    }
+
+    pub(super) fn inode(&self) -> Option<u64> {
+        self.0.metadata().ok().map(|found| found.ino())
     }
 
     /// Salts of the log and the time of its last change; `None` where its header or the header of its last frame is damaged.
