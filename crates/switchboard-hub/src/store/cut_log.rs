@@ -15,7 +15,7 @@ use crate::error::{HubError, is_damage};
 use crate::maintenance;
 use crate::platform;
 use crate::store::finish::{Finisher, not_on_disk};
-use crate::store::log_frames::{LogFile, Salts};
+use crate::store::log_frames::{LogFile, LogStamp, Salts};
 use crate::store::recover::{self, DATABASE, alone_or, share};
 use crate::store::side_files::{self, INDEX};
 use crate::store::writer::{After, Setup};
@@ -32,6 +32,8 @@ pub(crate) struct LogMonitor {
     /// Inode of the index.
     index: Option<u64>,
     seen: Option<LogState>,
+    /// The log after the last commit of this process.
+    stamp: Option<LogStamp>,
     /// The last entry that this process wrote into the journal.
     last_seq: i64,
     fault: Option<LogFault>,
@@ -59,7 +61,7 @@ impl LogMonitor {
     pub(crate) fn begin(setup: &Setup) -> Self {
         let name = setup.log_name();
         let log = setup.folder.open_existing(&name).ok().flatten().map(LogFile::new);
-        Self { name, log, index: find_index(setup), seen: None, last_seq: 0, fault: None }
+        Self { name, log, index: find_index(setup), seen: None, stamp: None, last_seq: 0, fault: None }
     }
 
     /// Notes a commit of this process. Fails where the log was damaged during the transaction: then the commit is behind
@@ -69,6 +71,8 @@ impl LogMonitor {
         if !after.changed {
             return Ok(());
         }
+        // Before the frames: a change while they are examined is found by the next check.
+        self.stamp = self.log.as_ref().and_then(|log| log.stamp().ok());
         let before = self.seen.take();
         let mut is_intact = self.examine(db, false)?;
         if let (Some(before), Some(now), Some(log)) = (before, self.seen, &self.log) {
@@ -150,12 +154,21 @@ impl LogMonitor {
         }
         self.index = index;
         let is_thorough = setup.store.take_suspicion();
+        if !is_thorough && self.is_untouched() {
+            return Ok(None);
+        }
         Ok((!self.examine(db, is_thorough)?).then_some(LogFault::Frames))
     }
 
     fn is_log_in_place(&self, setup: &Setup) -> bool {
         let found = setup.folder.stat(&self.name).ok().flatten().map(|found| found.inode);
         found.is_some() && found == self.log.as_ref().and_then(LogFile::inode)
+    }
+
+    /// Whether the log is as this process left it. To ask the index costs more than a small transaction.
+    fn is_untouched(&self) -> bool {
+        let stamp = self.log.as_ref().and_then(|log| log.stamp().ok());
+        stamp.is_some() && stamp == self.stamp
     }
 
     /// Whether the log has its last frame; all frames where `is_thorough` or where the log has changed without a commit.

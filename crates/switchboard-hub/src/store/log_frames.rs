@@ -18,6 +18,9 @@ const MAGIC: u32 = 0x377f_0682;
 /// Salts of one run through the log: its header and all its frames have the same.
 pub(super) type Salts = [u8; 8];
 
+/// Length of a log and the time of its last change.
+pub(super) type LogStamp = (u64, SystemTime);
+
 /// An open log.
 #[derive(Debug)]
 pub(super) struct LogFile(File);
@@ -32,6 +35,12 @@ struct Header {
 impl LogFile {
     pub(super) fn new(file: File) -> Self {
         Self(file)
+    }
+
+    /// Length of the log and the time of its last change.
+    pub(super) fn stamp(&self) -> io::Result<LogStamp> {
+        let found = self.0.metadata()?;
+        Ok((found.len(), found.modified()?))
     }
 
     pub(super) fn inode(&self) -> Option<u64> {
