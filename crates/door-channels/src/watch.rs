@@ -23,7 +23,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_core::Name;
 use switchboard_hub::HUB_NAME;
-use switchboard_hub::process::find_program;
+use switchboard_hub::process::{ProgramProblem, check_program};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -190,11 +190,10 @@ impl WatcherConfig {
         Ok(self)
     }
 
-    /// The program it is to run, where there is none of that name.
-    pub fn missing_program(&self) -> Option<&str> {
-        let program = self.command.first()?;
+    /// Why its program cannot be started.
+    pub fn program_problem(&self) -> Option<ProgramProblem> {
         let folder = self.folder.as_deref().unwrap_or(Path::new(""));
-        find_program(program.as_ref(), folder).is_none().then_some(program)
+        check_program(self.command.first()?.as_ref(), folder).err()
     }
 
     /// The files it is told to read and that are not there.
@@ -226,11 +225,8 @@ pub(crate) async fn run_all(channels: &Channels, shutdown: CancellationToken) {
             tracing::warn!(agent = %watcher.agent, file = %missing.display(), "there is no such file; the prompt goes without it");
         }
         // Its agent would look awake and answer nothing.
-        if let Some(missing) = watcher.missing_program() {
-            tracing::error!(
-                agent = %watcher.agent, channel = %watcher.channel, program = missing,
-                "the watcher was not started: there is no such program"
-            );
+        if let Some(problem) = watcher.program_problem() {
+            tracing::error!(agent = %watcher.agent, channel = %watcher.channel, "the watcher was not started: {problem}");
             continue;
         }
         by_agent.entry(watcher.agent.clone()).or_default().push(watcher.clone());

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{sleep, timeout};
 
-pub use self::program::{ProgramProblem, check_program, find_program};
+pub use self::program::{ProgramProblem, check_program};
 use self::reaped::Reaped;
 use crate::guard::Guard;
 use crate::lineage::{Launch, LaunchKind};

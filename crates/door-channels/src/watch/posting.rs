@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
-use switchboard_core::{MessageId, Outcome};
+use switchboard_core::{MessageId, NO_ANSWER, Outcome};
 use switchboard_hub::files::{Created, Durability};
 use switchboard_hub::{Handoff, HubError, Stored};
 
@@ -43,7 +43,7 @@ impl Watcher {
                 None => return Ok(Fate::Later),
             },
         };
-        let refused = refused.map(|reason| format!("no answer: {reason}"));
+        let refused = refused.map(|reason| format!("{NO_ANSWER}{reason}"));
         self.acknowledge(stored.message.id, refused.as_deref().unwrap_or(note)).await?;
         blocking(move || Ok(claim.done()?)).await?;
         Ok(Fate::Done)

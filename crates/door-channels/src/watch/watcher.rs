@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use switchboard_core::{AgentId, Door, Message, MessageId};
+use switchboard_core::{AgentId, Door, Message, MessageId, NO_ANSWER};
 use switchboard_hub::files::Dir;
 use switchboard_hub::{HubError, Showing, Stored, fresh_mark};
 use tokio_util::sync::CancellationToken;
@@ -314,7 +314,7 @@ impl Watcher {
         }
         memory.attempts.remove(&id);
         let rest_of_note = rest.as_ref().map(|rest| format!("; {rest}")).unwrap_or_default();
-        let note = format!("no answer: {reason}{rest_of_note}");
+        let note = format!("{NO_ANSWER}{reason}{rest_of_note}");
         if !self.config.incidents {
             return self.finish(stored, claim, None, &note).await;
         }

@@ -569,7 +569,7 @@ async fn watcher_answers_after_its_folder_was_unmounted() {
 async fn watcher_without_its_program_is_not_started() {
     let test = TestChannels::new(&[]).await;
     let missing = WatcherConfig { command: vec!["nosuchprogram".into()], ..watcher(&test, "") };
-    assert_eq!(missing.missing_program(), Some("nosuchprogram"));
+    assert!(missing.program_problem().is_some());
     let other = WatcherConfig { agent: name("qc-1"), ..watcher(&test, "echo 42") };
     let work = start(&test, vec![missing, other]).await;
     let asked = test.post("human", "qc-1", "what is it?").await;

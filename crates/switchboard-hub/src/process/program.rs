@@ -69,12 +69,7 @@ impl ProgramProblem {
     }
 }
 
-/// Finds the program that is started from `folder`: at its path, or in a folder of `PATH`; nothing where it cannot be started.
-pub fn find_program(program: &OsStr, folder: &Path) -> Option<PathBuf> {
-    check_program(program, folder).ok()
-}
-
-/// Finds the program that is started from `folder`, or says why it cannot be started.
+/// Finds the program that is started from `folder`, at its path or in a folder of `PATH`, or says why it cannot be started.
 ///
 /// A file is looked at as far as it says how it is run. That it can be run is known only once it is started.
 pub fn check_program(program: &OsStr, folder: &Path) -> Result<PathBuf, ProgramProblem> {

@@ -1,6 +1,6 @@
 //! `switchboard watch`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -8,7 +8,6 @@ use door_channels::{Preset, PromptBy, WatcherConfig};
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::Name;
-use switchboard_hub::process::{ProgramProblem, check_program};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::channel::channel_named;
@@ -95,7 +94,7 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
         return Err(Failure::new("no_file", Exit::NotFound, message).hint("check --role and --memory"));
     }
     // Before the first heartbeat: an agent whose program cannot run must not look awake.
-    if let Some(problem) = program_problem(&watcher) {
+    if let Some(problem) = watcher.program_problem() {
         let hint = format!("{}, or give another program after `--`", problem.next_step());
         return Err(Failure::new("no_program", Exit::NotFound, problem.to_string()).hint(hint));
     }
@@ -120,12 +119,6 @@ pub(crate) async fn run(args: Watch, context: Context) -> Result<(), Failure> {
     let _ = channels.await;
     open.close().await;
     Ok(())
-}
-
-/// Why the program of a watcher cannot be started.
-pub(crate) fn program_problem(watcher: &WatcherConfig) -> Option<ProgramProblem> {
-    let folder = watcher.folder.as_deref().unwrap_or(Path::new(""));
-    check_program(watcher.command.first()?.as_ref(), folder).err()
 }
 
 fn watcher(args: Watch) -> Result<WatcherConfig, Failure> {

@@ -15,7 +15,6 @@ use super::{Check, Status};
 use crate::commands::inbox::count;
 use crate::commands::mcp::SOCKET;
 use crate::commands::suite::typed;
-use crate::commands::watch::program_problem;
 use crate::config;
 use crate::context::{BROKEN_LINK, Context, broken_links, channel_config};
 use crate::failure::{ANOTHER_FOLDER, Failure, chain};
@@ -174,7 +173,7 @@ pub(super) async fn channels(
         );
     }
     for watcher in &watchers {
-        if let Some(problem) = program_problem(watcher) {
+        if let Some(problem) = watcher.program_problem() {
             let hint = format!("{}, or correct channels.watchers in your settings", problem.next_step());
             let told = format!("the watcher of {} does not start: {problem}", watcher.agent);
             checks.push(Check::new("channels", Status::Fail, told).hint(hint));
