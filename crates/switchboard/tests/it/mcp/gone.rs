@@ -45,7 +45,8 @@ fn m13_a_wait_whose_client_is_gone_takes_no_mail() {
     // It comes back for the answer. Once it has that, the server knows that it was gone.
     let back = Request::new("GET", "/mcp").header("Accept", "text/event-stream");
     let back = in_session(back).header("Last-Event-ID", &first.id).send(served.port).unwrap();
-    let answer = back.events().find(|event| event.data.contains("\"id\":900")).unwrap().data;
+    let answer = back.events().find(|event| event.data.contains("\"id\":900"));
+    let answer = answer.unwrap_or_else(|| panic!("after {first:?}: {}", served.running.errors())).data;
     assert!(answer.contains("The connection was closed"), "{answer}");
 
     let id = sandbox.send("claude", "alice", "for whoever listens");
