@@ -126,7 +126,7 @@ enum Care {
 }
 
 impl Workspace {
-    /// Looks at all mailboxes that changed since they were last looked at. Large ones may have to wait: see [`PACE`].
+    /// Looks at all mailboxes that changed since they were last looked at. Large ones may have to wait: see `PACE`.
     pub async fn sweep(&self) -> Result<Swept, WorkspaceError> {
         self.sweep_with(Care::Paced).await
     }

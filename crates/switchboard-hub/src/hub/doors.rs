@@ -24,7 +24,7 @@ impl Hub {
         self.inner.doors.close();
     }
 
-    /// Runs `deliveries`, the work of a door on its [`Outbound`], until `shutdown`; then drains the door.
+    /// Runs `deliveries`, the work of a door on its [`Outbound`](crate::Outbound), until `shutdown`; then drains the door.
     pub async fn run_door(
         &self,
         door: Door,
