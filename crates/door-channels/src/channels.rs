@@ -138,7 +138,7 @@ impl Channels {
             let expected = known;
             let place = if is_first { Some(first_use::check(&root, noted.as_deref())?) } else { None };
             let tree = Tree::open(&root, shared, expected.as_deref())?;
-            // Without an identity the tree refuses whatever would write.
+            // Without an identity the tree refuses every write.
             let identity = if shared || linked { tree.identity().ok() } else { None };
             Ok((tree, identity, place))
         })

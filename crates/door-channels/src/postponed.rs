@@ -12,7 +12,8 @@ const POSTPONED: &str = "postponed";
 impl Channels {
     /// Has the file of an accepted post written later, and says so.
     ///
-    /// The outbox retries the deliveries that wait for the file. A post that nobody is waiting for has none, and is noted.
+    /// The outbox retries the deliveries that wait for the file. A post without recipients has no delivery
+    /// to retry, so it is noted.
     pub(crate) async fn postpone(
         &self,
         id: MessageId,

@@ -39,7 +39,7 @@ enum Root {
     Shared { path: Arc<Path>, mark: Mark },
 }
 
-/// What tells a folder that can be a mount from the bare mount point below it.
+/// Mark that distinguishes a mounted folder from its bare mount point.
 #[derive(Debug, Clone)]
 enum Mark {
     /// The identity that the folder has.

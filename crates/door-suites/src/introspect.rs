@@ -107,8 +107,7 @@ pub(crate) fn introspect(
     Ok(noted(text))
 }
 
-/// What is said of a tool that there is not, or that is not offered: the two look the same. The note says where the list
-/// itself may be at fault.
+/// Refusal of an unknown or hidden tool; the two look the same. The note says if the tool list was cut.
 pub(crate) fn unknown<'a>(
     subtool: &str,
     offered: impl IntoIterator<Item = &'a str>,

@@ -43,7 +43,7 @@ fn is_foreign(command: &str) -> bool {
     command == "enqueue_inject" || command.starts_with("project_")
 }
 
-/// True for a line whose command is in the older router's words, whatever else is wrong with it.
+/// True if a line has a command of the older router, even if its other fields are invalid.
 pub(crate) fn speaks_dialect(line: &[u8]) -> bool {
     let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
     let command = line.get("command").and_then(Value::as_str).unwrap_or_default();

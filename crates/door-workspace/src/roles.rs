@@ -317,8 +317,7 @@ impl Workspace {
         }
     }
 
-    /// An error about a name that nobody has, or about one that somebody had. Until the agents are read back after a recovery,
-    /// neither is known.
+    /// Error for an unknown or a retired name. While a recovery still reads agents back, the error is temporary.
     pub(crate) async fn or_retired(&self, error: WorkspaceError) -> WorkspaceError {
         if self.hub().is_rebuilding() && matches!(error, WorkspaceError::Hub(HubError::Unresolved(_))) {
             return HubError::Rebuilding.into();

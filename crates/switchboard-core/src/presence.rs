@@ -50,7 +50,7 @@ pub enum Awareness {
     Unknown,
 }
 
-/// What silence of an agent means.
+/// Meaning of an agent's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
     /// The agent is away: its signs of life would be heard.

@@ -124,7 +124,7 @@ impl Watcher {
         self.channels.folder().is_some_and(|folder| is_placed_in(message, folder))
     }
 
-    /// What there is to be done about a message here.
+    /// Stage of a message for this watcher.
     ///
     /// Nothing if it is the agent's mail, and waits for it where it was delivered, unless that is a mailbox that is
     /// unread; or if a rule against storms stopped it, and then it wakes no agent.

@@ -76,7 +76,7 @@ impl Starter {
             Err(failure) => failure,
         };
         let was_mute = failure.kind == FailureKind::Mute;
-        // What was remembered may be out of date, and then the program may fail in any way.
+        // The remembered framing may be out of date, and then the program may fail in any way.
         let may_be_outdated = first == Framing::ContentLength && failure.kind != FailureKind::Busy;
         if !was_mute && !may_be_outdated {
             return Err(failure.error);

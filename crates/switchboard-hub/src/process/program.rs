@@ -56,7 +56,7 @@ pub enum ProgramProblem {
 }
 
 impl ProgramProblem {
-    /// What mends it.
+    /// Next step for the person.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::NoFolder { .. } => "make the folder",
@@ -119,7 +119,7 @@ fn is_executable(file: &Metadata) -> bool {
     file.permissions().mode() & 0o111 != 0
 }
 
-/// The interpreter that the first line of a script names, or the program that `env` is told to run, where it is missing.
+/// Missing interpreter of a script: the one that its first line names, or the program that `env` runs.
 fn missing_interpreter(script: &Path, folder: &Path) -> Option<String> {
     let mut head = Vec::new();
     // A program may be executable and not readable.

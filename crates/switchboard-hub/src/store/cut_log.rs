@@ -47,7 +47,7 @@ struct LogState {
     modified: SystemTime,
 }
 
-/// What another program did to the log.
+/// Damage that another program did to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LogFault {
     /// Frames are gone.

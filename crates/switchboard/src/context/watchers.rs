@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) const HEAR_EVERY: Duration = Duration::from_secs(10);
 
 impl Context {
-    /// What the heartbeat files of watchers say. Where their folder is not mounted, nothing, and that is told: mail goes on.
+    /// Reads the heartbeat files of watchers. If their folder is not mounted, warns and returns none: mail goes on.
     pub(crate) async fn sightings(&self, workspace: &Workspace) -> Result<Vec<Sighting>, Failure> {
         let sightings: Result<_, Failure> =
             async { Ok(self.channels(workspace).await?.sightings().await?) }.await;

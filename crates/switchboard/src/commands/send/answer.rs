@@ -28,8 +28,8 @@ pub(super) async fn can_be_given(workspace: &Workspace, from: &AgentId) -> Resul
     .hint(format!("register it with `switchboard agents register \"{from}\"`, or do not wait")))
 }
 
-/// Waits for the answer and prints it. What the hub has to say meanwhile, such as that nobody has looked at the message
-/// yet, is told and is no answer; that nobody will ever get it, or answer it, ends the waiting.
+/// Waits for the answer and prints it. A notice of the hub, such as that the message is still unread, is printed and is no
+/// answer. The wait ends when no recipient can get or answer the message any more.
 pub(super) async fn wait(
     context: &Context,
     open: &Open,
@@ -88,7 +88,7 @@ pub(super) async fn wait(
     Ok(())
 }
 
-/// What the sender is told where each delivery has ended, and a recipient says that it does not answer.
+/// Failure to report once every delivery has ended and a recipient does not answer.
 fn nobody_answers(receipt: &Receipt) -> Option<Failure> {
     let is_over = |d: &Delivery| {
         matches!(d.state, DeliveryState::Refused | DeliveryState::Expired) || d.no_answer_reason().is_some()

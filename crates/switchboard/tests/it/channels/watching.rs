@@ -215,7 +215,7 @@ fn failed_answer_is_told_by_the_receipt() {
     drop(watch);
 }
 
-/// Without a time limit, whoever waits would wait for good.
+/// Without a time limit, the sender would wait forever.
 #[test]
 fn sender_that_waits_learns_of_the_failure() {
     let sandbox = workspace();

@@ -578,7 +578,7 @@ fn x4_nobody_speaks_in_the_name_of_the_hub() {
     assert_eq!(sandbox.json(["tail"]), Vec::<serde_json::Value>::new());
 }
 
-/// A link with a typing mistake in it is told, and nobody's mailbox is made for it. `doctor` tells of the same links.
+/// A misspelled link is an error and makes no mailbox. `doctor` reports the same links.
 #[test]
 fn x8_a_link_that_leads_to_nobody_is_an_error_that_names_it() {
     let sandbox = workspace();
