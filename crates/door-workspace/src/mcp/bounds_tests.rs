@@ -169,13 +169,17 @@ async fn length_of_no_time_is_refused() {
 }
 
 #[tokio::test]
-async fn accepted_message_waits_in_a_mailbox_only() {
+async fn only_a_mailbox_keeps_an_accepted_message() {
     let tools = TestTools::new().await;
     let ann = tools.agent("ann").await;
     let hub = tools.workspace.workspace.hub();
     let channel = Route::Channel { channel: "general".parse().expect("a name") };
     let name = "watcher".parse().expect("a name");
     hub.register(Registration { name, role: None, team: None, routes: vec![channel] }).await.expect("known");
+    hub.register(Registration::mailbox("bob".parse().expect("a name"))).await.expect("known");
+    let letter = json!({ "recipient": "bob", "action": "delegate_task", "payload": "x" });
+    let sent = ann.call("send_message", letter).await;
+    assert!(text(&sent).contains("for bob (offline: the mailbox keeps it)."), "{}", text(&sent));
     let letter = json!({ "recipient": "watcher", "action": "delegate_task", "payload": "x" });
     let sent = ann.call("send_message", letter.clone()).await;
     assert!(text(&sent).contains("for watcher (offline)."), "{}", text(&sent));

@@ -111,11 +111,11 @@ pub(super) async fn send_message(desk: &Desk<'_>, given: SendMessage) -> Outcome
     letter.key = given.idempotency_key;
     let turn = desk.turn.lock().take();
     let accepted = workspace.send_in_turn(letter, turn).await?;
-    sent(workspace, &to, &accepted, persona_problem).await
+    sent(workspace, &to, &accepted, persona_problem)
 }
 
 /// What the sender may be told of a message that was just accepted: that it is in the journal, and no more.
-async fn sent(
+fn sent(
     workspace: &Workspace,
     to: &Address,
     accepted: &Accepted,
@@ -128,7 +128,7 @@ async fn sent(
     }
     let reached = accepted.deliveries.len();
     let whom = match accepted.deliveries.as_slice() {
-        [one] => format!("{}{}", one.agent, attendance(workspace, one).await?),
+        [one] => format!("{}{}", one.agent, presence_note(workspace, one)),
         _ => format!("{reached} agents of {to}"),
     };
     let how = if accepted.duplicate { "was accepted before" } else { "accepted" };
@@ -154,21 +154,17 @@ async fn sent(
     Ok(Answer::new(text, data))
 }
 
-/// Whether the recipient is there, as far as anybody knows. A message waits in a mailbox once its file is there.
-async fn attendance(workspace: &Workspace, accepted: &Delivery) -> Result<&'static str, WorkspaceError> {
-    let hub = workspace.hub();
-    match hub.presence(&accepted.agent).awareness {
-        Awareness::Awake | Awareness::Unknown => return Ok(""),
-        Awareness::Stale => return Ok(" (not heard for a while)"),
-        Awareness::Offline => {}
+/// Presence of a recipient, as far as it is known.
+///
+/// Nothing is read for it: the file may be written at this moment, and the sender would wait for that.
+fn presence_note(workspace: &Workspace, accepted: &Delivery) -> &'static str {
+    let keeps = accepted.route.door() == Door::Workspace && !accepted.state.is_final();
+    match workspace.hub().presence(&accepted.agent).awareness {
+        Awareness::Awake | Awareness::Unknown => "",
+        Awareness::Stale => " (not heard for a while)",
+        Awareness::Offline if keeps => " (offline: the mailbox keeps it)",
+        Awareness::Offline => " (offline)",
     }
-    let receipt = hub.receipt(accepted.message).await?.map(|(_, receipt)| receipt.deliveries);
-    let is_waiting = receipt.unwrap_or_default().iter().any(|delivery| {
-        delivery.agent == accepted.agent
-            && delivery.route.door() == Door::Workspace
-            && delivery.state.is_waiting()
-    });
-    Ok(if is_waiting { " (offline: it waits in the mailbox)" } else { " (offline)" })
 }
 
 async fn parent(
