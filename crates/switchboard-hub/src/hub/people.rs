@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use switchboard_core::{AgentId, AgentRecord, Directory, Heartbeat, Name, Presence, Route, TeamRecord};
 use tokio::sync::watch;
@@ -14,9 +15,16 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::writer::CachedDirectory;
 
-pub(super) fn refreshed(cached: &mut CachedDirectory, db: &Connection) -> Result<Arc<Directory>, HubError> {
-    cached.refresh(db)?;
-    Ok(cached.value.clone())
+/// The directory as a connection sees it. The lock is never held while the database is read, so that no thread waits for it.
+pub(super) fn read_directory(
+    cached: &Mutex<CachedDirectory>,
+    db: &Connection,
+) -> Result<Arc<Directory>, HubError> {
+    let mut known = cached.lock().clone();
+    if known.refresh(db)? {
+        *cached.lock() = known.clone();
+    }
+    Ok(known.value)
 }
 
 impl Hub {
@@ -73,20 +81,16 @@ impl Hub {
 
     /// Everyone who is known, as of now.
     pub async fn directory(&self) -> Result<Arc<Directory>, HubError> {
-        let cached = &self.inner.directory;
-        // Whoever has it now may be waiting for the database.
-        let known =
-            self.glance(|db| cached.try_lock().map(|mut cached| refreshed(&mut cached, db)).transpose());
-        if let Some(directory) = known.flatten() {
+        if let Some(directory) = self.glance(|db| read_directory(&self.inner.directory, db)) {
             return Ok(directory);
         }
         let hub = self.clone();
-        self.read(move |db| refreshed(&mut hub.inner.directory.lock(), db)).await
+        self.read(move |db| read_directory(&hub.inner.directory, db)).await
     }
 
     /// The same on a thread that may wait.
     pub fn directory_blocking(&self) -> Result<Arc<Directory>, HubError> {
-        self.read_blocking(|db| refreshed(&mut self.inner.directory.lock(), db))
+        self.read_blocking(|db| read_directory(&self.inner.directory, db))
     }
 
     /// When an agent that is not known any more was removed, as far as that is remembered.

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use switchboard_core::{AgentId, Directory, Door};
 
 use super::Hub;
-use super::people::refreshed;
+use super::people::read_directory;
 use crate::error::HubError;
 use crate::maintenance;
 use crate::reads::{self, Mail, MailboxQuery, Page, Part};
@@ -59,20 +59,17 @@ impl Hub {
         let (cached, now) = (&self.inner.directory, self.now());
         let glanced = self.glance(|db| {
             in_one_transaction(db, || {
-                // The thread that has the lock may be waiting for the database.
-                let Some(directory) = cached.try_lock().map(|mut cached| refreshed(&mut cached, db)) else {
-                    return Ok(None);
-                };
-                work(&View { db, directory: directory?, now }).map(Some)
+                let directory = read_directory(cached, db)?;
+                work(&View { db, directory, now })
             })
         });
-        if let Some(seen) = glanced.flatten() {
+        if let Some(seen) = glanced {
             return Ok(seen);
         }
         let hub = self.clone();
         self.read(move |db| {
             in_one_transaction(db, || {
-                let directory = refreshed(&mut hub.inner.directory.lock(), db)?;
+                let directory = read_directory(&hub.inner.directory, db)?;
                 work(&View { db, directory, now })
             })
         })

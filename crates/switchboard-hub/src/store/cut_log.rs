@@ -7,8 +7,6 @@
 //! left of the log. The doors read back what their files hold of the rest. An index that was removed is made again in the
 //! same way, and nothing is lost then.
 
-use std::time::SystemTime;
-
 use rusqlite::Connection;
 
 use crate::error::{HubError, is_damage};
@@ -32,8 +30,6 @@ pub(crate) struct LogMonitor {
     /// Inode of the index.
     index: Option<u64>,
     seen: Option<LogState>,
-    /// The log after the last commit of this process.
-    stamp: Option<LogStamp>,
     /// The last entry that this process wrote into the journal.
     last_seq: i64,
     fault: Option<LogFault>,
@@ -44,7 +40,7 @@ pub(crate) struct LogMonitor {
 struct LogState {
     frames: u64,
     salts: Salts,
-    modified: SystemTime,
+    stamp: LogStamp,
 }
 
 /// Damage that another program did to the log.
@@ -61,7 +57,7 @@ impl LogMonitor {
     pub(crate) fn begin(setup: &Setup) -> Self {
         let name = setup.log_name();
         let log = setup.folder.open_existing(&name).ok().flatten().map(LogFile::new);
-        Self { name, log, index: find_index(setup), seen: None, stamp: None, last_seq: 0, fault: None }
+        Self { name, log, index: find_index(setup), seen: None, last_seq: 0, fault: None }
     }
 
     /// Notes a commit of this process. Fails where the log was damaged during the transaction: then the commit is behind
@@ -71,16 +67,8 @@ impl LogMonitor {
         if !after.changed {
             return Ok(());
         }
-        // Before the frames: a change while they are examined is found by the next check.
-        self.stamp = self.log.as_ref().and_then(|log| log.stamp().ok());
         let before = self.seen.take();
-        let mut is_intact = self.examine(db, false)?;
-        if let (Some(before), Some(now), Some(log)) = (before, self.seen, &self.log) {
-            // In a log that began again, the frames before are in the database.
-            let is_same_run = before.salts == now.salts && (1..=now.frames).contains(&before.frames);
-            is_intact &= !is_same_run || log.has_frame(before.frames).unwrap_or(true);
-        }
-        if is_intact {
+        if self.examine(db, false, before)? {
             return Ok(());
         }
         self.note_fault(setup, LogFault::Frames);
@@ -157,7 +145,7 @@ impl LogMonitor {
         if !is_thorough && self.is_untouched() {
             return Ok(None);
         }
-        Ok((!self.examine(db, is_thorough)?).then_some(LogFault::Frames))
+        Ok((!self.examine(db, is_thorough, None)?).then_some(LogFault::Frames))
     }
 
     fn is_log_in_place(&self, setup: &Setup) -> bool {
@@ -165,14 +153,20 @@ impl LogMonitor {
         found.is_some() && found == self.log.as_ref().and_then(LogFile::inode)
     }
 
-    /// Whether the log is as this process left it. To ask the index costs more than a small transaction.
+    /// Whether the log is as it was last seen. To ask the index costs more than a small transaction.
     fn is_untouched(&self) -> bool {
         let stamp = self.log.as_ref().and_then(|log| log.stamp().ok());
-        stamp.is_some() && stamp == self.stamp
+        stamp.is_some() && stamp == self.seen.map(|seen| seen.stamp)
     }
 
-    /// Whether the log has its last frame; all frames where `is_thorough` or where the log has changed without a commit.
-    fn examine(&mut self, db: &Connection, is_thorough: bool) -> rusqlite::Result<bool> {
+    /// Whether the log has its last frame, and the last one from `before` a commit; all frames where `is_thorough` or where the
+    /// log has changed without a commit.
+    fn examine(
+        &mut self,
+        db: &Connection,
+        is_thorough: bool,
+        before: Option<LogState>,
+    ) -> rusqlite::Result<bool> {
         let Some(log) = &self.log else { return Ok(true) };
         for _ in 0..LOOKS {
             let frames = match count_frames(db) {
@@ -184,15 +178,23 @@ impl LogMonitor {
                 return Ok(true);
             }
             // A look that fails says nothing.
-            let Ok(found) = log.examine_end(frames) else { return Ok(true) };
-            let Some((salts, modified)) = found else { continue };
+            let Ok(run) = log.run() else { return Ok(true) };
+            let Some(run) = run else { continue };
+            let now = LogState { frames, salts: run.salts(), stamp: run.stamp() };
+            let has = |frames| run.has_frame(frames).unwrap_or(true);
+            // In a log that began again, the frames before are in the database.
+            let is_same_run =
+                |before: &LogState| before.salts == now.salts && (1..=now.frames).contains(&before.frames);
+            if !has(frames) || before.filter(is_same_run).is_some_and(|before| !has(before.frames)) {
+                continue;
+            }
             let is_changed = self.seen.is_some_and(|seen| {
-                (seen.frames, seen.salts) == (frames, salts) && seen.modified != modified
+                (seen.frames, seen.salts) == (now.frames, now.salts) && seen.stamp.1 != now.stamp.1
             });
             if (is_thorough || is_changed) && !log.verify(frames).unwrap_or(true) {
                 continue;
             }
-            self.seen = Some(LogState { frames, salts, modified });
+            self.seen = Some(now);
             return Ok(true);
         }
         Ok(false)

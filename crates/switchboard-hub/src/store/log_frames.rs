@@ -32,6 +32,13 @@ struct Header {
     sum: Checksum,
 }
 
+/// The present run through a log.
+pub(super) struct Run<'l> {
+    log: &'l LogFile,
+    header: Header,
+    stamp: LogStamp,
+}
+
 impl LogFile {
     pub(super) fn new(file: File) -> Self {
         Self(file)
@@ -47,25 +54,12 @@ impl LogFile {
         self.0.metadata().ok().map(|found| found.ino())
     }
 
-    /// Salts of the log and the time of its last change; `None` where its header or the header of its last frame is damaged.
-    pub(super) fn examine_end(&self, frames: u64) -> io::Result<Option<(Salts, SystemTime)>> {
+    /// The present run; `None` where the header of the log is damaged.
+    pub(super) fn run(&self) -> io::Result<Option<Run<'_>>> {
         // Before the frames: a change while they are read is found by the next call.
-        let modified = self.0.metadata()?.modified()?;
-        unless_short(|| {
-            let Some(header) = self.header()? else { return Ok(None) };
-            let is_long_enough = self.0.metadata()?.len() >= header.start_of(frames + 1);
-            let is_intact = is_long_enough && self.has_salts(&header, frames)?;
-            Ok(is_intact.then_some((header.salts, modified)))
-        })
-    }
-
-    /// Whether a frame belongs to the present run through the log.
-    pub(super) fn has_frame(&self, number: u64) -> io::Result<bool> {
-        let found = unless_short(|| {
-            let Some(header) = self.header()? else { return Ok(None) };
-            Ok(self.has_salts(&header, number)?.then_some(()))
-        });
-        Ok(found?.is_some())
+        let stamp = self.stamp()?;
+        let header = unless_short(|| self.header())?;
+        Ok(header.map(|header| Run { log: self, header, stamp }))
     }
 
     /// Whether the first frames verify, so that a recovery gets to the last one of them.
@@ -102,11 +96,29 @@ impl LogFile {
         salts.copy_from_slice(&bytes[16..24]);
         Ok(Some(Header { page, salts, sum }))
     }
+}
 
-    fn has_salts(&self, header: &Header, number: u64) -> io::Result<bool> {
-        let mut salts = [0; 8];
-        self.0.read_exact_at(&mut salts, header.start_of(number) + 8)?;
-        Ok(salts == header.salts)
+impl Run<'_> {
+    pub(super) fn salts(&self) -> Salts {
+        self.header.salts
+    }
+
+    /// Stamp of the log from before this run was read.
+    pub(super) fn stamp(&self) -> LogStamp {
+        self.stamp
+    }
+
+    /// Whether a frame is there, of this run and whole.
+    pub(super) fn has_frame(&self, number: u64) -> io::Result<bool> {
+        if self.stamp.0 < self.header.start_of(number + 1) {
+            return Ok(false);
+        }
+        let found = unless_short(|| {
+            let mut salts = [0; 8];
+            self.log.0.read_exact_at(&mut salts, self.header.start_of(number) + 8)?;
+            Ok((salts == self.header.salts).then_some(()))
+        });
+        Ok(found?.is_some())
     }
 }
 

@@ -251,7 +251,7 @@ pub(crate) struct After {
 }
 
 /// The directory as of one version; another process may have written a later one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct CachedDirectory {
     version: Option<i64>,
     pub(crate) value: Arc<Directory>,
@@ -265,16 +265,17 @@ impl CachedDirectory {
         Self { links, ..Self::default() }
     }
 
-    /// Reads the directory again where another process, or this one, has changed it.
-    pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<()> {
+    /// Reads the directory again where another process, or this one, has changed it. Says whether it has been changed.
+    pub(crate) fn refresh(&mut self, db: &Connection) -> rusqlite::Result<bool> {
         let version = directory::version(db)?;
-        if self.version != Some(version) {
-            let mut value = directory::load(db)?;
-            value.set_links(self.links.clone());
-            self.value = Arc::new(value);
-            self.version = Some(version);
+        if self.version == Some(version) {
+            return Ok(false);
         }
-        Ok(())
+        let mut value = directory::load(db)?;
+        value.set_links(self.links.clone());
+        self.value = Arc::new(value);
+        self.version = Some(version);
+        Ok(true)
     }
 }
 
