@@ -180,7 +180,7 @@ impl Claims {
 
     /// Notes that a session is at work for its agent; false where another one has taken the agent over.
     pub(super) fn begin(&self, agent: &AgentId, session: SessionNumber) -> bool {
-        self.change(agent, session, |busy| *busy += 1)
+        self.is_held_by(agent, session) && self.change(agent, session, |busy| *busy += 1)
     }
 
     /// Notes that a call is over.
@@ -201,9 +201,8 @@ impl Claims {
     fn change(&self, agent: &AgentId, session: SessionNumber, change: impl FnOnce(&mut usize)) -> bool {
         let mut held = self.held.lock();
         let Some(held) = held.get_mut(&agent.key()) else { return false };
-        let is_in_force = held.is_in_force();
         match &mut held.holder {
-            Holder::Registered { session: holder, busy, .. } if *holder == session && is_in_force => {
+            Holder::Registered { session: holder, busy, .. } if *holder == session => {
                 held.heard = Instant::now();
                 change(busy);
                 true
