@@ -6,6 +6,7 @@ mod guard;
 mod guesses;
 mod late;
 mod problem;
+mod replay;
 mod sessions;
 mod sse;
 mod streamable;

@@ -3,7 +3,9 @@
 mod batches;
 mod faults;
 mod limits;
+mod loops;
 mod priming;
 mod prompt;
+mod replay;
 mod rig;
 mod sessions;

@@ -36,6 +36,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::problem::Problem;
+use super::replay::{ClosedResponses, Events, LastEvent, RequestNumber};
 use crate::caller::{Caller, Transport, Unheard};
 use crate::intake;
 use crate::passing::{OnTheirWay, PassingSlot, PromptPassing};
@@ -62,6 +63,7 @@ struct Session {
     /// The calls that go past `rmcp`, and the handler's way for them.
     calls: OnTheirWay,
     passing: PassingSlot,
+    closed: ClosedResponses,
     /// Cancels those calls with the session.
     _over: DropGuard,
     /// Whether its client may send batches.
@@ -167,16 +169,29 @@ impl Sessions {
         self.open.lock().get(id).map(|session| session.handle.clone()).ok_or(SessionsError::Ended)
     }
 
-    /// Makes a stream of what arrives, which counts for as long as it is open.
-    fn counted(
+    /// Makes a response of what arrives. The session is in use for as long as it is open.
+    fn respond(
         &self,
         id: &SessionId,
-        receiver: StreamableHttpMessageReceiver,
+        request: Option<RequestNumber>,
+        messages: Messages,
         unheard: Option<DropGuard>,
-    ) -> Counted {
+    ) -> SessionResponse {
         let in_use = self.in_use(id.clone());
-        let is_primed = self.open.lock().get(id).is_some_and(|session| session.is_primed);
-        Counted { messages: receiver.inner, is_primed, _in_use: in_use, _unheard: unheard }
+        let (is_primed, closed) = match self.open.lock().get(id) {
+            Some(session) => (session.is_primed, session.closed.clone()),
+            None => (false, ClosedResponses::default()),
+        };
+        SessionResponse {
+            messages: Some(messages),
+            is_primed,
+            after: None,
+            request,
+            sent: Events::default(),
+            closed,
+            _in_use: in_use,
+            _unheard: unheard,
+        }
     }
 }
 
@@ -197,6 +212,7 @@ impl SessionManager for Sessions {
             place: None,
             calls: OnTheirWay::until(over.clone()),
             passing: PassingSlot::default(),
+            closed: ClosedResponses::default(),
             _over: over.drop_guard(),
             takes_batches: false,
             is_primed: false,
@@ -255,9 +271,9 @@ impl SessionManager for Sessions {
         let request = receiver.http_request_id;
         let closed = CancellationToken::new();
         message.insert_extension(Unheard(closed.clone()));
-        let stream = self.counted(id, receiver, Some(closed.drop_guard()));
+        let response = self.respond(id, request, receiver.inner, Some(closed.drop_guard()));
         handle.push_message(message, request).await?;
-        Ok(stream)
+        Ok(response)
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
@@ -269,7 +285,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.establish_common_channel().await?;
-        let stream = self.counted(id, receiver, None);
+        let stream = self.respond(id, None, receiver.inner, None);
         let priming = stream.is_primed.then(|| ServerSseMessage::priming("0", RETRY));
         Ok(futures_util::stream::iter(priming).chain(stream))
     }
@@ -279,8 +295,20 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let receiver = self.handle(id)?.resume(last_event_id.parse()?).await?;
-        Ok(self.counted(id, receiver, None))
+        let (handle, last) = (self.handle(id)?, LastEvent::parse(&last_event_id));
+        let (request, messages) = match (handle.resume(last_event_id.parse()?).await, last) {
+            (Ok(StreamableHttpMessageReceiver { http_request_id, inner, .. }), _) => (http_request_id, inner),
+            // Its answer has been given.
+            (Err(error @ SessionError::ChannelClosed(Some(request))), Some(last)) => {
+                let closed = self.open.lock().get(id).map(|session| session.closed.clone());
+                let replayed = closed.ok_or(SessionsError::Ended)?.replay(request, last).await;
+                (Some(request), replayed.ok_or(error)?)
+            }
+            (Err(error), _) => return Err(error.into()),
+        };
+        let mut response = self.respond(id, request, messages, None);
+        response.after = last;
+        Ok(response)
     }
 }
 
@@ -292,25 +320,52 @@ fn opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<Place>) {
     parts.map_or((None, None), found)
 }
 
-/// One response of a session.
-struct Counted {
-    messages: Receiver<ServerSseMessage>,
+type Messages = Receiver<ServerSseMessage>;
+
+/// One response of a session, as a stream of its events.
+struct SessionResponse {
+    /// `None` after its end.
+    messages: Option<Messages>,
     /// Whether events without a message are passed on.
     is_primed: bool,
+    /// The last event that the client has already.
+    after: Option<LastEvent>,
+    /// The request that it answers; the session's own stream answers none.
+    request: Option<RequestNumber>,
+    sent: Events,
+    closed: ClosedResponses,
     _in_use: InUse,
     /// Tells the request that its client is gone.
     _unheard: Option<DropGuard>,
 }
 
-impl Stream for Counted {
+impl Stream for SessionResponse {
     type Item = ServerSseMessage;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            match ready!(self.messages.poll_recv(context)) {
-                Some(event) if event.message.is_none() && !self.is_primed => {}
-                event => return Poll::Ready(event),
+            let Some(messages) = &mut self.messages else { return Poll::Ready(None) };
+            let Some(event) = ready!(messages.poll_recv(context)) else {
+                self.messages = None;
+                return Poll::Ready(None);
+            };
+            let is_known = self.after.is_some_and(|last| !last.is_before(&event));
+            if is_known || (event.message.is_none() && !self.is_primed) {
+                continue;
             }
+            if self.request.is_some() {
+                self.sent.push(event.clone());
+            }
+            return Poll::Ready(Some(event));
+        }
+    }
+}
+
+impl Drop for SessionResponse {
+    fn drop(&mut self) {
+        // Closed before its end: the client may come back for the rest.
+        if let (Some(request), Some(rest)) = (self.request, self.messages.take()) {
+            self.closed.keep(request, std::mem::take(&mut self.sent), rest);
         }
     }
 }
