@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -76,6 +77,8 @@ impl ClosedResponses {
         mut events: Events,
         mut rest: mpsc::Receiver<ServerSseMessage>,
     ) {
+        // A response that is dropped with the runtime has no client that could come back.
+        let Ok(runtime) = Handle::try_current() else { return };
         let (complete, kept) = watch::channel(None);
         {
             let mut closed = self.0.lock();
@@ -85,7 +88,7 @@ impl ClosedResponses {
             }
         }
         let closed = Arc::downgrade(&self.0);
-        tokio::spawn(async move {
+        runtime.spawn(async move {
             while let Some(event) = rest.recv().await {
                 events.push(event);
             }
