@@ -151,6 +151,17 @@ impl Workspace {
     }
 
     async fn sweep_resting(&self, care: Care, rest: u32) -> Result<Swept, WorkspaceError> {
+        let mut swept = Swept::default();
+        for folder in self.mailbox_folders().await? {
+            let began = Instant::now();
+            swept.add(self.sweep_or_report(&folder, care).await?);
+            rest_after(began.elapsed() * rest).await;
+        }
+        Ok(swept)
+    }
+
+    /// Names of all mailbox folders that are there or should be.
+    pub(crate) async fn mailbox_folders(&self) -> Result<BTreeSet<String>, WorkspaceError> {
         self.tree().check_in_place()?;
         let tree = self.tree().clone();
         let there = blocking(move || Ok(tree.folders(Section::Inbox)?)).await?;
@@ -165,19 +176,18 @@ impl Workspace {
         let local = directory.agents().filter(|agent| agent.id.realm.is_none());
         folders.extend(local.map(|agent| agent.id.name.to_string()));
         folders.insert(HUMAN.to_owned());
-        let mut swept = Swept::default();
-        for folder in folders {
-            let began = Instant::now();
-            swept.add(self.sweep_or_report(&folder, care).await?);
-            rest_after(began.elapsed() * rest).await;
-        }
-        Ok(swept)
+        Ok(folders)
     }
 
     /// Compares all mailboxes with the journal by content, resting after each for `rest` times its length.
     pub(crate) async fn verify_resting(&self, rest: u32) -> Result<Swept, WorkspaceError> {
         self.finish_renaming().await?;
         self.sweep_resting(Care::Content, rest).await
+    }
+
+    /// Compares one mailbox with the journal by content.
+    pub(crate) async fn verify_mailbox(&self, folder: &str) -> Result<Swept, WorkspaceError> {
+        self.sweep_or_report(folder, Care::Content).await
     }
 
     /// Looks at one agent's mailbox, if it changed since it was last looked at.

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery;
 use crate::error::WorkspaceError;
+use crate::housekeeping::rest_after;
 use crate::own_files::OwnFiles;
 use crate::tree::Section;
 use crate::watch::MailboxWatch;
@@ -36,8 +37,11 @@ const HOUSEKEEPING: Duration = Duration::from_mins(1);
 /// How often to look who is there, which a file tells: senders are told since when somebody idles.
 const STATE: Duration = Duration::from_secs(5);
 
-/// Under this topic the hub remembers the boot in which the files were last compared.
+/// Under this topic the hub remembers the boot of the machine in which the files were last compared.
 const BOOT: &str = "boot";
+
+/// The same for each mailbox: a process that ends before all are compared leaves only the others to the next one.
+const BOOT_OF_MAILBOX: &str = "boot.mailbox";
 
 /// How long a command delivers what others have left, while its caller waits.
 const COMMAND_DRAIN: Duration = Duration::from_secs(1);
@@ -117,7 +121,7 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
     let mut is_rebuilding = false;
     loop {
         let began = Instant::now();
-        watch.follow(workspace);
+        watch = watch.follow(workspace).await?;
         is_rebuilding |= workspace.hub().take_recovery();
         if is_rebuilding {
             is_rebuilding = !read_back(workspace).await;
@@ -182,17 +186,28 @@ async fn read_back(workspace: &Workspace) -> bool {
 
 /// After a power failure files may be missing, empty or torn, which no stamp tells: compare them all.
 async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError> {
-    let Some(boot) = platform::boot_id() else {
-        workspace.verify_resting(REST).await?;
-        return Ok(());
+    let Some(boot) = platform::boot_id() else { return workspace.verify_resting(REST).await.map(drop) };
+    let hub = workspace.hub();
+    let is_noted = |notes: &[(String, String)], key: &str| {
+        notes.iter().any(|(noted, last)| noted == key && *last == boot)
     };
-    let known = workspace.hub().notes(Door::Workspace, BOOT).await?;
-    if known.iter().any(|(_, last)| *last == boot) {
+    if is_noted(&hub.notes(Door::Workspace, BOOT).await?, "id") {
         return Ok(());
     }
-    workspace.verify_resting(REST).await?;
-    workspace.hub().note(Door::Workspace, BOOT, "id".to_owned(), Some(boot)).await?;
-    Ok(())
+    workspace.finish_renaming().await?;
+    let note = |topic, key| hub.note(Door::Workspace, topic, key, Some(boot.clone()));
+    let compared = hub.notes(Door::Workspace, BOOT_OF_MAILBOX).await?;
+    for folder in workspace.mailbox_folders().await? {
+        if is_noted(&compared, &folder) {
+            continue;
+        }
+        let began = Instant::now();
+        workspace.verify_mailbox(&folder).await?;
+        let took = began.elapsed();
+        note(BOOT_OF_MAILBOX, folder).await?;
+        rest_after(took * REST).await;
+    }
+    Ok(note(BOOT, "id".to_owned()).await?)
 }
 
 /// Whether an event says that a mailbox may have changed by somebody else's hand. Our own reading makes events

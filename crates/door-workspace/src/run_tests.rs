@@ -106,8 +106,7 @@ async fn letters_are_delivered_and_lost_files_come_back() {
     assert_eq!(t.json(&inbox_file("codex", accepted.id))["payload"], "hello");
     // After a restart of the machine every file is compared, whatever the stamps say.
     t.write(&inbox_file("codex", accepted.id), "");
-    let forget = t.workspace.hub().note(Door::Workspace, BOOT, "id".to_owned(), None);
-    forget.await.unwrap();
+    restart_machine(&t, &["codex"]).await;
     let mut running = start(t).await;
     running.t.put("codex", &message("msg_1_a", "x", "codex", "next"));
     running.accepted().await;
@@ -160,6 +159,32 @@ async fn the_door_ends_when_the_hub_shuts_down() {
     tokio::time::timeout(DEADLINE, running.door).await.unwrap().unwrap().unwrap();
 }
 
+/// Has these mailboxes compared in an earlier boot.
+async fn restart_machine(t: &TestWorkspace, mailboxes: &[&str]) {
+    let all = mailboxes.iter().map(|mailbox| (BOOT_OF_MAILBOX, *mailbox)).chain([(BOOT, "id")]);
+    for (topic, key) in all {
+        let earlier = Some("another boot".to_owned());
+        t.workspace.hub().note(Door::Workspace, topic, key.to_owned(), earlier).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn interrupted_comparison_goes_on_with_the_remaining_mailboxes() {
+    let t = TestWorkspace::new(&["claude", "codex"]).await;
+    let (first, second) =
+        (t.send(letter("codex", "claude", "1")).await, t.send(letter("claude", "codex", "2")).await);
+    let paths = [inbox_file("claude", first), inbox_file("codex", second)];
+    after_power_failure(&t.workspace).await.unwrap();
+    // The comparison of this boot has come to the first one.
+    restart_machine(&t, &["codex"]).await;
+    let contents = paths.each_ref().map(|path| t.bytes(path));
+    for path in &paths {
+        t.write(path, "");
+    }
+    after_power_failure(&t.workspace).await.unwrap();
+    assert_eq!([t.bytes(&paths[0]), t.bytes(&paths[1])], [Vec::new(), contents[1].clone()]);
+}
+
 /// What no stamp shows: a file of ours that lost its content with the power.
 #[tokio::test]
 async fn after_a_new_boot_everything_is_compared_once() {
@@ -171,10 +196,10 @@ async fn after_a_new_boot_everything_is_compared_once() {
     t.write(&path, "");
     after_power_failure(&t.workspace).await.unwrap();
     assert_eq!(t.bytes(&path), b"", "the same boot is not compared again");
-    let hub = t.workspace.hub();
-    hub.note(Door::Workspace, BOOT, "id".to_owned(), Some("another boot".to_owned())).await.unwrap();
+    restart_machine(&t, &["codex"]).await;
     after_power_failure(&t.workspace).await.unwrap();
     assert_eq!(t.bytes(&path), content);
+    let hub = t.workspace.hub();
     assert_eq!(
         hub.notes(Door::Workspace, BOOT).await.unwrap(),
         [("id".to_owned(), platform::boot_id().unwrap())]

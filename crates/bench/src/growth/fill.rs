@@ -25,17 +25,23 @@ pub(super) fn reader(number: usize) -> String {
     format!("reader-{number}")
 }
 
-/// Makes a workspace in which `count` messages wait, indexed and with their files, and leaves it closed.
-pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
+/// Makes a workspace with its readers, and leaves it closed.
+pub(super) async fn prepare(folder: &Path) -> anyhow::Result<()> {
     // No agent reads here. Otherwise every process would tell the senders so, 1,000 messages each time, until the end of the
     // journal is reached: many minutes in the large hub.
     let settings = serde_json::json!({ "hub": { "unseenSeconds": 0 } }).to_string();
     let root = Dir::open_root(folder)?;
     root.create_new("switchboard.config.json", settings.as_bytes(), Durability::Later)?;
-    let serving = Serving::make(folder, At::Deliveries).await?;
+    let serving = Serving::make(folder, At::Nothing).await?;
     for number in 0..READERS {
         serving.workspace.register(Registration::mailbox(Name::parse(&reader(number))?)).await?;
     }
+    serving.close().await
+}
+
+/// Makes `count` messages wait in it, indexed and with their files, and leaves it closed.
+pub(super) async fn fill(folder: &Path, count: usize) -> anyhow::Result<()> {
+    let serving = Serving::make(folder, At::Deliveries).await?;
     let mut senders = tokio::task::JoinSet::new();
     for number in 0..SENDERS {
         let workspace = serving.workspace.clone();
