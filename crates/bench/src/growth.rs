@@ -176,5 +176,6 @@ async fn retention(folder: &Path, count: usize) -> anyhow::Result<()> {
     let [before, after] = fill::retire(folder).await?;
     Figure::new(BENCH, "database_after_retention", after, "MiB", count)
         .beside("database_before", before)
-        .print_against(Target::AtMost(0.5))
+        // The hub keeps 4 MiB for what comes next, which is about half of this database.
+        .print_against(Target::AtMost(0.6))
 }
