@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 
-/// Most loops. All of them wait for the same database.
-const MOST: usize = 4;
+/// More loops gain nothing: one writer thread serves them all.
+const MAX_LOOPS: usize = 4;
 
 /// How long blocking work may go on at the end.
 const GRACE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ impl EventLoops {
     pub fn start(waiting_threads: usize) -> std::io::Result<Self> {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let mut started = Self { loops: Vec::new(), stopping: CancellationToken::new() };
-        for _ in 0..cores.min(MOST) {
+        for _ in 0..cores.min(MAX_LOOPS) {
             let runtime = Builder::new_current_thread()
                 .enable_all()
                 .max_blocking_threads(waiting_threads)

@@ -1,8 +1,8 @@
-//! Replay of a response whose connection was lost, for the client that comes back with `Last-Event-ID`.
+//! Replay of a response whose connection was lost, for a client that resumes with `Last-Event-ID`.
 //!
-//! `rmcp` replays events while a call goes on, and drops them together with the answer
-//! (<https://github.com/modelcontextprotocol/rust-sdk/pull/1165>). A client that comes back later would never get its answer,
-//! so the events of a closed response are kept here until the answer is a minute old.
+//! `rmcp` replays events until the call is answered, and then drops them
+//! (<https://github.com/modelcontextprotocol/rust-sdk/pull/1165>). A client that resumed later would never get its answer, so
+//! this cache holds the events of a closed response until the answer is a minute old.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// Most events kept of one response, the latest ones; `rmcp` keeps as many.
-const EVENTS: usize = 16;
+/// Maximum of cached events per response, the latest ones; the same as in `rmcp`.
+const MAX_EVENTS: usize = 16;
 
-/// Most closed responses of one session. The oldest is dropped first.
-const RESPONSES: usize = 16;
+/// Maximum of cached responses per session. The oldest is evicted first.
+const MAX_RESPONSES: usize = 16;
 
-/// How long an answer is kept for its client; the `completed_cache_ttl` of `rmcp`.
-const KEPT_FOR: Duration = Duration::from_mins(1);
+/// Time to live of a cached answer; the `completed_cache_ttl` of `rmcp`.
+const ANSWER_TTL: Duration = Duration::from_mins(1);
 
 /// Number that `rmcp` gives to an HTTP request of a session.
 pub(super) type RequestNumber = u64;
 
-/// Closed responses of one session. Clones share them.
+/// Cached responses of one session. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ClosedResponses(Arc<Mutex<BTreeMap<RequestNumber, watch::Receiver<Option<Events>>>>>);
+pub(super) struct ReplayCache(Arc<Mutex<BTreeMap<RequestNumber, watch::Receiver<Option<CachedEvents>>>>>);
 
 /// The latest events of a response.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Events(VecDeque<ServerSseMessage>);
+pub(super) struct CachedEvents(VecDeque<ServerSseMessage>);
 
 /// A `Last-Event-ID` of the response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LastEvent {
+pub(super) struct LastEventId {
     index: usize,
 }
 
-impl LastEvent {
+impl LastEventId {
     /// Reads `INDEX/REQUEST`; `None` for an event of the session's own stream, which is `INDEX`.
     pub(super) fn parse(id: &str) -> Option<Self> {
         let (index, _) = id.split_once('/')?;
         Some(Self { index: index.parse().ok()? })
     }
 
-    /// Whether an event of the same response came later.
-    pub(super) fn is_before(self, event: &ServerSseMessage) -> bool {
+    /// True if an event of the same response is later.
+    pub(super) fn precedes(self, event: &ServerSseMessage) -> bool {
         let found = event.event_id.as_deref().and_then(Self::parse);
         found.is_none_or(|event| event.index > self.index)
     }
 }
 
-impl Events {
+impl CachedEvents {
     pub(super) fn push(&mut self, event: ServerSseMessage) {
-        if self.0.len() == EVENTS {
+        if self.0.len() == MAX_EVENTS {
             self.0.pop_front();
         }
         self.0.push_back(event);
@@ -69,12 +69,12 @@ impl Events {
     }
 }
 
-impl ClosedResponses {
-    /// Keeps the events of a response: those from before it was closed, and the `rest` until the answer.
-    pub(super) fn keep(
+impl ReplayCache {
+    /// Caches the events of a closed response: those that were sent, and the `rest` until the answer.
+    pub(super) fn cache_response(
         &self,
         request: RequestNumber,
-        mut events: Events,
+        mut events: CachedEvents,
         mut rest: mpsc::Receiver<ServerSseMessage>,
     ) {
         // A response that is dropped with the runtime has no client that could come back.
@@ -83,7 +83,7 @@ impl ClosedResponses {
         {
             let mut closed = self.0.lock();
             closed.insert(request, kept);
-            if closed.len() > RESPONSES {
+            if closed.len() > MAX_RESPONSES {
                 closed.pop_first();
             }
         }
@@ -96,8 +96,8 @@ impl ClosedResponses {
             if events.has_answer() {
                 complete.send_replace(Some(events));
                 tokio::select! {
-                    () = sleep(KEPT_FOR) => {}
-                    // It was dropped for a later one, or the session has ended.
+                    () = sleep(ANSWER_TTL) => {}
+                    // The entry was evicted, or the session has ended.
                     () = complete.closed() => {}
                 }
             }
@@ -109,17 +109,17 @@ impl ClosedResponses {
         });
     }
 
-    /// Events of a response after the client's last one. `None` if it was not closed, or has been dropped.
-    pub(super) async fn replay(
+    /// Events of a response after the last one that the client has. `None` if the response is not cached.
+    pub(super) async fn replay_after(
         &self,
         request: RequestNumber,
-        last: LastEvent,
+        last: LastEventId,
     ) -> Option<mpsc::Receiver<ServerSseMessage>> {
         let mut kept = self.0.lock().get(&request)?.clone();
-        let Events(events) = kept.wait_for(Option::is_some).await.ok()?.clone()?;
-        let (replayed, receiver) = mpsc::channel(EVENTS);
-        for event in events.into_iter().filter(|event| last.is_before(event)) {
-            // There is room for as many as are kept.
+        let CachedEvents(events) = kept.wait_for(Option::is_some).await.ok()?.clone()?;
+        let (replayed, receiver) = mpsc::channel(MAX_EVENTS);
+        for event in events.into_iter().filter(|event| last.precedes(event)) {
+            // The channel has room for all cached events.
             let _ = replayed.try_send(event);
         }
         Some(receiver)

@@ -36,7 +36,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::problem::Problem;
-use super::replay::{ClosedResponses, Events, LastEvent, RequestNumber};
+use super::replay::{CachedEvents, LastEventId, ReplayCache, RequestNumber};
 use crate::caller::{Caller, Transport, Unheard};
 use crate::intake;
 use crate::passing::{OnTheirWay, PassingSlot, PromptPassing};
@@ -63,7 +63,7 @@ struct Session {
     /// The calls that go past `rmcp`, and the handler's way for them.
     calls: OnTheirWay,
     passing: PassingSlot,
-    closed: ClosedResponses,
+    replay_cache: ReplayCache,
     /// Cancels those calls with the session.
     _over: DropGuard,
     /// Whether its client may send batches.
@@ -169,8 +169,8 @@ impl Sessions {
         self.open.lock().get(id).map(|session| session.handle.clone()).ok_or(SessionsError::Ended)
     }
 
-    /// Makes a response of what arrives. The session is in use for as long as it is open.
-    fn respond(
+    /// Opens a response that streams `messages`. The session is in use for as long as it is open.
+    fn open_response(
         &self,
         id: &SessionId,
         request: Option<RequestNumber>,
@@ -178,17 +178,17 @@ impl Sessions {
         unheard: Option<DropGuard>,
     ) -> SessionResponse {
         let in_use = self.in_use(id.clone());
-        let (is_primed, closed) = match self.open.lock().get(id) {
-            Some(session) => (session.is_primed, session.closed.clone()),
-            None => (false, ClosedResponses::default()),
+        let (is_primed, replay_cache) = match self.open.lock().get(id) {
+            Some(session) => (session.is_primed, session.replay_cache.clone()),
+            None => (false, ReplayCache::default()),
         };
         SessionResponse {
             messages: Some(messages),
             is_primed,
             after: None,
             request,
-            sent: Events::default(),
-            closed,
+            sent: CachedEvents::default(),
+            replay_cache,
             _in_use: in_use,
             _unheard: unheard,
         }
@@ -212,7 +212,7 @@ impl SessionManager for Sessions {
             place: None,
             calls: OnTheirWay::until(over.clone()),
             passing: PassingSlot::default(),
-            closed: ClosedResponses::default(),
+            replay_cache: ReplayCache::default(),
             _over: over.drop_guard(),
             takes_batches: false,
             is_primed: false,
@@ -271,7 +271,7 @@ impl SessionManager for Sessions {
         let request = receiver.http_request_id;
         let closed = CancellationToken::new();
         message.insert_extension(Unheard(closed.clone()));
-        let response = self.respond(id, request, receiver.inner, Some(closed.drop_guard()));
+        let response = self.open_response(id, request, receiver.inner, Some(closed.drop_guard()));
         handle.push_message(message, request).await?;
         Ok(response)
     }
@@ -285,7 +285,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.establish_common_channel().await?;
-        let stream = self.respond(id, None, receiver.inner, None);
+        let stream = self.open_response(id, None, receiver.inner, None);
         let priming = stream.is_primed.then(|| ServerSseMessage::priming("0", RETRY));
         Ok(futures_util::stream::iter(priming).chain(stream))
     }
@@ -295,18 +295,18 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
-        let (handle, last) = (self.handle(id)?, LastEvent::parse(&last_event_id));
+        let (handle, last) = (self.handle(id)?, LastEventId::parse(&last_event_id));
         let (request, messages) = match (handle.resume(last_event_id.parse()?).await, last) {
             (Ok(StreamableHttpMessageReceiver { http_request_id, inner, .. }), _) => (http_request_id, inner),
             // Its answer has been given.
             (Err(error @ SessionError::ChannelClosed(Some(request))), Some(last)) => {
-                let closed = self.open.lock().get(id).map(|session| session.closed.clone());
-                let replayed = closed.ok_or(SessionsError::Ended)?.replay(request, last).await;
+                let cache = self.open.lock().get(id).map(|session| session.replay_cache.clone());
+                let replayed = cache.ok_or(SessionsError::Ended)?.replay_after(request, last).await;
                 (Some(request), replayed.ok_or(error)?)
             }
             (Err(error), _) => return Err(error.into()),
         };
-        let mut response = self.respond(id, request, messages, None);
+        let mut response = self.open_response(id, request, messages, None);
         response.after = last;
         Ok(response)
     }
@@ -329,11 +329,11 @@ struct SessionResponse {
     /// Whether events without a message are passed on.
     is_primed: bool,
     /// The last event that the client has already.
-    after: Option<LastEvent>,
+    after: Option<LastEventId>,
     /// The request that it answers; the session's own stream answers none.
     request: Option<RequestNumber>,
-    sent: Events,
-    closed: ClosedResponses,
+    sent: CachedEvents,
+    replay_cache: ReplayCache,
     _in_use: InUse,
     /// Tells the request that its client is gone.
     _unheard: Option<DropGuard>,
@@ -349,7 +349,7 @@ impl Stream for SessionResponse {
                 self.messages = None;
                 return Poll::Ready(None);
             };
-            let is_known = self.after.is_some_and(|last| !last.is_before(&event));
+            let is_known = self.after.is_some_and(|last| !last.precedes(&event));
             if is_known || (event.message.is_none() && !self.is_primed) {
                 continue;
             }
@@ -365,7 +365,7 @@ impl Drop for SessionResponse {
     fn drop(&mut self) {
         // Closed before its end: the client may come back for the rest.
         if let (Some(request), Some(rest)) = (self.request, self.messages.take()) {
-            self.closed.keep(request, std::mem::take(&mut self.sent), rest);
+            self.replay_cache.cache_response(request, std::mem::take(&mut self.sent), rest);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{EventLoops, HttpConfig};
 const CALLS: u32 = 100;
 
 #[tokio::test]
-async fn calls_of_a_session_begin_in_the_order_in_which_they_came() {
+async fn session_calls_begin_in_order() {
     let loops = EventLoops::start(4).unwrap();
     let rig = Rig::with(HttpConfig { loops: loops.handles(), ..HttpConfig::default() }).await;
     let (mut stream, endpoint) = rig.sse("", &[]).await;
@@ -25,7 +25,7 @@ async fn calls_of_a_session_begin_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test]
-async fn a_session_is_served_by_any_connection() {
+async fn any_connection_serves_a_session() {
     let loops = EventLoops::start(4).unwrap();
     let rig = Rig::with(HttpConfig { loops: loops.handles(), ..HttpConfig::default() }).await;
     let session = rig.session(&[]).await;

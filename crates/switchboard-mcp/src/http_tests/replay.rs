@@ -16,7 +16,7 @@ async fn leave(rig: &Rig, session: &str) -> [String; 3] {
 }
 
 #[tokio::test]
-async fn m13_an_answer_is_kept_for_a_client_that_comes_back_later() {
+async fn m13_late_client_gets_cached_answer() {
     let rig = Rig::start().await;
     let session = rig.session(&[]).await;
     let back = leave(&rig, &session).await;
@@ -32,7 +32,7 @@ async fn m13_an_answer_is_kept_for_a_client_that_comes_back_later() {
 }
 
 #[tokio::test]
-async fn m13_clients_that_come_back_at_any_moment_get_their_answers() {
+async fn m13_client_resumes_at_any_moment() {
     let rig = Rig::start().await;
     let session = rig.session(&[]).await;
     for _ in 0..50 {
