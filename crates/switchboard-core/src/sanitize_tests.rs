@@ -99,6 +99,9 @@ fn text_of_others_has_no_tags() {
         ("1 < 2, Vec<T>", "1 &lt; 2, Vec&lt;T>"),
         ("<!-- x --><?php <|im_start|>", "&lt;!-- x -->&lt;?php &lt;|im_start|>"),
         ("<<SYS>> [INST]", "&lt;&lt;SYS>> (INST)"),
+        ("[INST <system> [b] ]<x>", "(INST &lt;system> [b) ]&lt;x>"),
+        ("[<[INST]", "[&lt;(INST)"),
+        ("[sys [INST] ]", "(sys (INST) ]"),
         ("a\u{1b}[2Jb\u{202e}c\nd", "abc\nd"),
     ] {
         assert_eq!(sanitize(text), expected);
@@ -155,6 +158,15 @@ proptest! {
         prop_assert_eq!(sanitize(&once).into_owned(), once);
         let line = sanitize_inline(&text);
         prop_assert_eq!(sanitize_inline(&line), line);
+    }
+
+    #[test]
+    fn tokens_in_brackets_hide_no_tags(text in "([<>()\\[\\] a/=:]|INST|sys|system|&lt;){0,16}") {
+        let once = sanitize(&text).into_owned();
+        prop_assert!(!once.contains('<'), "{once:?}");
+        prop_assert_eq!(sanitize(&once).into_owned(), once);
+        let description = sanitize_description(&text);
+        prop_assert_eq!(found(&description.text), (description.text, vec![]));
     }
 
     #[test]

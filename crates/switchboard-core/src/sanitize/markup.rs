@@ -98,20 +98,25 @@ fn disarm(text: &str, is_tag: impl Fn(Option<&str>) -> bool, flags: &mut BTreeSe
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text;
     let last_close = text.rfind(is_close);
-    while let Some(at) = rest.find(|c| is_angle(c) || is_bracket(c)) {
+    // The text within the brackets of a token is disarmed like any other.
+    let mut is_in_token = false;
+    while let Some(at) = rest.find(|c| is_angle(c) || is_bracket(c) || (is_in_token && is_closing_bracket(c)))
+    {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
         let mut chars = from.chars();
         let Some(open) = chars.next() else { break };
         rest = chars.as_str();
-        if is_bracket(open) {
-            match inside_brackets(rest).filter(|word| matches!(&*name_of(word), "inst" | "sys")) {
-                Some(word) => {
-                    flags.insert(Flag::Markup);
-                    out.extend(["(", word, ")"]);
-                    rest = rest[word.len()..].trim_start_matches(is_closing_bracket);
-                }
-                None => out.push(open),
+        if is_closing_bracket(open) {
+            is_in_token = false;
+            out.push(')');
+        } else if is_bracket(open) {
+            if inside_brackets(rest).is_some_and(is_bracket_token) {
+                flags.insert(Flag::Markup);
+                is_in_token = true;
+                out.push('(');
+            } else {
+                out.push(open);
             }
         } else {
             let is_closed = last_close.is_some_and(|last| last >= text.len() - rest.len());
@@ -152,6 +157,13 @@ fn inside_brackets(text: &str) -> Option<&str> {
     Some(&text[..end])
 }
 
+/// True for the text in brackets of a control token: `INST`, `/INST`. A word with punctuation such as `(INST)` is none.
+fn is_bracket_token(inside: &str) -> bool {
+    let has_brackets = first_word(inside)
+        .contains(|c| matches!(c, '(' | ')' | '&') || is_angle(c) || is_close(c) || is_bracket(c));
+    !has_brackets && matches!(&*name_of(inside), "inst" | "sys")
+}
+
 /// True for a control token such as `|im_start|`, of any name.
 fn is_token(inside: &str) -> bool {
     let is_bar = |c: char| matches!(c, '|' | '\u{ff5c}');
@@ -160,10 +172,13 @@ fn is_token(inside: &str) -> bool {
 
 /// The name of a tag without separators. Of `x:invoke` the last part counts; attributes do not.
 fn name_of(inside: &str) -> String {
-    let word = inside.trim_matches(|c: char| matches!(c, '/' | '|' | '!') || c.is_whitespace());
-    let first = word.split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default();
-    let last = first.rsplit(':').next().unwrap_or_default();
+    let last = first_word(inside).rsplit(':').next().unwrap_or_default();
     last.chars().map(fold).filter(char::is_ascii_alphanumeric).collect()
+}
+
+fn first_word(inside: &str) -> &str {
+    let word = inside.trim_matches(|c: char| matches!(c, '/' | '|' | '!') || c.is_whitespace());
+    word.split(|c: char| c.is_whitespace() || c == '=').next().unwrap_or_default()
 }
 
 fn is_known(name: &str) -> bool {
