@@ -88,7 +88,7 @@ pub(crate) async fn run(place: &Place, quick: bool) -> anyhow::Result<()> {
         say!("{count} messages in {:.0} s", began.elapsed().as_secs_f64());
     }
     space(&few, &many, extent)?;
-    // What came without it is taken note of.
+    // The search index and the folders' stamps are brought up to date before anything counts.
     for folder in [&few, &many] {
         serve_for(&program, folder, extent.serving).await?;
     }

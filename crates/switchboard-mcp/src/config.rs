@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 /// Which port to listen on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PortChoice {
@@ -45,9 +43,6 @@ pub struct HttpConfig {
     pub max_sessions: usize,
     /// How long a streamable session lives on without any stream or request.
     pub session_idle: Duration,
-    /// The event loops that connections are dealt out to in turn, see [`crate::EventLoops`]. Without any, they are served on
-    /// the runtime of the listener.
-    pub loops: Vec<Handle>,
 }
 
 impl Default for HttpConfig {
@@ -66,7 +61,6 @@ impl Default for HttpConfig {
             max_connections: 8192,
             max_sessions: 6000,
             session_idle: Duration::from_mins(10),
-            loops: Vec::new(),
         }
     }
 }

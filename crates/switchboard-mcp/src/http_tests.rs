@@ -3,7 +3,6 @@
 mod batches;
 mod faults;
 mod limits;
-mod loops;
 mod priming;
 mod prompt;
 mod replay;

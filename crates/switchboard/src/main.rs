@@ -29,7 +29,15 @@ use crate::cli::{Cli, Command};
 use crate::context::Context;
 use crate::failure::{Exit, Failure};
 use crate::printer::Printer;
-use crate::threads::{WAITING_THREADS, WAITING_THREADS_OF_MANY};
+
+/// How many threads may wait for files and for the database at once; what is beyond that waits its turn.
+///
+/// None of them waits for another, so their number is a matter of speed and memory alone: each that has ever
+/// run keeps a heap of its own, and the hub keeps four connections to read by. Tokio would take 512.
+const WAITING_THREADS: usize = 4;
+
+/// The same in `serve`, where a few clients that wait for a lock must not hold up the others.
+const WAITING_THREADS_OF_MANY: usize = 64;
 
 /// Open files that a command may need; `send` needs about 25.
 const ENOUGH_FILES: u64 = 64;

@@ -1,4 +1,4 @@
-//! How many threads there are, and threads of its own for a door that works hard for strangers.
+//! Threads of its own for a door that works hard for strangers.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -8,14 +8,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// Most threads: what they find out is written down by one other, which is busy long before more could be.
 const MOST: usize = 4;
 
-/// How many threads may wait for files and for the database at once; what is beyond that waits its turn.
-///
-/// None of them waits for another, so their number is a matter of speed and memory alone: each that has ever
-/// run keeps a heap of its own, and the hub keeps four connections to read by. Tokio would take 512.
-pub(crate) const WAITING_THREADS: usize = 4;
-
-/// The same in `serve`, where a few clients that wait for a lock must not hold up the others.
-pub(crate) const WAITING_THREADS_OF_MANY: usize = 64;
+/// How many threads may wait for files at once; what is beyond that waits its turn.
+const WAITING_THREADS: usize = 4;
 
 /// How long what is still being written may take at the end.
 const GRACE: Duration = Duration::from_secs(1);

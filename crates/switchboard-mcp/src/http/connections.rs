@@ -10,8 +10,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use switchboard_hub::patient::Patient;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Handle;
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -44,7 +43,6 @@ pub(super) async fn serve(
     let places = Arc::new(Semaphore::new(config.max_connections));
     let full = Problem::TooManyConnections { limit: config.max_connections }.into_text();
     let mut connections = JoinSet::new();
-    let mut turns = config.loops.iter().cycle();
     loop {
         let accepted = tokio::select! {
             () = closing.cancelled() => break,
@@ -68,19 +66,12 @@ pub(super) async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot switch Nagle's algorithm off");
         }
-        let (http, router, closing, write_time) =
-            (http.clone(), router.clone(), closing.clone(), config.write_time);
-        let handle = turns.next().cloned().unwrap_or_else(Handle::current);
-        // Each loop watches its own sockets.
-        let detached = stream.into_std();
-        let served = async move {
-            match detached.and_then(TcpStream::from_std) {
-                Ok(stream) => connection(&http, Patient::new(stream, write_time), router, closing).await,
-                Err(error) => tracing::warn!(%error, "cannot serve a connection"),
-            }
+        let (http, router, closing) = (http.clone(), router.clone(), closing.clone());
+        let stream = Patient::new(stream, config.write_time);
+        connections.spawn(async move {
+            connection(&http, stream, router, closing).await;
             drop(place);
-        };
-        connections.spawn_on(served, &handle);
+        });
     }
     drop(socket);
     let all_ended = async { while connections.join_next().await.is_some() {} };

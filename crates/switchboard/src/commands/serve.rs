@@ -13,10 +13,9 @@ use switchboard_hub::Hub;
 use switchboard_hub::files::Dir;
 use switchboard_hub::socket::{OwnListener, place};
 use switchboard_mcp::{
-    Connection, EventLoops, Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached,
-    serve_http, write_token,
+    Connection, Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached, serve_http,
+    write_token,
 };
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +27,6 @@ use crate::failure::{Exit, Failure};
 use crate::front::{Front, SwarmTools};
 use crate::notify::NotifyConfig;
 use crate::telemetry;
-use crate::threads::WAITING_THREADS_OF_MANY;
 
 /// Keep the workspace going until you stop it: MCP over HTTP for agents, take in dropped files at once,
 /// deliver what other processes left, retry, repair, archive what has expired.
@@ -86,17 +84,8 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     stop_at_signals(shutdown.clone())?;
     let suites = context.suites(&settings, shutdown.clone()).await?;
     let tools = context.swarm_tools(&workspace).await;
-    let loops = EventLoops::start(WAITING_THREADS_OF_MANY).map_err(anyhow::Error::from)?;
-    let listening = Listening::start(
-        &workspace,
-        suites.clone(),
-        tools,
-        &settings,
-        &args,
-        loops.handles(),
-        shutdown.clone(),
-    )
-    .await?;
+    let listening =
+        Listening::start(&workspace, suites.clone(), tools, &settings, &args, shutdown.clone()).await?;
     let outbound = workspace.hub().open_door(switchboard_core::Door::Workspace).await?;
     let terminals = door_workspace::run_terminals(workspace.clone(), shutdown.clone());
     let terminals = tokio::spawn(async move {
@@ -130,8 +119,6 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     }
     let _ = tokio::join!(answered, terminals, channels, link, notified, swarm);
     suites.close().await;
-    // A suite's server that was started for a call over HTTP is looked after where that call ran.
-    loops.end().await;
     workspace.close().await;
     // Not before the hub has closed: what waits for a worker is left as it is, for the next one.
     drop(workers);
@@ -198,11 +185,9 @@ impl Listening {
         swarm: SwarmTools,
         settings: &Settings,
         args: &Serve,
-        loops: Vec<Handle>,
         shutdown: CancellationToken,
     ) -> Result<Self, Failure> {
         let mut config = settings.http.clone();
-        config.loops = loops;
         if let Some(port) = args.port {
             config.port = PortChoice::Exactly(port);
         }
