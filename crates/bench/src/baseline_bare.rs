@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::anyhow;
 use door_workspace::{file_name, to_native};
 use switchboard_core::IdClock;
-use switchboard_hub::files::{Dir, Durability};
+use switchboard_sys::files::{Dir, Durability};
 
 use crate::load::{Load, Round, Template, new_id};
 

@@ -7,7 +7,7 @@ use door_workspace::wire::MessageFile;
 use door_workspace::{to_native, wire};
 use serde_json::Map;
 use switchboard_core::{IdClock, MessageId};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use tokio::task::JoinSet;
 
 /// How long the body of each message is.

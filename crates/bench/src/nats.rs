@@ -13,8 +13,8 @@ use anyhow::{Context, ensure};
 use async_nats::jetstream::{self, context::PublishAckFuture, message::PublishMessage, stream};
 use door_nats::{Config, LinkState, Status};
 use switchboard_core::{AgentId, Door, Kind, Name, NativeId, Route};
-use switchboard_hub::process::{Child, Spawn};
 use switchboard_hub::{Draft, Hub, HubConfig};
+use switchboard_sys::process::{Child, Spawn};
 use test_support::tools::installed;
 use tokio_util::sync::CancellationToken;
 

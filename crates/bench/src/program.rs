@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 
 use crate::progress::say;
 

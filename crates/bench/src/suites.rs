@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 use test_support::tools::installed;
 
 use crate::figure::{Figure, Target};

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures_util::future::try_join_all;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use self::authority::Authority;
 use self::client::Client;

@@ -14,8 +14,8 @@ use anyhow::{Context, ensure};
 use door_workers::Client;
 use serde_json::{Value, json};
 use switchboard_core::{Door, Kind, Name};
-use switchboard_hub::process::{Child, Spawn};
 use switchboard_hub::{Draft, Hub, HubConfig, Registration};
+use switchboard_sys::process::{Child, Spawn};
 use tokio::time::timeout;
 
 use crate::figure::{Figure, Target};

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::Name;
-use switchboard_hub::files::Moved;
+use switchboard_sys::files::Moved;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use switchboard_hub::guard::Guard;
+use switchboard_sys::guard::Guard;
 
 use crate::watch::WatcherConfig;
 

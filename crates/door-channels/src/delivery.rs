@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Message, MessageId, Name, Outcome, Route};
-use switchboard_hub::files::{Created, Dir, Durability};
 use switchboard_hub::{Handoff, Outbound};
+use switchboard_sys::files::{Created, Dir, Durability};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use switchboard_core::Name;
 use switchboard_hub::HubError;
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 use crate::wire::Malformed;
 

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::error::ChannelError;
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use switchboard_core::{Directory, Door, MessageId, Name};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{HubError, Stored};
+use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
 use crate::error::ChannelError;

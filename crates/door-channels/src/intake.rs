@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, Directory, Door, MessageId, Name, Route};
-use switchboard_hub::files::{Dir, FileStamp};
 use switchboard_hub::{Draft, HubError, Registration};
+use switchboard_sys::files::{Dir, FileStamp};
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};

@@ -1,8 +1,8 @@
 //! Whether a folder needs to be listed again, by one look at the folder itself.
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_hub::files::{Dir, DirStamp, FileError};
-use switchboard_hub::platform::{self, Filesystem};
+use switchboard_sys::files::{Dir, DirStamp, FileError};
+use switchboard_sys::platform::{self, Filesystem};
 
 use crate::config::{Config, Detection};
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use notify::event::{CreateKind, ModifyKind, RemoveKind};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
 use parking_lot::Mutex;
-use switchboard_hub::files::{Created, Dir, Durability, is_in_the_making};
-use switchboard_hub::platform::{self, Filesystem};
+use switchboard_sys::files::{Created, Dir, Durability, is_in_the_making};
+use switchboard_sys::platform::{self, Filesystem};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use switchboard_core::Name;
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::names::{MessageName, PER_SECOND, file_name, number_of, second_of};
 use crate::wire::{ChannelMessage, iso};

@@ -80,7 +80,7 @@ fn four_posters_of_one_agent_lose_nothing_and_each_keeps_its_order() {
     const EACH: usize = 60;
     let (_folder, dir, name) = channel();
     let dir = Arc::new(dir);
-    let clock = switchboard_hub::clock::Clock::system();
+    let clock = switchboard_sys::clock::Clock::system();
     let threads: Vec<_> = (0..4)
         .map(|thread| {
             let (dir, name, clock) = (dir.clone(), name.clone(), clock.clone());

@@ -12,8 +12,8 @@ use jiff::{SignedDuration, Timestamp};
 use notify::RecursiveMode;
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Awareness, Heartbeat, Name, OFFLINE, PresenceTimeouts};
-use switchboard_hub::files::{Dir, Durability};
-use switchboard_hub::owner::Owner;
+use switchboard_sys::files::{Dir, Durability};
+use switchboard_sys::owner::Owner;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use notify::RecursiveMode;
 use parking_lot::Mutex;
 use switchboard_core::{Door, Name};
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::channels::Channels;
 use crate::error::{ChannelError, describe};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use switchboard_core::{Door, Outcome};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{Handoff, Hub, Outbound};
+use switchboard_sys::files::Dir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

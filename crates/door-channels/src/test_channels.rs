@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use switchboard_core::{
     Address, AgentId, Delivery, Door, Message, MessageId, Name, NativeId, POSTED_IN, Route,
 };
-use switchboard_hub::clock::Clock;
 use switchboard_hub::{Draft, Hub, HubConfig, Outbound, Passed, Registration, Stored};
+use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
 use crate::channels::{Channels, Post};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use switchboard_core::{Name, nearest};
-use switchboard_hub::files::{Dir, Durability, FileError};
+use switchboard_sys::files::{Dir, Durability, FileError};
 
 use crate::error::ChannelError;
 use crate::names::is_month;
@@ -254,7 +254,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, ChannelError> + Send + 'static,
 {
-    switchboard_hub::blocking::run(work).await.map_err(|_| ChannelError::Closed)?
+    switchboard_sys::blocking::run(work).await.map_err(|_| ChannelError::Closed)?
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 use super::*;
 use crate::channels::{Channels, Post};

@@ -23,7 +23,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use switchboard_core::Name;
 use switchboard_hub::HUB_NAME;
-use switchboard_hub::process::{ProgramProblem, check_program};
+use switchboard_sys::process::{ProgramProblem, check_program};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use switchboard_core::Name;
 use switchboard_hub::HubError;
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 /// What went wrong. Everything but [`NatsError::Credentials`] and a hub that closes may be over at the next try.
 #[derive(Debug, thiserror::Error)]

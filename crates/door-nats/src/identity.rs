@@ -1,7 +1,8 @@
 //! What this hub is called among the others.
 
 use switchboard_core::{Door, Name};
-use switchboard_hub::{Hub, LINK, platform};
+use switchboard_hub::{Hub, LINK};
+use switchboard_sys::platform;
 
 use crate::config::Config;
 use crate::error::NatsError;

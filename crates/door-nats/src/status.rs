@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use switchboard_core::{AgentId, Heartbeat, Name};
-use switchboard_hub::files::{Dir, Durability};
-use switchboard_hub::{Hub, blocking};
+use switchboard_hub::Hub;
+use switchboard_sys::blocking;
+use switchboard_sys::files::{Dir, Durability};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

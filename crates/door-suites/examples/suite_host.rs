@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use door_suites::{Caller, Child, ChildOptions, ChildSpec, Expose, Framing, Launch, Limits};
-use switchboard_hub::guard::Guard;
-use switchboard_hub::reaper;
+use switchboard_sys::guard::Guard;
+use switchboard_sys::reaper;
 
 const CHILDREN: usize = 5;
 

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::child::Listing;
 use crate::places::Places;

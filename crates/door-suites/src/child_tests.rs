@@ -19,7 +19,7 @@ async fn nothing_runs_until_the_first_request() {
     };
     within(child.stop()).await;
     assert_eq!(child.status().state, ChildState::NotStarted);
-    assert_eq!(switchboard_hub::platform::process_started(pid), None);
+    assert_eq!(switchboard_sys::platform::process_started(pid), None);
 }
 
 #[tokio::test]

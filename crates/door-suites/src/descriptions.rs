@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::config::Config;
 use crate::discovery::Problem;

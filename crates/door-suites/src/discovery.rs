@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use switchboard_core::nearest;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::config::Config;
 use crate::error::{SuiteError, chain};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use switchboard_hub::files::{Created, Dir, Durability, FileError, Moved};
+use switchboard_sys::files::{Created, Dir, Durability, FileError, Moved};
 
 use crate::discovery::FILE_LIMIT;
 use crate::error::SuiteError;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use switchboard_hub::files::FileError;
-use switchboard_hub::lock::LockError;
+use switchboard_sys::files::FileError;
+use switchboard_sys::lock::LockError;
 
 /// Why the suites' door did not do what was asked.
 #[derive(Debug, thiserror::Error)]

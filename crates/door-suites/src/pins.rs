@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::lock::{DirLock, LockOptions};
 
 use self::file::{Pin, PinFile};
 use crate::canonical;

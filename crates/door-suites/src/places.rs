@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 /// Where things are. What a workspace holds may come from anyone; what decides about it is the user's.
 #[derive(Debug, Clone, PartialEq, Eq)]

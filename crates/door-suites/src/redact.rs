@@ -3,7 +3,7 @@
 mod shapes;
 
 use std::collections::BTreeMap;
-use switchboard_hub::process::PROXY_VARIABLES;
+use switchboard_sys::process::PROXY_VARIABLES;
 
 use crate::spec::{ChildSpec, Launch};
 

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use switchboard_hub::files::{Dir, FileError};
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::files::{Dir, FileError};
+use switchboard_sys::lock::{DirLock, LockOptions};
 use tiktoken::CoreBpe;
 
 use crate::arguments::Question;
@@ -143,7 +143,7 @@ impl Ledger {
 #[derive(Debug, thiserror::Error)]
 enum LedgerError {
     #[error(transparent)]
-    Lock(#[from] switchboard_hub::lock::LockError),
+    Lock(#[from] switchboard_sys::lock::LockError),
     #[error(transparent)]
     File(#[from] FileError),
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use switchboard_core::label_inline;
-use switchboard_hub::clock::{Clock, ago};
+use switchboard_sys::clock::{Clock, ago};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::{Dir, FileStamp};
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::{Dir, FileStamp};
+use switchboard_sys::lock::{DirLock, LockOptions};
 
 use crate::canonical;
 use crate::difference::{difference, shown};

@@ -118,7 +118,7 @@ fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::Recomme
 fn is_hint(event: &notify::Event) -> bool {
     let matters = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        !switchboard_hub::files::is_in_the_making(name)
+        !switchboard_sys::files::is_in_the_making(name)
     };
     let concerns_us = event.paths.is_empty() || event.paths.iter().any(matters);
     event.need_rescan() || (!event.kind.is_access() && concerns_us)

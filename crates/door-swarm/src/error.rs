@@ -2,7 +2,7 @@
 
 use switchboard_core::{Name, NameError, sanitize_inline};
 use switchboard_hub::HubError;
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 use crate::agent_id::{PeerId, PeerIdError};
 use crate::endpoint::EndpointError;

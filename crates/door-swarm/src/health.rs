@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use switchboard_core::Door;
 use switchboard_https::Answer;
-use switchboard_hub::platform;
+use switchboard_sys::platform;
 
 use crate::agent_id::PeerId;
 use crate::error::{SwarmError, describe};

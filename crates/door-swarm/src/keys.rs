@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ed25519_dalek::{Signer as _, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 /// What stands before the 32 bytes of an Ed25519 key in its DER form (RFC 8410).
 const ED25519_SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];

@@ -1,4 +1,4 @@
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use super::*;
 use crate::test_peer::World;

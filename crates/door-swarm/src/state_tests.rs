@@ -84,7 +84,7 @@ fn the_schema_in_the_repository_is_current() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/swarm");
     let current = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        let dir = switchboard_hub::files::Dir::open_root(std::path::Path::new(folder)).unwrap();
+        let dir = switchboard_sys::files::Dir::open_root(std::path::Path::new(folder)).unwrap();
         dir.replace("membership-state.json", current.as_bytes(), 0o644).unwrap();
     }
     let file = std::fs::read_to_string(format!("{folder}/membership-state.json")).unwrap();

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use switchboard_core::{AgentId, Name, nearest};
 use switchboard_https::Client;
-use switchboard_hub::files::{Dir, FileError};
 use switchboard_hub::{Hub, Peer, Registration};
+use switchboard_sys::files::{Dir, FileError};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -424,7 +424,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SwarmError> + Send + 'static,
 ) -> Result<T, SwarmError> {
     let closed = |_| SwarmError::Hub(switchboard_hub::HubError::Closed);
-    switchboard_hub::blocking::run(work).await.map_err(closed)?
+    switchboard_sys::blocking::run(work).await.map_err(closed)?
 }
 
 /// Whether a folder is for its owner alone.

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use jiff::SignedDuration;
 use serde::Serialize;
 use serde_json::json;
-use switchboard_hub::lineage::LaunchKind;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::lineage::LaunchKind;
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -35,7 +35,7 @@ pub(crate) struct Arrival {
 #[derive(Debug, thiserror::Error)]
 enum NotWoken {
     #[error(transparent)]
-    Start(#[from] switchboard_hub::process::SpawnError),
+    Start(#[from] switchboard_sys::process::SpawnError),
     #[error("the program ended with {0}")]
     Exit(std::process::ExitStatus),
     #[error("the program cannot be waited for")]

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::Dir;
-use switchboard_hub::owner::Owner;
-use switchboard_hub::platform;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::Dir;
+use switchboard_sys::owner::Owner;
+use switchboard_sys::platform;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -179,7 +179,7 @@ impl Client {
         let Some(path) = signpost.listen.strip_prefix("unix:") else {
             return Self::to(&signpost.listen).await.map_err(|_| RouterError::NotRunning);
         };
-        let connected = switchboard_hub::socket::connect(Path::new(path)).await;
+        let connected = switchboard_sys::socket::connect(Path::new(path)).await;
         let stream = connected.map_err(|error| match error.kind() {
             // The backlog is full: the process accepts no connections.
             ErrorKind::WouldBlock => RouterError::Silent { pid: signpost.pid },
@@ -197,7 +197,7 @@ impl Client {
     /// Connects to an address, and says nothing yet.
     pub async fn to(address: &str) -> Result<Self, RouterError> {
         if let Some(path) = address.strip_prefix("unix:") {
-            let (reader, writer) = switchboard_hub::socket::connect(Path::new(path)).await?.into_split();
+            let (reader, writer) = switchboard_sys::socket::connect(Path::new(path)).await?.into_split();
             return Ok(Self::on(reader, writer));
         }
         let stream = TcpStream::connect(address).await?;

@@ -116,7 +116,7 @@ async fn connect(address: &str) -> TestClient {
 
 /// Sends nonsense until it is stopped; returns how often it was told so.
 async fn talk_nonsense(path: PathBuf, stop: CancellationToken) -> usize {
-    let (mut reader, mut writer) = switchboard_hub::socket::connect(&path).await.unwrap().into_split();
+    let (mut reader, mut writer) = switchboard_sys::socket::connect(&path).await.unwrap().into_split();
     let writing = async {
         let mut random = fastrand::Rng::with_seed(7);
         while !stop.is_cancelled() {

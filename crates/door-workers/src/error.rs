@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use switchboard_hub::HubError;
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 /// Why the router did not start, or a client of it did not get through.
 #[derive(Debug, thiserror::Error)]

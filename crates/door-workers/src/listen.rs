@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use switchboard_hub::platform::tcp_peer;
-use switchboard_hub::socket::OwnListener;
+use switchboard_sys::platform::tcp_peer;
+use switchboard_sys::socket::OwnListener;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::timeout;

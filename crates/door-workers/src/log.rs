@@ -14,9 +14,9 @@ use std::io::{Seek, SeekFrom, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::Dir;
-use switchboard_hub::platform;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform;
 use tokio::sync::watch;
 
 pub(crate) use self::scan::seq_of;

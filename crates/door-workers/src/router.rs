@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, JobId, Kind, NodeId, Outcome, Route};
-use switchboard_hub::files::Dir;
-use switchboard_hub::guard::Guard;
 use switchboard_hub::{Accepted, Draft, Handoff, Hub, HubError};
+use switchboard_sys::files::Dir;
+use switchboard_sys::guard::Guard;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;

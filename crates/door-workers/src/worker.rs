@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_hub::guard::Guard;
+use switchboard_sys::guard::Guard;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, DeliveryState, Directory, Message, MessageId, Outcome, Route};
-use switchboard_hub::disk::WAITS_FOR_DISK;
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
-use switchboard_hub::{Handoff, Outbound, blocking};
+use switchboard_hub::WAITS_FOR_DISK;
+use switchboard_hub::{Handoff, Outbound};
+use switchboard_sys::blocking;
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

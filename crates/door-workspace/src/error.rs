@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use switchboard_core::{Address, AddressError, AgentId, Name};
 use switchboard_hub::HubError;
-use switchboard_hub::files::FileError;
-use switchboard_hub::lock::LockError;
+use switchboard_sys::files::FileError;
+use switchboard_sys::lock::LockError;
 
 use crate::roles::RoleError;
 use crate::team_mail::TeamMailError;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Message, MessageId};
-use switchboard_hub::{HubError, Service, Stored};
+use switchboard_hub::{HubError, Stored};
+use switchboard_sys::service_lease::ServiceLease;
 use tokio::time::{Instant, sleep};
 
 use crate::error::WorkspaceError;
@@ -89,7 +90,7 @@ impl Workspace {
     }
 
     /// The same right, with patience for a command that makes its small round.
-    async fn wait_for_lease(&self) -> Result<Option<Service>, WorkspaceError> {
+    async fn wait_for_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         for _ in 0..3 {
             if let Some(lease) = self.housekeeping_lease().await? {
                 return Ok(Some(lease));
@@ -100,7 +101,7 @@ impl Workspace {
     }
 
     /// The right to keep house in this workspace; nothing while another process has it.
-    pub(crate) async fn housekeeping_lease(&self) -> Result<Option<Service>, WorkspaceError> {
+    pub(crate) async fn housekeeping_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         let hub = self.hub().clone();
         blocking(move || match hub.claim_service(SERVICE) {
             Ok(lease) => Ok(Some(lease)),

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use switchboard_core::{AgentId, Door, Name};
-use switchboard_hub::files::{self, Dir, FileError};
-use switchboard_hub::{Extent, NEWEST, platform};
+use switchboard_hub::{Extent, NEWEST};
+use switchboard_sys::files::{self, Dir, FileError};
+use switchboard_sys::platform;
 
 use crate::delivery::{Expected, describe, is_aside};
 use crate::error::WorkspaceError;

@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use jiff::SignedDuration;
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::lock::{DirLock, LockOptions};
 
 use super::*;
 use crate::test_workspace::{TestWorkspace, agent, inbox_file, letter, message, name};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{AgentId, Directory, Door, HUMAN, MessageId, Name};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{Accepted, Draft, HubError, View};
+use switchboard_sys::files::Dir;
 use tokio::time::Instant;
 
 use crate::delivery::describe;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_core::{DeliveryState, Kind};
 use switchboard_hub::{Part, Registration};
 
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 use super::*;
 use crate::config::Config;

@@ -7,8 +7,8 @@ use switchboard_core::{
     AgentId, BODY_PREFIX, Delivery, DeliveryState, Trust, label_inline, quote_lines, sanitize_inline,
     sanitize_value,
 };
-use switchboard_hub::clock::ago;
 use switchboard_hub::{Mail, Stored, fresh_mark};
+use switchboard_sys::clock::ago;
 
 use crate::error::WorkspaceError;
 use crate::ids;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use jiff::Timestamp;
 use switchboard_core::{MessageId, Name};
-use switchboard_hub::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
+use switchboard_sys::files::{self, Contents, Dir, DirStamp, FileError, FileStamp, Moved};
 
 use crate::delivery::{LARGEST, is_aside, says_the_same};
 use crate::ids;

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Name};
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 use crate::delivery::describe;
 use crate::error::WorkspaceError;

@@ -6,7 +6,7 @@
 
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, Message, Receipt, Standing, sanitize_inline};
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::ids;
 use crate::translate::{is_foreign, iso};

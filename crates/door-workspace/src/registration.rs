@@ -5,8 +5,9 @@
 
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Door, Name};
-use switchboard_hub::owner::Owner;
-use switchboard_hub::{Registration, platform};
+use switchboard_hub::Registration;
+use switchboard_sys::owner::Owner;
+use switchboard_sys::platform;
 
 use crate::error::WorkspaceError;
 use crate::mailbox::adopt;

@@ -2,7 +2,7 @@
 //! written again.
 
 use switchboard_core::{AgentId, Message, MessageId, Name};
-use switchboard_hub::files::{FileError, Moved};
+use switchboard_sys::files::{FileError, Moved};
 
 use crate::delivery::{Expected, place, set_aside};
 use crate::error::WorkspaceError;

@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Name};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{Aged, Notes};
+use switchboard_sys::files::Dir;
 
 use crate::error::WorkspaceError;
 use crate::ids;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::Door;
-use switchboard_hub::{Outbound, platform};
+use switchboard_hub::Outbound;
+use switchboard_sys::platform;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -214,7 +215,7 @@ async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError
 /// too, and so do our deliveries and files that are still being written under another name.
 pub(crate) fn is_hint(event: &notify::Event, own_files: &OwnFiles) -> bool {
     let is_temp = |path: &std::path::PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_hub::files::is_in_the_making)
+        path.file_name().and_then(|name| name.to_str()).is_some_and(switchboard_sys::files::is_in_the_making)
     };
     let only_temps = !event.paths.is_empty() && event.paths.iter().all(is_temp);
     let is_ours = || match event.paths.as_slice() {

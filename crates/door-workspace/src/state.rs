@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentRecord, Directory, Name, NameError, OFFLINE, TeamRecord};
 use switchboard_hub::Hub;
-use switchboard_hub::files::{Dir, FileStamp, Moved};
-use switchboard_hub::lock::{DirLock, LockOptions};
-use switchboard_hub::owner::Owner;
+use switchboard_sys::files::{Dir, FileStamp, Moved};
+use switchboard_sys::lock::{DirLock, LockOptions};
+use switchboard_sys::owner::Owner;
 
 use self::last_read::LastRead;
 use crate::error::WorkspaceError;

@@ -2,7 +2,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::{AgentId, Awareness};
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 use test_support::tools;
 
 use super::*;

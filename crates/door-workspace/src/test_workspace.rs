@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use switchboard_core::{Address, AgentId, Delivery, Door, Kind, MessageId, Name, Receipt};
-use switchboard_hub::clock::Clock;
 use switchboard_hub::{HubConfig, MailboxQuery, Part, Registration};
+use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
 use crate::config::Config;

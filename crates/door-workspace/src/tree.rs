@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use switchboard_core::Name;
-use switchboard_hub::files::{Created, Dir, DirStamp, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, DirStamp, Durability, FileError};
 
 use crate::error::WorkspaceError;
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Door, Kind, Message, MessageId, Name, NativeId,
 };
-use switchboard_hub::files::{Dir, FileError, Moved};
 use switchboard_hub::{Accepted, DamagedRow, Draft, Hub, HubConfig, HubError};
+use switchboard_sys::files::{Dir, FileError, Moved};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::config::Config;
@@ -258,7 +258,7 @@ impl Workspace {
             blocking(move || {
                 let archive = tree.make_folder(Section::Archive, &agent)?;
                 let name = format!("{}.superseded.meta", ids::file_name(&native));
-                archive.create_new(&name, &pretty(&marker), switchboard_hub::files::Durability::Later)?;
+                archive.create_new(&name, &pretty(&marker), switchboard_sys::files::Durability::Later)?;
                 Ok(())
             })
             .await?;
@@ -394,7 +394,7 @@ where
     T: Send + 'static,
     F: FnOnce() -> Result<T, WorkspaceError> + Send + 'static,
 {
-    switchboard_hub::blocking::run(work).await.map_err(|_| WorkspaceError::Closed)?
+    switchboard_sys::blocking::run(work).await.map_err(|_| WorkspaceError::Closed)?
 }
 
 #[cfg(test)]

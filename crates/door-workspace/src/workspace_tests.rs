@@ -28,7 +28,7 @@ async fn f28_a_new_workspace_has_the_protocols_tree_and_keeps_out_of_git() {
     t.write(".gitignore", "mine");
     t.write("inbox/codex/msg_1_a.json", "kept");
     let (_, made) = Tree::make(t.workspace_folder()).unwrap();
-    assert_eq!(made, switchboard_hub::files::Created::AlreadyThere);
+    assert_eq!(made, switchboard_sys::files::Created::AlreadyThere);
     assert_eq!(
         (t.bytes(".gitignore"), t.bytes("inbox/codex/msg_1_a.json")),
         (b"mine".to_vec(), b"kept".to_vec())

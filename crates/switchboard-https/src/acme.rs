@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 /// Why a listener could not be started, a certificate not be had, or a call not be made.
 #[derive(Debug, thiserror::Error)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::FileError;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::FileError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 

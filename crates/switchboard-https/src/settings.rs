@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::HeaderName;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 /// How one public address is served.
 #[derive(Debug, Clone)]

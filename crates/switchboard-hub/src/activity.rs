@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use switchboard_core::AgentId;
+use switchboard_sys::clock::from_micros;
 
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::writer::Work;
 

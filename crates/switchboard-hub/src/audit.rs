@@ -5,8 +5,8 @@ use std::fmt;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row};
+use switchboard_sys::clock::from_micros;
 
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::chain::{self, BreakReason, GENESIS, Link};
 use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};

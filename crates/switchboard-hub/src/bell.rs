@@ -16,7 +16,7 @@ use std::time::Duration;
 use notify::{RecursiveMode, Watcher};
 use tokio::sync::watch;
 
-use crate::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 /// The file that is written to.
 pub(crate) const NAME: &str = "hub.bell";

@@ -10,11 +10,11 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::Value;
 use switchboard_core::{AgentId, Message, TaskName};
+use switchboard_sys::clock::from_micros;
 
 pub use self::everywhere::{ClaimAct, ClaimAnswer, ClaimAsk};
 pub(crate) use self::everywhere::{PATIENCE, answer, answer_of, ask, asks, withdraw};
 use crate::activity;
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::writer::Work;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_core::{Budgets, Links, LoopLimits, PresenceTimeouts, RetryPolicy};
+use switchboard_sys::clock::Clock;
 
-use crate::clock::Clock;
 use crate::store::binding::HubKey;
 
 /// The hub's settings, resolved.

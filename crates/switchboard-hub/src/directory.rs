@@ -6,9 +6,9 @@ mod residents;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, AgentRecord, Directory, Name, ResolveError, Route, TeamRecord, nearest};
+use switchboard_sys::clock::from_micros;
 
 use crate::activity;
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::store::rows;

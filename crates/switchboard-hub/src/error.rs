@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{AgentId, MessageId, Name, Pattern, ResolveError, TaskName, sanitize_inline};
+use switchboard_sys::files::FileError;
+use switchboard_sys::service_lease::LeaseError;
 
 use crate::claims::LONGEST_LEASE;
-use crate::files::FileError;
 use crate::reservations::Reservation;
 
 /// Why the hub did not do what was asked. Nothing was accepted, unless it is said to be [unsure](HubError::Unsure).
@@ -275,6 +276,15 @@ fn stale(holder: Option<&AgentId>, was_claimed: bool) -> String {
     }
 }
 
+impl From<LeaseError> for HubError {
+    fn from(error: LeaseError) -> Self {
+        match error {
+            LeaseError::Taken { service, holder } => Self::ServiceTaken { service, holder },
+            LeaseError::File(error) => Self::File(error),
+        }
+    }
+}
+
 impl From<rusqlite::Error> for HubError {
     fn from(source: rusqlite::Error) -> Self {
         Arc::new(source).into()
@@ -287,6 +297,22 @@ impl From<Arc<rusqlite::Error>> for HubError {
             Some(rusqlite::ErrorCode::DiskFull) => Self::NoSpace { source },
             Some(rusqlite::ErrorCode::ReadOnly) => Self::ReadOnly { source },
             _ => Self::Store { source },
+        }
+    }
+}
+
+impl HubError {
+    /// Whether the disk is read-only, full or failing, so that what was asked could not be written. What is there can
+    /// still be read.
+    pub fn is_disk(&self) -> bool {
+        use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
+        match self {
+            Self::NoSpace { .. } | Self::ReadOnly { .. } | Self::Unsure { .. } => true,
+            Self::File(error) => error.is_disk(),
+            Self::Store { source } => {
+                matches!(source.sqlite_error_code(), Some(CannotOpen | SystemIoFailure))
+            }
+            _ => false,
         }
     }
 }
@@ -370,3 +396,7 @@ pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
         Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
     )
 }
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

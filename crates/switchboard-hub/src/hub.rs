@@ -27,25 +27,25 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use serde_json::Map;
 use switchboard_core::{Address, AgentId, Door, IdClock, Kind, MessageId, NativeId};
+use switchboard_sys::blocking;
+use switchboard_sys::disk::{self, DiskTrouble};
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform::{self, Filesystem};
+use switchboard_sys::service_lease::{self, LeaseKey, ServiceLease};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::showing::Hold;
 use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
-use crate::blocking;
 use crate::config::HubConfig;
-use crate::disk::{self, DiskTrouble};
 use crate::error::{HubError, is_damage, is_suspicious};
 use crate::events::{Events, HubEvent};
 use crate::extent::Extent;
-use crate::files::Dir;
 use crate::maintenance;
 use crate::outbox::{self, Doors, Outbound};
-use crate::platform::{self, Filesystem};
 use crate::presence::PresenceBoard;
 use crate::reads;
-use crate::service::{self, LeaseKey, Service};
 use crate::store::binding::HubKey;
 use crate::store::cut_log::is_short_read;
 use crate::store::degraded;
@@ -129,7 +129,7 @@ impl Hub {
         let folder = Dir::open_root(&config.folder)?;
         let io = |action: &'static str, name: &str| {
             let path = folder.path().join(name);
-            move |source| crate::files::FileError::Io { action, path, source }
+            move |source| switchboard_sys::files::FileError::Io { action, path, source }
         };
         let key = config.key.as_ref();
         let opened = recover::lock_and_open(&folder, key).or_else(|why| degraded::open(&folder, key, why));
@@ -230,24 +230,24 @@ impl Hub {
     }
 
     /// Takes the right to be the one process that runs a service, or says who has it.
-    pub fn claim_service(&self, name: &str) -> Result<Service, HubError> {
-        service::claim(&self.inner.folder, name, None)
+    pub fn claim_service(&self, name: &str) -> Result<ServiceLease, HubError> {
+        Ok(service_lease::claim(&self.inner.folder, name, None)?)
     }
 
     /// Claims a service for a session. A lease that was claimed with the same key is taken over, although its process is
     /// still there: it may be stopped.
-    pub fn claim_service_with(&self, name: &str, key: &LeaseKey) -> Result<Service, HubError> {
-        service::claim(&self.inner.folder, name, Some(key))
+    pub fn claim_service_with(&self, name: &str, key: &LeaseKey) -> Result<ServiceLease, HubError> {
+        Ok(service_lease::claim(&self.inner.folder, name, Some(key))?)
     }
 
     /// Takes a share in a service, which keeps everybody from having it alone; nothing where somebody has.
-    pub fn share_service(&self, name: &str) -> Result<Option<Service>, HubError> {
-        service::share(&self.inner.folder, name)
+    pub fn share_service(&self, name: &str) -> Result<Option<ServiceLease>, HubError> {
+        Ok(service_lease::share(&self.inner.folder, name)?)
     }
 
     /// Who runs a service now, in words; `None` where nobody does.
     pub fn service_holder(&self, name: &str) -> Result<Option<String>, HubError> {
-        service::holder(&self.inner.folder, name)
+        Ok(service_lease::holder(&self.inner.folder, name)?)
     }
 
     /// The settings it was opened with.

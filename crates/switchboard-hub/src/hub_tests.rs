@@ -5,10 +5,10 @@ use std::fs;
 use std::sync::atomic::AtomicUsize;
 
 use switchboard_core::{AgentRecord, Awareness, Heartbeat, ResolveError, Route};
+use switchboard_sys::files::FileError;
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::files::FileError;
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, noon, open, seconds, soon};
 use crate::{MailboxQuery, Part, Registration};
 
@@ -485,7 +485,7 @@ async fn f12_a_link_or_pipe_in_the_place_of_our_files_is_refused_and_not_written
                         .expect("made");
                 }
             }
-            let clock = crate::clock::Clock::by_hand(noon());
+            let clock = switchboard_sys::clock::Clock::by_hand(noon());
             let Err(error) = soon(Hub::open(config(folder.path(), &clock))).await else {
                 panic!("{file} as {trap:?} was opened")
             };
@@ -523,7 +523,7 @@ async fn f12_a_link_or_pipe_in_the_place_of_the_database_is_refused_and_not_writ
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let place = folder.path().join("hub.db");
     rustix::fs::mknodat(rustix::fs::CWD, &place, rustix::fs::FileType::Fifo, mode, 0).expect("made");
-    let clock = crate::clock::Clock::by_hand(noon());
+    let clock = switchboard_sys::clock::Clock::by_hand(noon());
     assert!(soon(Hub::open(config(folder.path(), &clock))).await.is_err());
 }
 

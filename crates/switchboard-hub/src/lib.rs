@@ -1,26 +1,10 @@
 //! The running core of Switchboard: journal, directory, outbox, presence, events.
 //!
 //! [`Hub`] is a cheap handle on all of it. A message enters only through [`Hub::submit`], which answers
-//! once the message is on disk, and leaves only through the [`Outbound`] of a door. The crate also holds
-//! what every door needs and nobody should write twice: the atomic file writer ([`files`]), the lock
-//! that Node programs share with us ([`lock`]) and the process spawner ([`process`]).
+//! once the message is on disk, and leaves only through the [`Outbound`] of a door. Files, processes and the
+//! clock are those of `switchboard-sys`.
 //!
 //! It knows no protocol: what a mailbox, a channel or a peer looks like is a door's business.
-
-pub mod blocking;
-pub mod clock;
-pub mod disk;
-pub mod files;
-pub mod git;
-pub mod guard;
-pub mod lineage;
-pub mod lock;
-pub mod owner;
-pub mod patient;
-pub mod platform;
-pub mod process;
-pub mod reaper;
-pub mod socket;
 
 mod activity;
 mod audit;
@@ -44,7 +28,6 @@ mod owed;
 mod presence;
 mod reads;
 mod reservations;
-mod service;
 mod showing;
 mod store;
 mod submit;
@@ -68,11 +51,10 @@ pub use lost::LostDeliveries;
 pub use maintenance::{Aged, DamagedRow, Health};
 pub use mark::fresh_mark;
 pub use notice::is_notice;
-pub use outbox::{Handoff, Outbound};
+pub use outbox::{Handoff, Outbound, WAITS_FOR_DISK};
 pub use owed::{News, Owed};
 pub use reads::{Mail, MailboxQuery, Page, Part, Waiting};
 pub use reservations::{RESERVATION_LEASE, Reservation, Reserve};
-pub use service::{LeaseKey, ParseLeaseKeyError, Service};
 pub use showing::Showing;
 pub use store::adopt::{ForeignDatabase, ForeignSender};
 pub use store::binding::HubKey;

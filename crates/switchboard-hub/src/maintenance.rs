@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, NativeId};
+use switchboard_sys::clock::from_micros;
 
-use crate::clock::from_micros;
-use crate::disk::WAITS_FOR_DISK;
 use crate::error::{HubError, is_suspicious};
+use crate::outbox::WAITS_FOR_DISK;
 use crate::outbox::put_state;
 use crate::reads::{self, Waiting};
 use crate::store::chain::{self, BreakReason};

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Outcome};
+use switchboard_sys::clock::Clock;
+use switchboard_sys::owner::Owner;
 use tokio::sync::mpsc;
 
 pub(crate) use self::claim::{claim_due, enqueue, is_abandoned, is_due};
@@ -25,10 +27,12 @@ pub(crate) use self::state::{
     UNFILED, bound_times, expire_due, expired_unfiled, hurry, hurry_firsts, put_state, release_gone,
     take_back, unfiled_key,
 };
-use crate::clock::Clock;
 use crate::error::HubError;
-use crate::owner::Owner;
 use crate::store::writer::{Work, Writer};
+
+/// First words of the note on a delivery that failed because its disk is full, over its quota or read-only. No probe
+/// notices a quota, and a mailbox may be on another disk than the store.
+pub const WAITS_FOR_DISK: &str = "it waits for the disk: ";
 
 /// Most deliveries that lie ready for a door to take. The others wait in the database.
 const IN_FLIGHT: usize = 256;

@@ -3,10 +3,10 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
 use switchboard_core::{AgentId, Pattern};
+use switchboard_sys::clock::from_micros;
 
 use crate::activity;
 use crate::claims::{bounded, micros};
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::writer::Work;
 use crate::work_tree::WorkTree;

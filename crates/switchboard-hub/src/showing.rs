@@ -8,10 +8,10 @@
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, MessageId};
+use switchboard_sys::owner::Owner;
 
 use crate::error::HubError;
 use crate::maintenance;
-use crate::owner::Owner;
 use crate::store::rows;
 use crate::store::writer::Work;
 
@@ -109,7 +109,7 @@ fn unseen(
             "SELECT id, owner, due_at FROM deliveries WHERE id >= ?1 AND id < ?2 AND agent = ?3 AND state = 2",
         )?
         .query_row(params![first, end, agent.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?, crate::clock::from_micros(row.get(2)?)))
+            Ok((row.get(0)?, row.get(1)?, switchboard_sys::clock::from_micros(row.get(2)?)))
         })
         .optional()?;
     Ok(found)

@@ -88,7 +88,7 @@ async fn a_hold_ends_by_itself_and_a_dead_process_has_none() {
     drop(lost);
     assert!(hold(&test.hub, id, Showing::Asked).await.is_empty());
     std::mem::forget(taken_over);
-    let host = crate::owner::this_host();
+    let host = switchboard_sys::owner::this_host();
     let gone = format!("UPDATE deliveries SET owner = '{host}/1234567890/1 0'");
     test.sql().execute(&gone, []).expect("written");
     assert!(hold(&test.hub, id, Showing::Unasked).await.has(id));

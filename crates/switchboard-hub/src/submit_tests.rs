@@ -160,7 +160,7 @@ async fn an_unregistered_recipient_is_reached_through_its_mailbox_where_the_door
 #[tokio::test]
 async fn the_limits_hold_at_the_byte() {
     let folder = tempfile::tempdir().expect("a folder");
-    let clock = crate::clock::Clock::by_hand(crate::test_hub::noon());
+    let clock = switchboard_sys::clock::Clock::by_hand(crate::test_hub::noon());
     let limits = crate::HubConfig { body_limit: 10, metadata_limit: 9, ..config(folder.path(), &clock) };
     let hub = Hub::open(limits).await.expect("opened");
     let send = |body: &str, metadata: Value| {

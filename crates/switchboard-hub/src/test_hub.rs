@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::Connection;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, Kind, MessageId, Name, NativeId};
+use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
-use crate::clock::Clock;
 use crate::{Accepted, Draft, Hub, HubConfig, MailboxQuery, Part, Registration, Stored};
 
 /// A hub whose clock is set by hand, and its folder.
@@ -146,9 +146,9 @@ pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
 
 /// An owner on this host whose process has ended.
 pub(crate) async fn dead_owner() -> String {
-    let mut child = crate::process::Spawn::new("true").spawn().expect("`true` starts");
+    let mut child = switchboard_sys::process::Spawn::new("true").spawn().expect("`true` starts");
     child.wait().await.expect("`true` ends");
-    format!("{}/{}/1", crate::owner::Owner::this_process().host(), child.pid())
+    format!("{}/{}/1", switchboard_sys::owner::Owner::this_process().host(), child.pid())
 }
 
 pub(crate) fn noon() -> Timestamp {

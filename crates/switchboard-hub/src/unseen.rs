@@ -63,7 +63,7 @@ pub(crate) fn due(db: &Connection, now: Timestamp, after: SignedDuration) -> Res
     let mut rows = statement.query(params![cursor, STEP])?;
     let (mut last, mut count) = (cursor, 0_usize);
     while let Some(row) = rows.next()? {
-        let accepted = crate::clock::from_micros(row.get(1)?);
+        let accepted = switchboard_sys::clock::from_micros(row.get(1)?);
         // What lies a little ahead came while this was looked for. What lies far ahead was accepted before the clock was
         // set back, and has waited long enough.
         if accepted > latest && accepted <= ahead {
@@ -217,7 +217,7 @@ fn heard(tx: &Work<'_>, presence: &dyn Fn(&AgentId) -> Presence, agent: &AgentId
         |row| row.get(0),
     );
     // That nothing is known is no reason to tell the sender nothing.
-    Presence { since: wrote.ok().map(crate::clock::from_micros), ..presence }
+    Presence { since: wrote.ok().map(switchboard_sys::clock::from_micros), ..presence }
 }
 
 /// Since when an agent has been idle, as far as anybody has heard.

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use switchboard_hub::LeaseKey;
-use switchboard_hub::socket::OwnListener;
+use switchboard_sys::service_lease::LeaseKey;
+use switchboard_sys::socket::OwnListener;
 use tokio::io::{
     AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream, ReadHalf,
     WriteHalf, duplex, split,
@@ -156,7 +156,7 @@ async fn first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 
 /// Attaches to a server; nothing where that is not possible.
 pub async fn attach(path: &Path, hello: &Hello) -> Option<Attached> {
-    let mut stream = switchboard_hub::socket::connect(path).await.ok()?;
+    let mut stream = switchboard_sys::socket::connect(path).await.ok()?;
     write(&mut stream, serde_json::to_vec(hello).ok()?).await.ok()?;
     let welcome = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
     serde_json::from_slice::<Welcome>(&welcome).ok().filter(|welcome| welcome.attached)?;

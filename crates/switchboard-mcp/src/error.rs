@@ -2,7 +2,7 @@
 
 use std::io;
 
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 /// Why a transport could not be served, or its files not be kept.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use switchboard_hub::files::Dir;
-use switchboard_hub::platform;
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform;
 
 use crate::error::McpError;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use switchboard_hub::files::Dir;
-use switchboard_hub::process::{Child, Spawn};
+use switchboard_sys::files::Dir;
+use switchboard_sys::process::{Child, Spawn};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{ChildStdin, ChildStdout};

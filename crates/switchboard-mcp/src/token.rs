@@ -3,7 +3,7 @@
 use std::fmt;
 
 use subtle::ConstantTimeEq;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::error::McpError;
 

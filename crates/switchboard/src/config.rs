@@ -21,9 +21,9 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use switchboard_core::{Budget, Budgets, Links, LoopLimits, Name, in_json_words, nearest};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{HubConfig, HubKey};
 use switchboard_mcp::PortChoice;
+use switchboard_sys::files::Dir;
 
 use self::file::ConfigFile;
 use crate::failure::{Exit, Failure, chain};

@@ -23,7 +23,7 @@ mod threads;
 use std::process::ExitCode;
 
 use clap::Parser;
-use switchboard_hub::blocking;
+use switchboard_sys::blocking;
 
 use crate::cli::{Cli, Command};
 use crate::context::Context;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     };
     let telemetry = telemetry::begin(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
-    if switchboard_hub::platform::open_file_limit().is_some_and(|limit| limit < FEWEST_FILES) {
+    if switchboard_sys::platform::open_file_limit().is_some_and(|limit| limit < FEWEST_FILES) {
         let failure = Failure::new("too_few_files", Exit::Failed, "the program cannot start");
         return printer.failure(&name_file_limit(failure));
     }
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
 /// Adds a hint where the limit of open files is too low for the program. SQLite says only that it cannot open a file.
 fn name_file_limit(failure: Failure) -> Failure {
     let is_of_system = matches!(failure.exit, Exit::Failed | Exit::Temporary);
-    match switchboard_hub::platform::open_file_limit().filter(|limit| is_of_system && *limit < ENOUGH_FILES) {
+    match switchboard_sys::platform::open_file_limit().filter(|limit| is_of_system && *limit < ENOUGH_FILES) {
         Some(limit) => {
             let raise = format!("only {limit} files may be open here; raise the limit (`ulimit -n`)");
             let hint = failure.hint.as_ref().map_or(raise.clone(), |hint| format!("{hint}; {raise}"));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use door_workspace::Workspace;
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, Door, escape_json_line};
-use switchboard_hub::process::Spawn;
 use switchboard_hub::{Hub, Mail, MailboxQuery, Part};
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
 

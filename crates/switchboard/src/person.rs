@@ -8,7 +8,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::sync::LazyLock;
 
 use clap::Args;
-use switchboard_hub::lineage::{Evidence, Lineage};
+use switchboard_sys::lineage::{Evidence, Lineage};
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 use switchboard_core::{escape_json_line, quote_continuation, reveal};
-use switchboard_hub::disk::DiskTrouble;
+use switchboard_sys::disk::DiskTrouble;
 
 use crate::failure::{Exit, Failure};
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use switchboard_core::{
     Delivery, DeliveryState, Message, Receipt, Standing, Trust, label_inline, reveal, sanitize_inline,
 };
-use switchboard_hub::clock::ago;
 use switchboard_hub::{Hub, Stored, fresh_mark};
+use switchboard_sys::clock::ago;
 
 /// How much of a body is printed as text; JSON always has all of it.
 const BODY_SHOWN: usize = 4000;

@@ -8,8 +8,8 @@ use anyhow::Context;
 use door_channels::{Channels, Config};
 use door_workspace::{Tree, Workspace};
 use serde_json::json;
-use switchboard_hub::files::{Dir, Durability};
-use switchboard_hub::process::{Child, Spawn};
+use switchboard_sys::files::{Dir, Durability};
+use switchboard_sys::process::{Child, Spawn};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::time::timeout;
 

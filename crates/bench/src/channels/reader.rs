@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 
 /// Said once, when everything after it will be noticed.
 pub(crate) const READY: u8 = b'r';

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use door_workspace::{Letter, Workspace};
 use switchboard_core::{AgentId, Kind, Name};
-use switchboard_hub::files::{Dir, Durability};
 use switchboard_hub::{MailboxQuery, Part, Registration};
+use switchboard_sys::files::{Dir, Durability};
 
 use crate::load::sender;
 use crate::ours::{At, Serving};

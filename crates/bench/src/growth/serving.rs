@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 
 use crate::mcp::memory::resident;
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 use serde_json::json;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncReadExt;
 
 use super::pipe::{Client, Server};

@@ -1,6 +1,6 @@
 //! The baseline: the least that a Node program has to be to serve MCP over stdio.
 
-use switchboard_hub::files::{Dir, Durability};
+use switchboard_sys::files::{Dir, Durability};
 use test_support::tools::installed;
 
 use super::pipe::Server;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde_json::json;
-use switchboard_hub::files::{Dir, Durability};
+use switchboard_sys::files::{Dir, Durability};
 use tokio::task::JoinSet;
 
 use super::http::{Connection, Serve};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 use tokio_rustls::TlsConnector;
 
 /// An authority that only this run believes.

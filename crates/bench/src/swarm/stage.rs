@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
-use switchboard_hub::files::Dir;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::files::Dir;
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncReadExt;
 use uuid::Uuid;
 

@@ -4,9 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_hub::guard::Guard;
-use switchboard_hub::lineage::LaunchKind;
-use switchboard_hub::process::{Spawn, SpawnError};
+use switchboard_sys::guard::Guard;
+use switchboard_sys::lineage::LaunchKind;
+use switchboard_sys::process::{Spawn, SpawnError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{PromptBy, WatcherConfig};

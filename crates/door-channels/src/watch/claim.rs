@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
-use switchboard_hub::lock::{DirLock, LockError, LockOptions};
-use switchboard_hub::owner::Owner;
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::lock::{DirLock, LockError, LockOptions};
+use switchboard_sys::owner::Owner;
 
 use crate::wire::{ChannelMessage, pretty};
 

@@ -101,7 +101,7 @@ fn of_many_that_take_over_at_once_one_has_it() {
 fn old_claims_are_cleared_and_fresh_ones_kept() {
     let (_folder, dir) = folder();
     ours(take(&dir, noon())).done().unwrap();
-    let now = switchboard_hub::clock::Clock::system().now();
+    let now = switchboard_sys::clock::Clock::system().now();
     clear_old(&dir, now).unwrap();
     assert_eq!(dir.names().unwrap().len(), 1);
     clear_old(&dir, now + KEPT + LEASE).unwrap();

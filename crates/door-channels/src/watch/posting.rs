@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, json};
 use switchboard_core::{MessageId, NO_ANSWER, Outcome};
-use switchboard_hub::files::{Created, Durability};
 use switchboard_hub::{Handoff, HubError, Stored};
+use switchboard_sys::files::{Created, Durability};
 
 use super::claim::Claim;
 use super::watcher::{Fate, Watcher};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Door, Message, MessageId, NO_ANSWER};
-use switchboard_hub::files::Dir;
 use switchboard_hub::{HubError, Showing, Stored, fresh_mark};
+use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
 
 use super::breaker::Breaker;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use switchboard_hub::platform::processes_with_variable;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::platform::processes_with_variable;
+use switchboard_sys::process::Spawn;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::test_child::{until, within};

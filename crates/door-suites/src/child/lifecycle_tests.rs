@@ -1,8 +1,8 @@
 use std::path::Path;
 
 use serde_json::json;
-use switchboard_hub::files::Dir;
-use switchboard_hub::platform::process_started;
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform::process_started;
 
 use super::test_child::{DEADLINE, call, child, child_with, text, until, within};
 use super::*;

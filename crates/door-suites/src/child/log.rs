@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::Dir;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::Dir;
 
 /// How large a log file grows before it is put aside; one older file is kept beside it.
 const FILE_CAP: u64 = 128 * 1024;

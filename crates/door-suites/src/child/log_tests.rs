@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use super::*;
 

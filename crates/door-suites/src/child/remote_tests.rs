@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use switchboard_hub::process::{Child as Process, Spawn};
+use switchboard_sys::process::{Child as Process, Spawn};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
 use tokio::process::ChildStdout;

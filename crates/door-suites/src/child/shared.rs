@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_hub::files::Dir;
-use switchboard_hub::guard::Guard;
+use switchboard_sys::files::Dir;
+use switchboard_sys::guard::Guard;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use switchboard_hub::platform;
+use switchboard_sys::platform;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Connection, EndKind};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_hub::process::{Child as Process, Spawn};
+use switchboard_sys::process::{Child as Process, Spawn};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStderr, ChildStdout};
 use tokio::task::JoinHandle;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use globset::{GlobBuilder, GlobMatcher};
-use switchboard_hub::files::{Dir, FileError, is_temp};
+use switchboard_sys::files::{Dir, FileError, is_temp};
 
 use super::{Discovered, Place, chain};
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_sys::files::{Created, Dir, Durability};
 
 use super::entry::is_ours;
 use super::{Servers, entry};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::{Dir, FileStamp};
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::{Dir, FileStamp};
 
 use crate::canonical;
 use crate::error::SuiteError;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
 use crate::config::Config;

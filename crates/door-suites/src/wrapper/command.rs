@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use switchboard_hub::guard::Guard;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::guard::Guard;
+use switchboard_sys::process::Spawn;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::conversation::Usage;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use switchboard_hub::files::FileError;
+use switchboard_sys::files::FileError;
 
 use crate::child::ChildError;
 use crate::error::SuiteError;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use switchboard_hub::files::{Created, Dir, Durability};
+use switchboard_sys::files::{Created, Dir, Durability};
 
 use super::error::WrapperError;
 use super::manifest::{Manifest, mark};

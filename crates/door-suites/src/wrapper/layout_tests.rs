@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use switchboard_hub::files::{Dir, Durability};
+use switchboard_sys::files::{Dir, Durability};
 
 use super::{is_wrapper, unwrap_child, wrap_child};
 use crate::discovery::discover_with;

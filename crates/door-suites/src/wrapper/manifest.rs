@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 use crate::places::hex;
 

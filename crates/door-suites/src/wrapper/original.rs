@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use switchboard_hub::files::Dir;
-use switchboard_hub::guard::Guard;
+use switchboard_sys::files::Dir;
+use switchboard_sys::guard::Guard;
 
 use super::error::WrapperError;
 use super::layout::{self, ORIGINAL};

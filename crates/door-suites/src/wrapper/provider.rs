@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use switchboard_hub::guard::Guard;
+use switchboard_sys::guard::Guard;
 
 use super::anthropic::Anthropic;
 use super::command::Command;

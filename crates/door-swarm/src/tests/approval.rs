@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use serde_json::json;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use super::rig::code;
 use crate::keys::SecretKey;

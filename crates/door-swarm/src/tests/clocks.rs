@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use switchboard_core::DeliveryState;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use crate::test_peer::World;
 

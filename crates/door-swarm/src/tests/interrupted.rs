@@ -62,7 +62,7 @@ async fn a_change_of_the_key_that_was_interrupted_is_finished() {
         let (alice, mut bob) = two(&world).await;
         bob.stop().await;
         let (old, new) = (bob.key(), SecretKey::from_seed(&[77; 32]));
-        let folder = switchboard_hub::files::Dir::open_root(&bob.home()).unwrap();
+        let folder = switchboard_sys::files::Dir::open_root(&bob.home()).unwrap();
         new.replace(&folder, "agent.key.next").unwrap();
         if is_swapped {
             let former = format!("agent.key.{}", old.public().fingerprint().replace(':', ""));

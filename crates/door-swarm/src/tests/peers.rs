@@ -3,7 +3,7 @@
 use http::StatusCode;
 use switchboard_core::{Delivery, DeliveryState};
 use switchboard_hub::HubEvent;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use crate::keys::SecretKey;

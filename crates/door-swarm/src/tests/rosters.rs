@@ -4,7 +4,7 @@ use http::StatusCode;
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_core::DeliveryState;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use super::rig::{code, join_request};
 use crate::error::SwarmError;

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use serde::Deserialize;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use crate::error::RouterError;
 use crate::wire::EventHead;

@@ -408,7 +408,7 @@ fn is_program(path: &Path) -> bool {
 
 /// Runs git in a folder; what it printed, or complained about where it failed.
 async fn git(folder: &Path, args: impl IntoIterator<Item = OsString>) -> Result<String, String> {
-    let mut child = switchboard_hub::git::command(folder)
+    let mut child = switchboard_sys::git::command(folder)
         .args(args)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

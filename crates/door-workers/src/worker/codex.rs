@@ -8,7 +8,7 @@ mod items;
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
-use switchboard_hub::lineage::NO_SHARED_DAEMON;
+use switchboard_sys::lineage::NO_SHARED_DAEMON;
 use tokio::sync::oneshot;
 
 use self::items::Items;

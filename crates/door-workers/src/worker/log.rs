@@ -1,8 +1,8 @@
 //! What a worker's process writes to stderr, kept within bounds.
 
 use parking_lot::Mutex;
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::Dir;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::Dir;
 
 use crate::wire::stamp;
 

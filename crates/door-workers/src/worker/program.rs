@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchboard_hub::lineage::LaunchKind;
-use switchboard_hub::process::{Child, Spawn};
+use switchboard_sys::lineage::LaunchKind;
+use switchboard_sys::process::{Child, Spawn};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use switchboard_core::{
     AddressError, NameError, ResolveError, TaskNameError, clean, clean_value, quote_continuation,
 };
-use switchboard_hub::disk::DiskTrouble;
 use switchboard_hub::{HubError, WorkTreeError};
+use switchboard_sys::disk::DiskTrouble;
 
 use super::unread::Unread;
 use crate::error::WorkspaceError;

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use switchboard_core::AgentId;
-use switchboard_hub::{Hub, HubError, LeaseKey, Service};
+use switchboard_hub::{Hub, HubError};
+use switchboard_sys::service_lease::{LeaseKey, ServiceLease};
 
 /// A session whose transport does not tell its end, and that was silent for so long, may be gone without a word: a
 /// client of streamable HTTP that was killed says nothing. Then another session may take the agent over.
@@ -36,13 +37,13 @@ struct Held {
     holder: Holder,
     heard: Instant,
     /// Keeps other processes away. A client without a session holds none: nobody would tell when it is gone.
-    lock: Option<Service>,
+    lock: Option<ServiceLease>,
 }
 
 impl Held {
     /// False if another process has taken the lease over while this one was stopped.
     fn is_in_force(&self) -> bool {
-        self.lock.as_ref().is_none_or(Service::is_in_force)
+        self.lock.as_ref().is_none_or(ServiceLease::is_in_force)
     }
 }
 

@@ -15,8 +15,8 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use switchboard_core::AgentId;
-use switchboard_hub::LeaseKey;
 use switchboard_mcp::{Caller, Connection};
+use switchboard_sys::service_lease::LeaseKey;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::{self, Answer, Outcome};

@@ -2,8 +2,9 @@
 
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Name};
-use switchboard_hub::{Hub, LeaseKey};
+use switchboard_hub::Hub;
 use switchboard_mcp::{Caller, Connection, Transport};
+use switchboard_sys::service_lease::LeaseKey;
 
 use super::answer::Problem;
 use super::claims::{Claims, SessionNumber, Taken};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use switchboard_hub::clock::Clock;
-use switchboard_hub::files::FileStamp;
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::FileStamp;
 
 /// A file that was changed less than this before it was read may change once more without another time:
 /// file systems count in ticks. Such a reading is not kept.

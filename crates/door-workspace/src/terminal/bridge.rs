@@ -9,8 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use switchboard_core::AgentId;
-use switchboard_hub::files::Dir;
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::files::Dir;
+use switchboard_sys::lock::{DirLock, LockOptions};
 
 use super::post::Execute;
 use crate::error::WorkspaceError;

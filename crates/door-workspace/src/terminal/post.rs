@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Door, Message, MessageId, Name};
-use switchboard_hub::{Changes, HubError, MailboxQuery, Part, Service};
+use switchboard_hub::{Changes, HubError, MailboxQuery, Part};
+use switchboard_sys::service_lease::ServiceLease;
 
 use super::results::ExecuteResult;
 use super::rule::{EXECUTE, Refusal, Terms, text_to_type};
@@ -48,7 +49,7 @@ pub struct TerminalPost {
     done: HashSet<MessageId>,
     /// The end of the journal when a look found nothing left to wait for.
     quiet_at: Option<i64>,
-    service: Option<Service>,
+    service: Option<ServiceLease>,
 }
 
 /// A message that may be typed.
@@ -103,7 +104,7 @@ fn service_name(agent: &AgentId) -> String {
 }
 
 /// Whoever asks who has the post holds it for an instant: tries for a while before it counts as taken.
-async fn claim(workspace: &Workspace, agent: &AgentId) -> Result<Service, WorkspaceError> {
+async fn claim(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
         match workspace.hub().claim_service(&service_name(agent)) {

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use switchboard_core::{AgentId, Message};
-use switchboard_hub::files::{Durability, FileError};
+use switchboard_sys::files::{Durability, FileError};
 
 use crate::ids;
 use crate::receipts::result_name;

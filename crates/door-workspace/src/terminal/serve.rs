@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Door, Name, OFFLINE};
-use switchboard_hub::platform::{self, ProcessStart};
+use switchboard_sys::platform::{self, ProcessStart};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

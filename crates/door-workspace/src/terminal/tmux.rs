@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use switchboard_core::MessageId;
-use switchboard_hub::platform;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::platform;
+use switchboard_sys::process::Spawn;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::screen::{Emulator, InputMode, Screen};

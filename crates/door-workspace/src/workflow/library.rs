@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use switchboard_core::nearest;
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 use super::definition::{Workflow, normal};
 use super::error::WorkflowError;

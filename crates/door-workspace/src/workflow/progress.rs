@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use switchboard_core::{AgentId, AgentRecord, Name, ResolveError, nearest};
 use switchboard_hub::HubError;
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 use super::artifacts::{self, Artifact};
 use super::definition::{Workflow, normal};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use instant_acme::AccountCredentials;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchboard_hub::files::{Dir, FileError};
+use switchboard_sys::files::{Dir, FileError};
 
 use crate::certificate::{Loaded, PemError};
 use crate::error::Error;

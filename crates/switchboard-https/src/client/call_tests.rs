@@ -27,7 +27,7 @@ async fn http2_is_spoken_where_it_is_offered() {
     );
     let date = said.date.expect("the listener's clock");
     assert!(
-        switchboard_hub::clock::Clock::system().now().duration_since(date).as_secs().abs() < 60,
+        switchboard_sys::clock::Clock::system().now().duration_since(date).as_secs().abs() < 60,
         "{date}"
     );
 

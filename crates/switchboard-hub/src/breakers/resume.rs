@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door};
+use switchboard_sys::clock::from_micros;
 
 use super::thread_subject;
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::reads;

@@ -9,9 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use switchboard_core::{AgentId, TaskName};
+use switchboard_sys::clock::from_micros;
 
 use super::{TaskClaim, bounded, check, give, in_force, next_fence, release, renew};
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::rows;
 use crate::store::writer::Work;

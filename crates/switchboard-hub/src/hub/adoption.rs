@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use switchboard_sys::files::Dir;
+
 use super::Hub;
 use crate::error::HubError;
-use crate::files::Dir;
 use crate::store::adopt::{self, ForeignDatabase};
 use crate::store::binding::HubKey;
 use crate::store::side_files;
@@ -40,5 +41,5 @@ impl Hub {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HubError> + Send + 'static,
 ) -> Result<T, HubError> {
-    crate::blocking::run(work).await.map_err(|_| HubError::Closed)?
+    switchboard_sys::blocking::run(work).await.map_err(|_| HubError::Closed)?
 }

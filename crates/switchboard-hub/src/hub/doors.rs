@@ -4,12 +4,12 @@ use std::future::Future;
 use std::time::Duration;
 
 use switchboard_core::Door;
+use switchboard_sys::service_lease;
 use tokio_util::sync::CancellationToken;
 
 use super::Hub;
 use crate::error::HubError;
 use crate::outbox;
-use crate::service;
 
 /// The service of the process that has all doors open.
 const SERVE: &str = "serve";
@@ -83,7 +83,7 @@ impl Hub {
         let now = self.now();
         let waits =
             self.read(move |db| Ok(outbox::is_due(db, &[door], now)? || outbox::is_abandoned(db, door)?));
-        Ok(waits.await? && !service::is_running(&self.inner.folder, SERVE)?)
+        Ok(waits.await? && !service_lease::is_running(&self.inner.folder, SERVE)?)
     }
 
     /// True if this process has opened a door.

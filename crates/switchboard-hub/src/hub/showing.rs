@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Delivery, MessageId};
+use switchboard_sys::owner::Owner;
 
 use super::Hub;
 use crate::error::HubError;
-use crate::owner::Owner;
 use crate::showing::{self, Showing};
 use crate::store::writer::Work;
 

@@ -2,13 +2,13 @@
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, MessageId, Pattern, TaskName};
+use switchboard_sys::clock::from_micros;
 use tokio::time::Instant;
 
 use super::Hub;
 use crate::activity::{self, Activity};
 use crate::breakers::{self, Resumed, Stopped};
 use crate::claims::{self, CLAIM_LEASE, ClaimAct, ClaimAnswer, ClaimAsk, TaskClaim};
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::reservations::{self, Reservation, Reserve};
 use crate::work_tree::WorkTree;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, params};
 use switchboard_core::{Delivery, DeliveryId, DeliveryState, Door, Message, Planned};
+use switchboard_sys::clock::from_micros;
+use switchboard_sys::owner::Owner;
 
 use super::hand_over;
 use super::state::set_aside;
-use crate::clock::from_micros;
 use crate::error::HubError;
-use crate::owner::Owner;
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::store::writer::Work;
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use switchboard_core::{
     AgentId, Delivery, DeliveryId, DeliveryState, Door, MessageId, Outcome, Route, after_attempt,
 };
+use switchboard_sys::owner::Owner;
 
 use super::claim::lease;
 use super::returned;
@@ -14,7 +15,6 @@ use crate::error::HubError;
 use crate::events::HubEvent;
 use crate::maintenance;
 use crate::owed;
-use crate::owner::Owner;
 use crate::reads;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Work;
@@ -189,8 +189,8 @@ fn read_delivery(tx: &Work<'_>, id: DeliveryId, fence: Option<i64>) -> Result<Op
         }
     }
     let message = MessageId::from_bytes(row.get(0)?);
-    let accepted = crate::clock::from_micros(row.get(1)?);
-    let expires = row.get::<_, Option<i64>>(2)?.map(crate::clock::from_micros);
+    let accepted = switchboard_sys::clock::from_micros(row.get(1)?);
+    let expires = row.get::<_, Option<i64>>(2)?.map(switchboard_sys::clock::from_micros);
     Ok(Some((message, accepted, expires, rows::delivery(row, 5, message)?)))
 }
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags};
+use switchboard_sys::files::{Dir, Moved};
 
 use crate::error::HubError;
-use crate::files::{Dir, Moved};
 use crate::store::binding::{self, HubKey};
 use crate::store::open::{AtClose, open_for_reading};
 use crate::store::recover::{DATABASE, alone_or, orphan_log, share};

@@ -18,10 +18,10 @@ use std::time::UNIX_EPOCH;
 
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::platform;
 
 use crate::error::HubError;
-use crate::files::{Created, Dir, Durability, FileError};
-use crate::platform;
 use crate::store::recover::DATABASE;
 use crate::store::side_files::SIDE_FILES;
 

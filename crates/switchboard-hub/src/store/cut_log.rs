@@ -8,10 +8,10 @@
 //! same way, and nothing is lost then.
 
 use rusqlite::Connection;
+use switchboard_sys::platform;
 
 use crate::error::{HubError, is_damage};
 use crate::maintenance;
-use crate::platform;
 use crate::store::finish::{Finisher, not_on_disk};
 use crate::store::log_frames::{LogFile, LogStamp, Salts};
 use crate::store::recover::{self, DATABASE, alone_or, share};

@@ -9,10 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
+use switchboard_sys::disk;
+use switchboard_sys::files::Dir;
 
-use crate::disk;
 use crate::error::HubError;
-use crate::files::Dir;
 use crate::store::binding::{self, HubKey};
 use crate::store::open::{check_schema, wait_for_others};
 use crate::store::recover::{DATABASE, LOCK, Opened};

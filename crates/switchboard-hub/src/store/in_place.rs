@@ -7,10 +7,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform;
 
 use crate::error::HubError;
-use crate::files::Dir;
-use crate::platform;
 use crate::store::recover::DATABASE;
 
 /// The database file of an open store.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use sha2::{Digest, Sha256};
+use switchboard_sys::blocking;
+use switchboard_sys::files::{Dir, Durability};
 
-use crate::blocking;
 use crate::error::HubError;
-use crate::files::{Dir, Durability};
 use crate::store::binding::HubKey;
 
 /// The schema this program writes.

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use switchboard_sys::files::Dir;
 use tokio::sync::Notify;
 
-use crate::files::Dir;
 use crate::store::in_place::StorePlace;
 use crate::store::readers::Readers;
 

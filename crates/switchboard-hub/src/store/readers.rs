@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::Connection;
+use switchboard_sys::files::Dir;
 
 use crate::error::HubError;
-use crate::files::Dir;
 use crate::store::binding::{self, HubKey};
 use crate::store::degraded::open_read_only;
 use crate::store::open::{AtClose, open_for_reading};

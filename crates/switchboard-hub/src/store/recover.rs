@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
+use switchboard_sys::files::{Created, Dir, Durability};
 
 use crate::bell;
 use crate::error::{HubError, is_suspicious};
 use crate::extent::Extent;
-use crate::files::{Created, Dir, Durability};
 use crate::maintenance;
 use crate::store::adopt::quarantine;
 use crate::store::binding::{self, HubKey};

@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 
 use jiff::SignedDuration;
 use switchboard_core::{DeliveryState, MessageId, TaskName};
+use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
 use super::*;
-use crate::clock::Clock;
 use crate::store::open::{has_our_tables, sign};
 use crate::test_hub::{TestHub, agent_id, bodies, config, draft, journal, name, open, seconds, soon};
 use crate::{Draft, Hub, Part};

@@ -1,9 +1,9 @@
 use std::collections::HashSet;
 
 use switchboard_core::DeliveryState;
+use switchboard_sys::owner::Owner;
 
 use super::{Appended, take_back};
-use crate::owner::Owner;
 use crate::test_hub::{TestHub, bodies};
 use crate::{Accepted, BreakReason, Draft};
 

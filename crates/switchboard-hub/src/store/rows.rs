@@ -10,8 +10,8 @@ use switchboard_core::{
     Address, AgentId, Delivery, DeliveryId, DeliveryState, Door, Hop, Kind, Message, MessageId, Milestones,
     NativeId, Origin, Route,
 };
+use switchboard_sys::clock::from_micros;
 
-use crate::clock::from_micros;
 use crate::error::HubError;
 use crate::store::chain::{self, Link};
 

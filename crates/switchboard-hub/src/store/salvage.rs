@@ -7,10 +7,10 @@ use std::path::Path;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
+use switchboard_sys::clock::Clock;
+use switchboard_sys::files::Dir;
 
-use crate::clock::Clock;
 use crate::error::HubError;
-use crate::files::Dir;
 use crate::store::chain;
 use crate::store::open::{has_our_tables, open_for_salvage};
 use crate::store::recover::{DATABASE, UNFINISHED};

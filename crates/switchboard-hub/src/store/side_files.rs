@@ -15,9 +15,9 @@ use std::time::SystemTime;
 
 use rusqlite::Connection;
 use rustix::fs::{FlockOperation, RenameFlags};
+use switchboard_sys::files::{Dir, Durability};
 
 use crate::error::HubError;
-use crate::files::{Dir, Durability};
 use crate::store::binding::{self, BINDING, HubKey};
 use crate::store::recover::{DATABASE, alone_or, share, suspect};
 

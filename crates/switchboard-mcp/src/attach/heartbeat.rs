@@ -47,7 +47,7 @@ pub enum Liveness {
 
 /// Finds out whether a server answers at a socket. Takes at most two seconds.
 pub async fn probe(path: &Path) -> Liveness {
-    let stream = match switchboard_hub::socket::connect(path).await {
+    let stream = match switchboard_sys::socket::connect(path).await {
         Ok(stream) => stream,
         // As many connections as the system lets wait are waiting to be accepted.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Liveness::Silent,
@@ -87,7 +87,7 @@ enum Beat {
 impl Heartbeat {
     /// Opens a heartbeat with a server that answers.
     pub(super) async fn connect(path: &Path) -> io::Result<Self> {
-        timeout(WELCOME, Self::greet(switchboard_hub::socket::connect(path).await?)).await?
+        timeout(WELCOME, Self::greet(switchboard_sys::socket::connect(path).await?)).await?
     }
 
     async fn greet(mut stream: UnixStream) -> io::Result<Self> {

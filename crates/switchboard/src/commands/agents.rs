@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use door_workspace::{Role, Workspace};
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Door, Name, Route};
-use switchboard_hub::clock::ago;
 use switchboard_hub::{Part, Registration};
+use switchboard_sys::clock::ago;
 
 use crate::commands::who::hear_all;
 use crate::context::Context;

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 use door_workspace::Workspace;
 use serde_json::{Value, json};
 use switchboard_core::Hop;
-use switchboard_hub::clock::ago;
 use switchboard_hub::{Audit as Found, BreakReason, Entry, Hash, Head};
+use switchboard_sys::clock::ago;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};

@@ -14,7 +14,7 @@ use door_channels::Reading;
 use door_channels::wire::ChannelMessage;
 use jiff::Timestamp;
 use switchboard_core::{Name, Trust, label_inline};
-use switchboard_hub::clock::ago;
+use switchboard_sys::clock::ago;
 
 use crate::context::Context;
 use crate::failure::Failure;

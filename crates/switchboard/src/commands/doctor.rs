@@ -321,7 +321,7 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
 
 /// Mail and secrets in a repository are read by everyone who clones it.
 async fn repository(folder: &Path) -> Option<Check> {
-    let mut git = switchboard_hub::git::command(folder)
+    let mut git = switchboard_sys::git::command(folder)
         .args(["ls-files", "--", ".switchboard"])
         .stdout(std::process::Stdio::piped())
         .spawn()

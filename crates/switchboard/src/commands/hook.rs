@@ -15,7 +15,7 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use door_workspace::{ChatRegistration, Unasked, Workspace};
 use switchboard_core::AgentId;
-use switchboard_hub::lineage::LaunchKind;
+use switchboard_sys::lineage::LaunchKind;
 
 use self::input::Input;
 use self::output::Answer;

@@ -9,7 +9,7 @@ use door_workspace::{Finding, Tree, Workspace, inspect};
 use serde_json::json;
 use switchboard_core::Name;
 use switchboard_hub::Registration;
-use switchboard_hub::files::Created;
+use switchboard_sys::files::Created;
 
 use crate::config;
 use crate::context::Context;

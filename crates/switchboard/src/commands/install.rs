@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, json as object};
 use switchboard_core::Name;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use self::entries::Entries;
 use self::settings::{Place, Settings, Written};

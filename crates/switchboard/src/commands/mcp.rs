@@ -3,9 +3,9 @@
 use clap::Args;
 use door_suites::Suites;
 use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
-use switchboard_hub::LeaseKey;
-use switchboard_hub::socket::place;
 use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, random_id, serve_stdio_attached};
+use switchboard_sys::service_lease::LeaseKey;
+use switchboard_sys::socket::place;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -156,7 +156,7 @@ async fn hear(workspace: Workspace, shutdown: CancellationToken) {
 /// Ends what runs when somebody asks politely, or closes the terminal that it runs in.
 pub(crate) fn stop_at_signals(shutdown: CancellationToken) -> Result<(), Failure> {
     let mut kinds = vec![SignalKind::terminate(), SignalKind::interrupt()];
-    if !switchboard_hub::platform::outlives_its_terminal() {
+    if !switchboard_sys::platform::outlives_its_terminal() {
         kinds.push(SignalKind::hangup());
     }
     for kind in kinds {

@@ -6,8 +6,8 @@ use clap::Args;
 use door_workspace::{Workspace, WorkspaceError, native_of};
 use serde_json::json;
 use switchboard_core::{AgentId, Delivery, Directory, nearest};
-use switchboard_hub::clock::ago;
 use switchboard_hub::{HubError, Resumed, Selection, Stopped};
+use switchboard_sys::clock::ago;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};

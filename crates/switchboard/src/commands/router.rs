@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use door_workers::{Access, AccessToken, Transport, serve};
 use serde_json::json;
-use switchboard_hub::files::Dir;
 use switchboard_mcp::{Token, standard_input, standard_output};
+use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::running::Running;
@@ -52,7 +52,7 @@ enum OnEof {
 }
 
 pub(crate) async fn run(args: Router, context: Context) -> Result<(), Failure> {
-    switchboard_hub::platform::allow_open_files(16_384);
+    switchboard_sys::platform::allow_open_files(16_384);
     let workspace = context.open().await?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;

@@ -16,7 +16,7 @@ use std::path::Path;
 use clap::Args;
 use switchboard_core::{AgentId, Name, OFFLINE};
 use switchboard_hub::Registration;
-use switchboard_hub::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
+use switchboard_sys::lineage::{Launch, LaunchKind, NO_SHARED_DAEMON};
 
 use self::session::{Ended, Session};
 use crate::commands::sentinel::guard;

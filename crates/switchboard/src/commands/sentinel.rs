@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use clap::Args;
-use switchboard_hub::guard::Guard;
-use switchboard_hub::{platform, reaper};
+use switchboard_sys::guard::Guard;
+use switchboard_sys::{platform, reaper};
 
 use crate::failure::Failure;
 

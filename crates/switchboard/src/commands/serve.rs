@@ -10,12 +10,12 @@ use door_workspace::{Profile, ToolConfig, ToolServer, Workspace};
 use serde_json::json;
 use switchboard_https::Mode;
 use switchboard_hub::Hub;
-use switchboard_hub::files::Dir;
-use switchboard_hub::socket::{OwnListener, place};
 use switchboard_mcp::{
     Connection, Hello, Listener, PortChoice, ServerInfo, Token, read_token, serve_attached, serve_http,
     write_token,
 };
+use switchboard_sys::files::Dir;
+use switchboard_sys::socket::{OwnListener, place};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -72,7 +72,7 @@ const BEHIND_PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST)
 const OPEN_FILES: u64 = 16_384;
 
 pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
-    switchboard_hub::platform::allow_open_files(OPEN_FILES);
+    switchboard_sys::platform::allow_open_files(OPEN_FILES);
     let settings = context.settings()?;
     let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;

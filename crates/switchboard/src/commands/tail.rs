@@ -3,8 +3,8 @@
 use clap::Args;
 use door_workspace::Workspace;
 use serde_json::json;
-use switchboard_hub::clock::ago;
 use switchboard_hub::{Activity, Page, Stored};
+use switchboard_sys::clock::ago;
 
 use crate::commands::inbox::seq_of;
 use crate::context::Context;

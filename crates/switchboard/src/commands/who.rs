@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use switchboard_core::{AgentId, AgentRecord, Awareness, Door, Presence, Route};
 use switchboard_hub::Hub;
-use switchboard_hub::clock::ago;
+use switchboard_sys::clock::ago;
 
 use crate::context::Context;
 use crate::failure::Failure;

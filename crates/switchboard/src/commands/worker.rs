@@ -165,7 +165,7 @@ async fn approve(args: Approve, context: Context) -> Result<(), Failure> {
 /// Connects to the router of the workspace.
 async fn connect(context: &Context) -> Result<Client, Failure> {
     let folder = context.workspace_folder()?.join(door_workspace::FOLDER);
-    let folder = switchboard_hub::files::Dir::open_root(&folder).map_err(door_workers::RouterError::from)?;
+    let folder = switchboard_sys::files::Dir::open_root(&folder).map_err(door_workers::RouterError::from)?;
     Ok(Client::connect(&folder, Some(context.identity()?.name.as_str())).await?)
 }
 

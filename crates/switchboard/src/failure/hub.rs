@@ -1,8 +1,8 @@
 //! What goes wrong in the hub, and with the names that are given to it.
 
 use switchboard_core::{AddressError, GroupId, NameError, ResolveError, TaskNameError};
-use switchboard_hub::files::FileError;
 use switchboard_hub::{HubError, WorkTreeError};
+use switchboard_sys::files::FileError;
 
 use super::{Exit, Failure, chain, or_list};
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use switchboard_hub::platform::is_process_stopped;
-use switchboard_hub::socket;
+use switchboard_sys::platform::is_process_stopped;
+use switchboard_sys::socket;
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, poll};
 

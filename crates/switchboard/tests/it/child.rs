@@ -9,8 +9,8 @@ use std::process::Command;
 
 use door_workspace::{Letter, Workspace, to_native};
 use switchboard_core::{AgentId, Door, Kind, Name};
-use switchboard_hub::clock::Clock;
 use switchboard_hub::{MailboxQuery, Part};
+use switchboard_sys::clock::Clock;
 use test_support::{files, message_file, process};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! `mcp-descriptions.json`: what is said of a child to the model that asks, and to the one that works.
 
 use serde_json::{Map, Value};
-use switchboard_hub::files::{Created, Dir, Durability};
-use switchboard_hub::lock::{DirLock, LockOptions};
+use switchboard_sys::files::{Created, Dir, Durability};
+use switchboard_sys::lock::{DirLock, LockOptions};
 
 use super::super::error::WrapperError;
 use super::super::manifest::Manifest;

@@ -135,7 +135,7 @@ async fn an_original_that_was_changed_is_not_started() {
     let rig = rig(&stub, json!({}));
     let file = rig.folder().join("original/.mcp.json");
     let text = std::fs::read_to_string(&file).expect("the original");
-    let folder = switchboard_hub::files::Dir::open_root(&rig.folder().join("original")).expect("its folder");
+    let folder = switchboard_sys::files::Dir::open_root(&rig.folder().join("original")).expect("its folder");
     let changed = text.replace("\"python3\"", "\"sh\"");
     folder.replace(".mcp.json", changed.as_bytes(), 0o600).expect("changed");
     let outcome = rig.ask("list").await;

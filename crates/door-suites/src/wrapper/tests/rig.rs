@@ -11,7 +11,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RoleClient, RunningService};
 use rmcp::{ClientHandler, ServiceExt};
 use serde_json::{Value, json};
-use switchboard_hub::files::{Dir, Durability};
+use switchboard_sys::files::{Dir, Durability};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::time::timeout;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use switchboard_hub::files::Dir;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::files::Dir;
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt;
 
 use super::Desk;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use switchboard_hub::clock::ago;
+use switchboard_sys::clock::ago;
 
 use crate::commands::inbox::count;
 use crate::context::Context;

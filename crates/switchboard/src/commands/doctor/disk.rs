@@ -3,7 +3,7 @@
 use door_workspace::{Tree, Workspace};
 use switchboard_core::Door;
 use switchboard_hub::Extent;
-use switchboard_hub::disk::{DiskFault, DiskTrouble, probe};
+use switchboard_sys::disk::{DiskFault, DiskTrouble, probe};
 
 use super::{Check, Status};
 use crate::failure::Failure;

@@ -6,10 +6,10 @@ use door_channels::{ChannelError, Channels};
 use door_nats::LinkState;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_hub::Extent;
-use switchboard_hub::files::Dir;
-use switchboard_hub::platform::{self, Filesystem, OpenFiles};
-use switchboard_hub::socket::place;
 use switchboard_mcp::{Liveness, ServerInfo, probe};
+use switchboard_sys::files::Dir;
+use switchboard_sys::platform::{self, Filesystem, OpenFiles};
+use switchboard_sys::socket::place;
 
 use super::{Check, Status};
 use crate::commands::inbox::count;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use switchboard_hub::git;
-use switchboard_hub::process::Spawn;
+use switchboard_sys::git;
+use switchboard_sys::process::Spawn;
 use tokio::io::AsyncReadExt;
 
 use crate::failure::{Exit, Failure};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use switchboard_hub::WorkTree;
-use switchboard_hub::files::{Dir, FileError, Moved};
+use switchboard_sys::files::{Dir, FileError, Moved};
 
 use super::git;
 use crate::context::Context;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use door_workspace::{Unasked, Workspace};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use switchboard_core::{AgentId, Door};
-use switchboard_hub::owner::Owner;
-use switchboard_hub::platform::{self, ProcessStart};
+use switchboard_sys::owner::Owner;
+use switchboard_sys::platform::{self, ProcessStart};
 
 use super::input::Input;
 use super::{Event, Hook, ROOM, agent, arrive};

@@ -8,7 +8,7 @@ use door_suites::{
     import, read_client,
 };
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use super::Init;
 use crate::commands::suite::{trust, typed};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use similar::TextDiff;
-use switchboard_hub::files::{Created, Dir, Durability, FileError};
+use switchboard_sys::files::{Created, Dir, Durability, FileError};
 
 use crate::failure::{Exit, Failure, chain};
 

@@ -8,8 +8,9 @@ use door_workers::{Access, Config, Listener, SERVICE, Signpost, listen, run_deli
 use door_workspace::Workspace;
 use parking_lot::Mutex;
 use switchboard_core::Door;
-use switchboard_hub::files::Dir;
-use switchboard_hub::{Hub, HubError, Service};
+use switchboard_hub::{Hub, HubError};
+use switchboard_sys::files::Dir;
+use switchboard_sys::service_lease::ServiceLease;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +30,7 @@ pub(crate) struct Running {
     signpost: Option<Signpost>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     done: CancellationToken,
-    _service: Service,
+    _service: ServiceLease,
 }
 
 impl Running {
@@ -80,7 +81,7 @@ impl Running {
         folder: PathBuf,
         legacy: Option<SocketAddr>,
     ) -> Result<Option<Self>, Failure> {
-        let socket = switchboard_hub::socket::place(workspace.tree().root().path(), SOCKET);
+        let socket = switchboard_sys::socket::place(workspace.tree().root().path(), SOCKET);
         let address = format!("unix:{}", socket.display());
         match Self::start(workspace, folder, Some(&address), Access::default(), legacy).await {
             Ok(running) => Ok(Some(running)),
@@ -147,7 +148,7 @@ fn warn_of_legacy(listener: &Listener) {
 
 /// Takes the right to be the router. That of one that was killed is free a moment later: a worker that it was just
 /// about to start may still hold it.
-async fn claim(hub: &Hub) -> Result<Service, HubError> {
+async fn claim(hub: &Hub) -> Result<ServiceLease, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
         match hub.claim_service(SERVICE) {

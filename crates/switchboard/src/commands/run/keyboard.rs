@@ -12,7 +12,7 @@ use door_workspace::{
 };
 use pty_process::WritePty;
 use rustix::termios::{self, LocalModes, SpecialCodeIndex};
-use switchboard_hub::platform;
+use switchboard_sys::platform;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};

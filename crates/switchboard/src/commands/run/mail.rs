@@ -8,7 +8,7 @@ use door_workspace::{
     Execute, ExecuteResult, Notices, Obstacle, TerminalPost, TerminalRegistration, WorkspaceError,
 };
 use switchboard_core::MessageId;
-use switchboard_hub::owner::Owner;
+use switchboard_sys::owner::Owner;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 

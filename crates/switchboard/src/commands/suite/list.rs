@@ -3,7 +3,7 @@
 use door_suites::{ChildSpec, Overview, Pins, Problem, Secrets, Trust, TrustState, redact};
 use jiff::SignedDuration;
 use serde_json::json;
-use switchboard_hub::clock::{Clock, ago};
+use switchboard_sys::clock::{Clock, ago};
 
 use super::{Workspace, typed};
 use crate::context::Context;

@@ -3,7 +3,7 @@
 use clap::Args;
 use door_suites::{Pins, Trust, is_wrapper, remove_child};
 use serde_json::json;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 
 use super::{Workspace, typed};
 use crate::context::Context;

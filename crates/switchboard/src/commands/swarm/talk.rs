@@ -8,7 +8,7 @@ use door_swarm::{Letter, Swarms};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use switchboard_hub::Accepted;
-use switchboard_hub::clock::ago;
+use switchboard_sys::clock::ago;
 
 use crate::context::Context;
 use crate::failure::{Exit, Failure};

@@ -3,7 +3,7 @@
 use clap::Args;
 use door_workers::RouterError;
 use switchboard_core::JobId;
-use switchboard_hub::files::Dir;
+use switchboard_sys::files::Dir;
 
 use super::show::said;
 use super::{connect, count, split, which_node};

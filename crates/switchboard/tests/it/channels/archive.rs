@@ -15,7 +15,7 @@ fn old_messages_move_away_are_still_read_and_wake_nobody_again() {
     watch.line();
     let path = sandbox.file("channels/general/msg-20200115-101010-codex-0001.json");
     let old = json!({
-        "id": "msg-20200115-101010-codex-0001", "timestamp": switchboard_hub::clock::Clock::system().now().to_string(), "session_id": "general",
+        "id": "msg-20200115-101010-codex-0001", "timestamp": switchboard_sys::clock::Clock::system().now().to_string(), "session_id": "general",
         "from": "codex", "to": "qc-1", "type": "chat", "content": { "text": "what is it?" },
     });
     files::put_by_rename(&path, old.to_string());

@@ -82,7 +82,7 @@ fn c4_polling_alone_wakes_watchers_and_readers() {
     watch.line();
     let tail = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
     let dropped = json!({
-        "id": "msg-20260111-163315-human-0001", "timestamp": switchboard_hub::clock::Clock::system().now().to_string(), "session_id": "general",
+        "id": "msg-20260111-163315-human-0001", "timestamp": switchboard_sys::clock::Clock::system().now().to_string(), "session_id": "general",
         "from": "docs-1", "to": "qc-1", "type": "chat", "content": { "text": "what is it?" },
     });
     files::put_by_rename(
@@ -114,7 +114,7 @@ fn c4_a_mount_without_events_is_told_from_a_disk_and_looked_at_by_the_clock() {
     let tail = sandbox.start(["channel", "tail", "--channel", "general", "--json"]);
     for number in 1..=3 {
         let id = format!("msg-20260111-163315-docs-1-{number:04x}");
-        let now = switchboard_hub::clock::Clock::system().now().to_string();
+        let now = switchboard_sys::clock::Clock::system().now().to_string();
         let dropped = json!({
             "id": id, "timestamp": now, "session_id": "general", "from": "docs-1", "to": "qc-1", "type": "chat",
             "content": { "text": "what is it?" },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use test_support::nats::Release;
 use test_support::{files, poll};
 

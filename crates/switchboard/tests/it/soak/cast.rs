@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use test_support::{Sandbox, files, message_file};
 
 use super::ledger::{Ledger, Said};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use switchboard_hub::platform::{process_and_ancestors, process_started};
+use switchboard_sys::platform::{process_and_ancestors, process_started};
 use test_support::mcp::Client;
 use test_support::{Running, Sandbox, poll};
 

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use test_support::ca::{Life, PrivateCa};
 use test_support::{poll, tools};
 

@@ -1,7 +1,7 @@
 //! Rules of membership on a hub that is served: replays, ids, keys, limits, beside a program that checks little.
 
 use serde_json::{Value, json};
-use switchboard_hub::clock::Clock;
+use switchboard_sys::clock::Clock;
 use test_support::ca::{Life, PrivateCa};
 use test_support::{Ran, Sandbox, tools};
 

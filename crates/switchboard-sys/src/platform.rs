@@ -125,7 +125,7 @@ pub fn machine_id() -> Option<&'static str> {
 }
 
 /// Whether a file in this directory keeps its inode number when the file system is mounted again.
-pub(crate) fn has_stable_inodes(dir: &Path) -> bool {
+pub fn has_stable_inodes(dir: &Path) -> bool {
     os::has_stable_inodes(dir)
 }
 

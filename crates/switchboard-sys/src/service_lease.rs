@@ -2,7 +2,7 @@
 //!
 //! The lease is a lock of the operating system on a file, and ends with its process. A process that is only stopped keeps
 //! its locks. A lease that was claimed with a [`LeaseKey`] can therefore be taken over with the same key: a new file, locked
-//! beforehand, replaces the one that is locked. The former holder finds out by [`Service::is_in_force`].
+//! beforehand, replaces the one that is locked. The former holder finds out by [`ServiceLease::is_in_force`].
 
 use std::fmt;
 use std::fs::File;
@@ -12,8 +12,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::error::HubError;
-use crate::files::Dir;
+use crate::files::{Dir, FileError};
 use crate::owner::Owner;
 
 /// Length of a [`LeaseKey`]: 16 random bytes in base 16.
@@ -24,13 +23,13 @@ const ATTEMPTS: usize = 16;
 
 /// Lease on a service. Released when dropped, and when the process ends.
 #[derive(Debug)]
-pub struct Service {
+pub struct ServiceLease {
     file: File,
     folder: Dir,
     file_name: String,
 }
 
-impl Service {
+impl ServiceLease {
     /// False if another process has taken the lease over.
     ///
     /// A lease whose file was only deleted stays in force: every process that claims it afterwards makes a new file, and then
@@ -38,6 +37,22 @@ impl Service {
     pub fn is_in_force(&self) -> bool {
         self.folder.is_replaced(&self.file_name, &self.file).is_ok_and(|is_replaced| !is_replaced)
     }
+}
+
+/// Error of a claim on a [`ServiceLease`].
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Another process holds the lease.
+    #[error("{holder} already runs `{service}`")]
+    Taken {
+        /// The service.
+        service: String,
+        /// The process that runs it.
+        holder: String,
+    },
+    /// The lock file cannot be opened or replaced.
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// Secret of the session that a lease belongs to, whichever process holds the lease for it.
@@ -88,7 +103,7 @@ impl LeaseKey {
 }
 
 /// Claims the lease on `name`, or says which process has it. With the key of the present holder the lease is taken over.
-pub(crate) fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<Service, HubError> {
+pub fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<ServiceLease, LeaseError> {
     let file_name = format!("hub.{name}");
     let digest = key.map(|key| key.digest(&file_name));
     for _ in 0..ATTEMPTS {
@@ -96,29 +111,26 @@ pub(crate) fn claim(folder: &Dir, name: &str, key: Option<&LeaseKey>) -> Result<
         if file.try_lock().is_err() {
             let signature = Signature::read(&mut file);
             if digest.is_none() || signature.digest != digest {
-                return Err(HubError::ServiceTaken {
-                    service: name.to_owned(),
-                    holder: signature.describe(),
-                });
+                return Err(LeaseError::Taken { service: name.to_owned(), holder: signature.describe() });
             }
             let bytes = Signature { owner: Some(Owner::this_process()), digest }.to_bytes();
             let file = folder.replace_locked(&file_name, &bytes)?;
-            return Ok(Service { file, folder: folder.clone(), file_name });
+            return Ok(ServiceLease { file, folder: folder.clone(), file_name });
         }
         // Only for the words in which others are told, and for a takeover; the lock is what counts, and a full disk takes
         // that.
         let _ = Signature { owner: Some(Owner::this_process()), digest: digest.clone() }.write(&mut file);
-        let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
+        let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
         // Another process may have replaced the file since it was opened.
         if service.is_in_force() {
             return Ok(service);
         }
     }
-    Err(HubError::ServiceTaken { service: name.to_owned(), holder: "another process".to_owned() })
+    Err(LeaseError::Taken { service: name.to_owned(), holder: "another process".to_owned() })
 }
 
 /// Claims a shared lease on `name`, which excludes an exclusive one; `None` while a process has an exclusive one.
-pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubError> {
+pub fn share(folder: &Dir, name: &str) -> Result<Option<ServiceLease>, LeaseError> {
     let file_name = format!("hub.{name}");
     for _ in 0..ATTEMPTS {
         let mut file = open(folder, &file_name)?;
@@ -127,7 +139,7 @@ pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubErro
         }
         // Only for the words in which others are told; several may share, and the last one signs.
         let _ = Signature { owner: Some(Owner::this_process()), digest: None }.write(&mut file);
-        let service = Service { file, folder: folder.clone(), file_name: file_name.clone() };
+        let service = ServiceLease { file, folder: folder.clone(), file_name: file_name.clone() };
         if service.is_in_force() {
             return Ok(Some(service));
         }
@@ -136,7 +148,7 @@ pub(crate) fn share(folder: &Dir, name: &str) -> Result<Option<Service>, HubErro
 }
 
 /// Opens the file of a service; one that is there will do where none can be written, as locks need no more.
-fn open(folder: &Dir, name: &str) -> Result<File, HubError> {
+fn open(folder: &Dir, name: &str) -> Result<File, LeaseError> {
     match folder.open_own(name) {
         Err(error) if error.is_disk() => folder.open_existing(name)?.ok_or_else(|| error.into()),
         opened => Ok(opened?),
@@ -144,18 +156,18 @@ fn open(folder: &Dir, name: &str) -> Result<File, HubError> {
 }
 
 /// Which process runs `name` now. While it is asked, another process may fail to claim the lease.
-pub(crate) fn holder(folder: &Dir, name: &str) -> Result<Option<String>, HubError> {
+pub fn holder(folder: &Dir, name: &str) -> Result<Option<String>, LeaseError> {
     Ok(signature(folder, name)?.map(|signature| signature.describe()))
 }
 
 /// True if a process runs `name` and is not stopped.
-pub(crate) fn is_running(folder: &Dir, name: &str) -> Result<bool, HubError> {
+pub fn is_running(folder: &Dir, name: &str) -> Result<bool, LeaseError> {
     let is_stopped = |signature: Signature| signature.owner.is_some_and(|owner| owner.is_stopped());
     Ok(signature(folder, name)?.is_some_and(|signature| !is_stopped(signature)))
 }
 
 /// Content of the lock file while a process runs `name`; `None` otherwise.
-fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, HubError> {
+fn signature(folder: &Dir, name: &str) -> Result<Option<Signature>, LeaseError> {
     let Some(mut file) = folder.open_existing(&format!("hub.{name}"))? else { return Ok(None) };
     Ok(file.try_lock_shared().is_err().then(|| Signature::read(&mut file)))
 }
@@ -196,5 +208,5 @@ impl Signature {
 }
 
 #[cfg(test)]
-#[path = "service_tests.rs"]
+#[path = "service_lease_tests.rs"]
 mod tests;

@@ -4,23 +4,17 @@
 //! calls and looks at the disk as it is now, so a disk that has room again is noticed without a restart.
 
 use std::fmt;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, StatVfs, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use crate::error::HubError;
-use crate::files::{Dir, FileError};
+use crate::files::Dir;
 
 /// Below this many free bytes the disk counts as full. A transaction of the journal takes a few pages of 4 KiB in the log
 /// and one more in the index of the log.
 const LEAST_BYTES: u64 = 64 << 10;
-
-/// First words of the note on a delivery that failed because its disk is full, over its quota or read-only. No probe
-/// notices a quota, and a mailbox may be on another disk than the store.
-pub const WAITS_FOR_DISK: &str = "it waits for the disk: ";
 
 /// Reason why a store cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,35 +108,6 @@ fn mount_point(folder: &Path) -> PathBuf {
     let own = device(folder);
     let mounted = folder.ancestors().take_while(|above| device(above) == own).last();
     mounted.unwrap_or(folder).to_owned()
-}
-
-impl FileError {
-    /// Whether the disk is read-only, or the permissions are: the same call can succeed later.
-    pub fn is_read_only(&self) -> bool {
-        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
-    }
-
-    /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.
-    pub fn is_disk(&self) -> bool {
-        self.is_no_space() || self.is_read_only()
-    }
-}
-
-impl HubError {
-    /// Whether the disk is read-only, full or failing, so that what was asked could not be written. What is there can
-    /// still be read.
-    pub fn is_disk(&self) -> bool {
-        use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
-        match self {
-            Self::NoSpace { .. } | Self::ReadOnly { .. } | Self::Unsure { .. } => true,
-            Self::File(error) => error.is_disk(),
-            Self::Store { source } => {
-                matches!(source.sqlite_error_code(), Some(CannotOpen | SystemIoFailure))
-            }
-            _ => false,
-        }
-    }
 }
 
 #[cfg(test)]

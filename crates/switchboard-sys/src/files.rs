@@ -263,7 +263,7 @@ impl Dir {
     }
 
     /// Opens a file of our own for reading and for locks; `None` when there is nothing of that name.
-    pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>, FileError> {
+    pub fn open_existing(&self, name: &str) -> Result<Option<File>, FileError> {
         check_name(name)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -349,7 +349,7 @@ impl Dir {
     }
 
     /// True if the name leads to another file than this one; false also where nothing has the name.
-    pub(crate) fn is_replaced(&self, name: &str, file: &File) -> Result<bool, FileError> {
+    pub fn is_replaced(&self, name: &str, file: &File) -> Result<bool, FileError> {
         let ours = rustix::fs::fstat(file).map_err(self.io("examine", name))?;
         Ok(self.raw_stat(name)?.is_some_and(|found| !is_same(&ours, &found)))
     }
@@ -420,12 +420,12 @@ impl Dir {
     }
 
     /// The handle itself, for the calls of this crate that are not about files.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
 
     /// Makes the error of a failed call on a file in this directory.
-    pub(crate) fn io<E: Into<io::Error>>(&self, action: &'static str, name: &str) -> impl Fn(E) -> FileError {
+    pub fn io<E: Into<io::Error>>(&self, action: &'static str, name: &str) -> impl Fn(E) -> FileError {
         move |error| FileError::Io { action, path: self.path.join(name), source: error.into() }
     }
 
@@ -472,7 +472,7 @@ pub fn is_in_the_making(name: &str) -> bool {
 }
 
 /// Refuses what is not the name of one entry in a directory.
-pub(crate) fn check_name(name: &str) -> Result<(), FileError> {
+pub fn check_name(name: &str) -> Result<(), FileError> {
     match name {
         "" | "." | ".." => Err(FileError::BadName { name: name.to_owned() }),
         _ if name.contains(['/', '\0']) => Err(FileError::BadName { name: name.to_owned() }),

@@ -52,7 +52,8 @@ pub enum FileError {
 
 impl FileError {
     /// The same error once more, for each of several callers.
-    pub(crate) fn again(&self) -> Self {
+    #[must_use]
+    pub fn again(&self) -> Self {
         match self {
             Self::BadName { name } => Self::BadName { name: name.clone() },
             Self::NotADirectory { path, found } => Self::NotADirectory { path: path.clone(), found },
@@ -72,5 +73,16 @@ impl FileError {
     pub fn is_no_space(&self) -> bool {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
+    /// Whether the disk is read-only, or the permissions are: the same call can succeed later.
+    pub fn is_read_only(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), ReadOnlyFilesystem | PermissionDenied))
+    }
+
+    /// Whether the disk is full or read-only, so that nothing can be written. What is there can still be read.
+    pub fn is_disk(&self) -> bool {
+        self.is_no_space() || self.is_read_only()
     }
 }

@@ -83,7 +83,7 @@ impl FromStr for Owner {
 ///
 /// It stays the same for as long as this process runs, even where a machine is renamed with every
 /// network that it joins.
-pub(crate) fn this_host() -> &'static str {
+pub fn this_host() -> &'static str {
     static HOST: LazyLock<String> = LazyLock::new(|| {
         let name: String = platform::host_name().chars().filter(|&letter| is_plain(letter)).collect();
         match platform::pid_namespace() {

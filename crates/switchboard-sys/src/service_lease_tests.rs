@@ -12,8 +12,8 @@ fn key(digit: &str) -> LeaseKey {
     digit.repeat(KEY_DIGITS).parse().expect("a key")
 }
 
-fn is_taken(claimed: &Result<Service, HubError>) -> bool {
-    matches!(claimed, Err(HubError::ServiceTaken { .. }))
+fn is_taken(claimed: &Result<ServiceLease, LeaseError>) -> bool {
+    matches!(claimed, Err(LeaseError::Taken { .. }))
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn lease_without_a_key_is_never_taken_over() {
     let (_temp, folder) = folder();
     let alone = || claim(&folder, "session.claude", None).expect("claimed");
     let shared = || share(&folder, "session.claude").expect("asked").expect("shared");
-    for held in [&alone as &dyn Fn() -> Service, &shared] {
+    for held in [&alone as &dyn Fn() -> ServiceLease, &shared] {
         let held = held();
         assert!(is_taken(&claim(&folder, "session.claude", Some(&key("a")))));
         assert!(is_taken(&claim(&folder, "session.claude", None)));

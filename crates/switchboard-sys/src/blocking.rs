@@ -21,7 +21,7 @@ pub fn run_inline() {
 }
 
 /// Whether blocking work runs on the calling thread.
-pub(crate) fn is_inline() -> bool {
+pub fn is_inline() -> bool {
     IS_INLINE.load(Ordering::Relaxed)
 }
 

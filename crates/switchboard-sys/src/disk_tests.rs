@@ -29,21 +29,6 @@ fn mount_point_is_topmost_folder_of_device() {
     assert_eq!(mount_point(Path::new("/")), Path::new("/"));
 }
 
-#[test]
-fn faults_of_the_disk_are_told_from_others() {
-    let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None);
-    let locked =
-        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None);
-    let busy = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY), None);
-    let corrupt =
-        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
-    assert!(matches!(HubError::from(locked), HubError::ReadOnly { .. }));
-    assert!(HubError::from(full).is_disk());
-    assert!(!HubError::from(busy).is_disk());
-    assert!(!HubError::from(corrupt).is_disk());
-    assert!(!HubError::Closed.is_disk());
-}
-
 /// A disk of 1 KiB blocks, with this many of them free and available.
 fn small_disk(f_bfree: u64, f_bavail: u64) -> StatVfs {
     let mut disk = rustix::fs::statvfs("/").unwrap();

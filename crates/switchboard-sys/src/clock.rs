@@ -42,7 +42,7 @@ impl Clock {
 }
 
 /// The time that the journal wrote as this number; a number out of range reads as the nearest in range.
-pub(crate) fn from_micros(micros: i64) -> Timestamp {
+pub fn from_micros(micros: i64) -> Timestamp {
     Timestamp::from_microsecond(micros).unwrap_or(if micros < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 

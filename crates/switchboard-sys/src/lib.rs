@@ -1,0 +1,23 @@
+//! Files, locks, processes, sockets and the clock: the operating system as the other crates use it.
+//!
+//! Every crate that touches a file, starts a program or asks for the time does it here: [`files::Dir`] writes atomically
+//! and follows no symbolic link, [`process::Spawn`] starts programs whose descendants are killed with them, and
+//! [`clock::Clock`] is a clock that tests can set. Linux-only calls are in [`platform`], with a portable fallback.
+//!
+//! It knows nothing of messages, agents or the journal.
+
+pub mod blocking;
+pub mod clock;
+pub mod disk;
+pub mod files;
+pub mod git;
+pub mod guard;
+pub mod lineage;
+pub mod lock;
+pub mod owner;
+pub mod patient;
+pub mod platform;
+pub mod process;
+pub mod reaper;
+pub mod service_lease;
+pub mod socket;
