@@ -47,8 +47,11 @@ main() {
   step "lints without tests" cargo clippy --workspace --locked -- -D warnings
   # Most tests wait for processes, disks and timers: two per core keep the cores busy.
   export NEXTEST_TEST_THREADS="${NEXTEST_TEST_THREADS:-$((2 * $(getconf _NPROCESSORS_ONLN)))}"
+  # Only CI runs a failed test a second time (.config/nextest.toml).
+  local profile=default
+  [ -z "${CI:-}" ] || profile=ci
   if cargo nextest --version >/dev/null 2>&1; then
-    step "tests" run_tests cargo nextest run --workspace --locked
+    step "tests" run_tests cargo nextest run --workspace --locked --profile "$profile"
     step "doc tests" cargo test --workspace --doc --locked
   else
     echo "test.sh: cargo-nextest is not installed, using cargo test (https://nexte.st for the former)"

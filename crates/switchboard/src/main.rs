@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let telemetry = telemetry::begin(cli.global.verbose);
+    telemetry::install_log(cli.global.verbose);
     let printer = Printer::new(cli.global.json);
     if switchboard_sys::platform::open_file_limit().is_some_and(|limit| limit < FEWEST_FILES) {
         let failure = Failure::new("too_few_files", Exit::Failed, "the program cannot start");
@@ -71,7 +71,6 @@ fn main() -> ExitCode {
     };
     let run = || runtime.block_on(commands::run(cli.command, Context::new(cli.global, printer)));
     let result = config::check_home().and_then(|()| run());
-    drop(telemetry);
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => Printer::new(printer.is_json()).failure(&name_file_limit(failure)),

@@ -1,37 +1,18 @@
-//! What happens on the way, for people and for their tools: log lines on stderr, spans to an OpenTelemetry
-//! collector, counts for Prometheus.
+//! Log lines on stderr and metrics for Prometheus.
 
 use std::io::IsTerminal;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::SpanExporter;
-use opentelemetry_sdk::trace::SdkTracerProvider;
-use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::log;
 
-/// Sends what is left when it is dropped, which is at the end of the program.
-#[derive(Debug)]
-#[must_use = "what was not sent yet is lost"]
-pub(crate) struct Telemetry(Option<SdkTracerProvider>);
-
-impl Drop for Telemetry {
-    fn drop(&mut self) {
-        if let Some(provider) = &self.0
-            && let Err(error) = provider.shutdown()
-        {
-            tracing::debug!(%error, "the last spans were not sent");
-        }
-    }
-}
-
-/// Begins to tell. Spans are sent only where the standard `OTEL_*` variables name a collector.
-pub(crate) fn begin(verbose: u8) -> Telemetry {
-    // What rmcp calls an error, such as a client that hangs up, is everyday life to a server.
+/// Installs the log: lines on stderr, filtered by `-v` or `SWITCHBOARD_LOG`.
+pub(crate) fn install_log(verbose: u8) {
+    // rmcp logs an error for everyday events of a server, such as a client that disconnects.
     let default = ["warn,rmcp=off", "info", "debug", "trace"][usize::from(verbose.min(3))];
     let filter = EnvFilter::try_from_env("SWITCHBOARD_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     // stdout belongs to data and protocols.
@@ -41,55 +22,17 @@ pub(crate) fn begin(verbose: u8) -> Telemetry {
         .log_internal_errors(false)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
-        .without_time()
+        // No time of day, but the duration of each span: with `-v` every request says how long it took.
+        .with_timer(())
+        .with_span_events(FmtSpan::CLOSE)
         .with_filter(filter);
-    let provider = collector();
-    let spans = provider.as_ref().map(|provider| {
-        tracing_opentelemetry::layer()
-            .with_tracer(provider.tracer("switchboard"))
-            .with_filter(LevelFilter::INFO)
-    });
-    tracing_subscriber::registry().with(lines).with(spans).init();
-    Telemetry(provider)
+    tracing_subscriber::registry().with(lines).init();
 }
 
-/// The way to the collector, where there is one.
-fn collector() -> Option<SdkTracerProvider> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let is_off = set("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
-        || set("OTEL_TRACES_EXPORTER").is_some_and(|value| value != "otlp");
-    let is_named = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
-        .iter()
-        .any(|name| set(name).is_some());
-    if is_off || !is_named {
-        return None;
-    }
-    // Its other variables it reads by itself.
-    let exporter = SpanExporter::builder().with_http().build();
-    let mut resource = opentelemetry_sdk::Resource::builder();
-    if set("OTEL_SERVICE_NAME").is_none() {
-        resource = resource.with_service_name("switchboard");
-    }
-    match exporter {
-        Ok(exporter) => Some(
-            SdkTracerProvider::builder()
-                .with_resource(resource.build())
-                .with_batch_exporter(exporter)
-                .build(),
-        ),
-        Err(error) => {
-            // The log is not there yet.
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "no spans are sent: OTEL_EXPORTER_OTLP_*: {error}");
-            None
-        }
-    }
-}
-
-/// Begins to count; the handle shows the counts in the form of Prometheus. Once per process.
-pub(crate) fn count() -> Option<PrometheusHandle> {
+/// Installs the metrics recorder, once per process; the handle renders the metrics in Prometheus' format.
+pub(crate) fn install_metrics() -> Option<PrometheusHandle> {
     PrometheusBuilder::new()
         .install_recorder()
-        .inspect_err(|error| tracing::warn!(%error, "nothing is counted"))
+        .inspect_err(|error| tracing::warn!(%error, "cannot install the metrics recorder"))
         .ok()
 }

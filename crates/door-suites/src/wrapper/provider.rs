@@ -34,7 +34,7 @@ const PROGRAMS: [(&str, &[&str]); 2] = [
 ];
 
 /// The variables that a wrapper looks at, and so has to be given.
-pub(super) const PASSED_VARIABLES: [&str; 10] = [
+pub(super) const PASSED_VARIABLES: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_BASE_URL",
     "ANTHROPIC_MODEL",
@@ -43,8 +43,6 @@ pub(super) const PASSED_VARIABLES: [&str; 10] = [
     "OPENAI_API_KEY",
     "OPENAI_BASE_URL",
     "OPENAI_MODEL",
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "OTEL_EXPORTER_OTLP_HEADERS",
 ];
 
 /// A kind of who answers.

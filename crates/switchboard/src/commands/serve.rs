@@ -162,7 +162,7 @@ fn announce(context: &Context, workspace: &Workspace, info: &ServerInfo, public:
 
 /// `GET /metrics`: what has been counted, in the form of Prometheus.
 fn metrics() -> axum::Router {
-    let Some(counts) = telemetry::count() else { return axum::Router::new() };
+    let Some(counts) = telemetry::install_metrics() else { return axum::Router::new() };
     let show = move || {
         let shown = counts.render();
         async move { ([(axum::http::header::CONTENT_TYPE, "text/plain; version=0.0.4")], shown) }
