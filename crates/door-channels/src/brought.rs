@@ -29,14 +29,14 @@ pub(crate) async fn run(channels: &Channels) -> Result<Infallible, ChannelError>
     let mut after = cursor(channels).await?;
     let mut noted = after;
     loop {
-        let page = hub.brought_posts(after, PAGE).await?;
+        let page = hub.relayed_posts(after, PAGE).await?;
         for post in &page.posts {
             put_when_possible(channels, post).await?;
         }
         after = page.until;
         // What is looked at again after a restart is found in its place, so that it need not be written down each time.
         if !page.posts.is_empty() || usize::try_from(after - noted).is_ok_and(|since| since >= PAGE) {
-            hub.note(Door::Channels, TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
+            hub.put_note(Door::Channels, TOPIC, CURSOR.to_owned(), Some(after.to_string())).await?;
             noted = after;
         }
         if !page.more {

@@ -1,5 +1,5 @@
 use switchboard_core::POSTED_IN;
-use switchboard_hub::{Draft, Passed};
+use switchboard_hub::{Draft, RelayedMessage};
 use tokio_util::sync::CancellationToken;
 
 use crate::channels::{Channels, Post};
@@ -8,13 +8,13 @@ use crate::run::run_channels;
 use crate::test_channels::{TestChannels, agent, name, post_from_lab, soon};
 
 /// What a link brings of a post at `lab` to somebody who is not of this hub.
-async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) -> Passed {
+async fn brought(test: &TestChannels, there: &Channels, to: &str, text: &str) -> RelayedMessage {
     let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), text) };
     let id = there.post(post).await.unwrap().accepted.id;
-    let Passed { draft, thread, via } =
+    let RelayedMessage { draft, thread, via } =
         post_from_lab(there.hub().message(id).await.unwrap().unwrap().message);
     assert_ne!(test.channels.hub().folder().path(), there.hub().folder().path());
-    Passed { draft: Draft { restored: Some(Vec::new()), ..draft }, thread, via }
+    RelayedMessage { draft: Draft { restored: Some(Vec::new()), ..draft }, thread, via }
 }
 
 /// Two hubs, each with a folder of its own.
@@ -33,7 +33,7 @@ async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_i
     for number in 0..2 {
         let passed = brought(&test, &lab.channels, "qc-1", &format!("look {number}")).await;
         for _ in 0..2 {
-            here.hub().submit_passed(vec![passed.clone()]).await.remove(0).unwrap();
+            here.hub().submit_relayed(vec![passed.clone()]).await.remove(0).unwrap();
         }
         let read = soon(follower.next()).await.unwrap().messages;
         let shown: Vec<_> = read.iter().map(|m| (m.from.as_str(), m.to.as_str(), &*m.content.text)).collect();
@@ -51,7 +51,7 @@ async fn a_post_of_another_hub_to_somebody_stands_in_the_channel_once_where_it_i
 async fn a_channel_that_nobody_reads_here_is_not_made() {
     let (test, lab) = apart().await;
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
-    let id = test.channels.hub().submit_passed(vec![passed]).await.remove(0).unwrap().id;
+    let id = test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap().id;
     let post = test.channels.hub().message(id).await.unwrap().unwrap();
     super::put(&test.channels, &post).await.unwrap();
     assert!(!test.path("channels/general").exists());
@@ -62,7 +62,7 @@ async fn where_a_process_ended_before_the_file_was_there_the_next_one_puts_it() 
     let (test, lab) = apart().await;
     test.channels.join(&agent("bob"), &name("general")).await.unwrap();
     let passed = brought(&test, &lab.channels, "qc-1", "look").await;
-    test.channels.hub().submit_passed(vec![passed]).await.remove(0).unwrap();
+    test.channels.hub().submit_relayed(vec![passed]).await.remove(0).unwrap();
     let here = test.another(|config| config.linked = true).await;
     let mut follower = here.follow(&name("general"), &Reading::default()).await.unwrap();
     tokio::select! {

@@ -130,9 +130,9 @@ impl Channels {
     /// that identity is an error: it is the bare mount point, or another disk.
     pub async fn open(config: Config, hub: Hub) -> Result<Self, ChannelError> {
         let key = config.root.display().to_string();
-        let known = if config.shared { hub.noted(Door::Channels, ROOT, &key).await? } else { None };
+        let known = if config.shared { hub.get_note(Door::Channels, ROOT, &key).await? } else { None };
         let is_first = config.shared && known.is_none();
-        let seen = if is_first { hub.noted(Door::Channels, UNMARKED, &key).await? } else { None };
+        let seen = if is_first { hub.get_note(Door::Channels, UNMARKED, &key).await? } else { None };
         let (root, shared, linked, noted) = (config.root.clone(), config.shared, config.linked, seen.clone());
         let (mut tree, identity, place) = blocking(move || {
             let expected = known;
@@ -145,9 +145,9 @@ impl Channels {
         .await?;
         if is_first && identity.is_none() && seen != place {
             // On a full disk it cannot be noted either.
-            let _ = hub.note(Door::Channels, UNMARKED, key.clone(), place).await;
+            let _ = hub.put_note(Door::Channels, UNMARKED, key.clone(), place).await;
         } else if is_first && identity.is_some() {
-            match hub.note(Door::Channels, ROOT, key.clone(), identity.clone()).await {
+            match hub.put_note(Door::Channels, ROOT, key.clone(), identity.clone()).await {
                 Ok(()) => {
                     tracing::info!(root = %key, "first use of this channels root: from now on it is known by signals/folder");
                 }
@@ -174,7 +174,7 @@ impl Channels {
         let root = config.root.clone();
         let identity = blocking(move || Tree::open(&root, true, None)?.identity()).await?;
         let key = config.root.display().to_string();
-        Ok(hub.note(Door::Channels, ROOT, key, Some(identity)).await?)
+        Ok(hub.put_note(Door::Channels, ROOT, key, Some(identity)).await?)
     }
 
     /// The hub behind them.
@@ -314,7 +314,7 @@ impl Channels {
         native: &str,
     ) -> Result<(), ChannelError> {
         self.note_known(channel, native);
-        self.hub().name_again(id, native_id(channel, native)).await?;
+        self.hub().bind_native_id(id, native_id(channel, native)).await?;
         Ok(())
     }
 
@@ -388,7 +388,7 @@ impl Channels {
         {
             return Ok(Some(id));
         }
-        let named = self.hub().by_native(None, id).await?;
+        let named = self.hub().find_by_native(None, id).await?;
         let here = named.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
         Ok(here.or(named.first()).map(|(_, id)| *id))
     }

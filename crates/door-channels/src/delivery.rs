@@ -62,20 +62,20 @@ async fn deliver(channels: &Channels, handoffs: Vec<Handoff>) {
 impl Channels {
     /// Writes the file of a message of the journal into a channel, unless it is there.
     pub(crate) async fn put(&self, message: &Message, seq: i64, channel: &Name) -> Result<(), ChannelError> {
-        if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+        if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
             return Ok(());
         }
         if is_own_post(message) {
             // Its poster may have written the file and died before it could note the name.
             Box::pin(self.sweep_channel(channel)).await?;
-            if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+            if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
         }
         if self.folder().is_some_and(|folder| is_placed_in(message, folder)) && message.is_of_another_hub() {
             // The hub that it comes from shares this folder, and writes the file itself.
             Box::pin(self.sweep_channel(channel)).await?;
-            if self.hub().native_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
+            if self.hub().native_id_in(Door::Channels, channel.as_str(), message.id).await?.is_some() {
                 return Ok(());
             }
             // A copy of a folder goes by the same word, and nobody writes into that.
@@ -108,7 +108,7 @@ impl Channels {
     pub(crate) async fn repair(&self) -> Result<usize, ChannelError> {
         let before = self.hub().now().saturating_sub(POSTING).unwrap_or(Timestamp::UNIX_EPOCH);
         let mut repaired = 0;
-        for id in self.hub().unnamed(Door::Channels, before).await? {
+        for id in self.hub().without_native_id(Door::Channels, before).await? {
             let Some(stored) = self.hub().message(id).await? else { continue };
             if let Some(Route::Channel { channel }) = &stored.message.origin.route {
                 self.put(&stored.message, stored.seq, channel).await?;
@@ -126,7 +126,7 @@ impl Channels {
                 return Ok(Some(native.id));
             }
         }
-        let named = self.hub().native_in(Door::Channels, channel.as_str(), id).await?;
+        let named = self.hub().native_id_in(Door::Channels, channel.as_str(), id).await?;
         // A reader of files can do nothing with an id of the hub, but `thread` can.
         Ok(Some(named.unwrap_or_else(|| id.to_string())))
     }

@@ -34,7 +34,7 @@ fn letter(test: &TestChannels, from: &str, to: &str, body: &str, in_reply_to: Op
 async fn send(test: &TestChannels, draft: Draft) -> Accepted {
     let outbound = test.outbound().await;
     let accepted = test.channels.hub().submit(draft).await.unwrap();
-    let settled = test.channels.hub().settled(accepted.id);
+    let settled = test.channels.hub().wait_until_settled(accepted.id);
     soon(async {
         tokio::select! { () = run_deliveries(&test.channels, outbound) => {}, settled = settled => drop(settled.unwrap()) }
     })
@@ -128,11 +128,11 @@ async fn a_message_that_a_link_brings_finds_its_file_in_the_folder_that_both_hub
     let (here, there) = linked_twice(&test).await;
     let posted = here.post(crate::channels::Post::new(agent("codex"), name("general"), "hi")).await.unwrap();
     let stored = here.hub().message(posted.accepted.id).await.unwrap().unwrap();
-    let taken = there.hub().submit_passed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
+    let taken = there.hub().submit_relayed(vec![as_from_lab(stored.message)]).await.remove(0).unwrap();
     let passed = there.hub().message(taken.id).await.unwrap().unwrap();
     there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
     assert_eq!(test.texts().await, ["hi"]);
-    let named = there.hub().native_in(Door::Channels, "general", taken.id).await.unwrap();
+    let named = there.hub().native_id_in(Door::Channels, "general", taken.id).await.unwrap();
     assert_eq!(named, Some(posted.message.id));
     for channels in [&here, &there] {
         assert_eq!(channels.sweep().await.unwrap().taken, 0);
@@ -150,7 +150,7 @@ async fn a_message_that_a_link_brings_before_its_file_is_there_waits_for_it_but_
     let draft = crate::translate::to_own_draft(message, &name("general"), id, None).unwrap();
     here.hub().submit(crate::translate::placed(draft, here.folder())).await.unwrap();
     let stored = here.hub().message(id).await.unwrap().unwrap();
-    there.hub().submit_passed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
+    there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
     let passed = there.hub().message(id).await.unwrap().unwrap();
     let early = there.put(&passed.message, passed.seq, &name("general")).await;
     assert!(matches!(early, Err(ChannelError::Awaited { .. })), "{early:?}");
@@ -175,7 +175,7 @@ async fn what_two_hubs_put_into_the_folder_that_they_share_is_one_file() {
     here.join(&agent("codex"), &name("general")).await.unwrap();
     let id = here.hub().submit(letter(&test, "claude", "#general", "news", None)).await.unwrap().id;
     let stored = here.hub().message(id).await.unwrap().unwrap();
-    there.hub().submit_passed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
+    there.hub().submit_relayed(vec![as_from_lab(stored.message.clone())]).await.remove(0).unwrap();
     let passed = there.hub().message(id).await.unwrap().unwrap();
     there.put(&passed.message, passed.seq, &name("general")).await.unwrap();
     here.put(&stored.message, stored.seq, &name("general")).await.unwrap();
@@ -202,7 +202,7 @@ async fn what_is_for_all_reaches_the_mailboxes_of_a_hub_that_has_seen_its_file_b
         }
         let passed = as_from_lab(stored.message);
         for _ in 0..2 {
-            office.hub().submit_passed(vec![passed.clone()]).await.remove(0).unwrap();
+            office.hub().submit_relayed(vec![passed.clone()]).await.remove(0).unwrap();
         }
         office.sweep().await.unwrap();
         let mut had: Vec<_> =

@@ -108,7 +108,7 @@ impl Channels {
         let directory = self.hub().directory().await?;
         // A file whose name is not the id it gives itself has two names, one of which is no file.
         let mut names: BTreeMap<MessageId, Vec<String>> = BTreeMap::new();
-        for native in self.hub().natives(Door::Channels, channel.as_str()).await? {
+        for native in self.hub().native_ids(Door::Channels, channel.as_str()).await? {
             // What the hub itself says of a message goes by the hub's own id, and is in no file.
             if let Some(id) = self.message_named(channel, &native).await?
                 && native != id.to_string()
@@ -227,7 +227,7 @@ impl Channels {
     }
 
     async fn message_named(&self, channel: &Name, native: &str) -> Result<Option<MessageId>, ChannelError> {
-        let named = self.hub().by_native(Some(Door::Channels), native).await?;
+        let named = self.hub().find_by_native(Some(Door::Channels), native).await?;
         let here = named.into_iter().find(|(scope, _)| scope.eq_ignore_ascii_case(channel.as_str()));
         Ok(here.map(|(_, id)| id))
     }

@@ -1,5 +1,5 @@
 use serde_json::Value;
-use switchboard_hub::Resident;
+use switchboard_hub::RemoteAgent;
 
 use super::*;
 use crate::channels::Post;
@@ -88,8 +88,8 @@ async fn c13_whoever_keeps_the_channels_going_notices_at_once_and_says_it_once()
 #[tokio::test]
 async fn a_name_that_the_journal_has_in_full_is_no_edit() {
     let test = TestChannels::new(&[]).await;
-    let far = Resident { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    test.channels.hub().put_residents(name("office"), vec![far]).await.unwrap();
+    let far = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
+    test.channels.hub().put_remote_agents(name("office"), vec![far]).await.unwrap();
     let posted = test.post("codex", "qc-1", "for another hub").await;
     assert_eq!(test.stored(&posted.id).await.message.to.to_string(), "qc-1@office");
     assert_eq!(test.channels.altered().await.unwrap(), []);

@@ -154,7 +154,7 @@ impl Channels {
         mut named: Option<Vec<String>>,
     ) -> Result<Swept, ChannelError> {
         if !self.known().lock().contains_key(channel.as_str()) {
-            let ids = self.hub().natives(Door::Channels, channel.as_str()).await?;
+            let ids = self.hub().native_ids(Door::Channels, channel.as_str()).await?;
             self.known().lock().entry(channel.to_string()).or_insert(Known { ids, ..Known::default() });
         }
         // One at a time: what one look has taken up, another must not count as done.
@@ -366,7 +366,7 @@ impl Channels {
                         tracing::warn!(%channel, message = %file.id, reason = %stop, "goes no further");
                     }
                     if let Some(other) = other_id {
-                        self.hub().name_again(id, native_id(channel, &other)).await?;
+                        self.hub().bind_native_id(id, native_id(channel, &other)).await?;
                     }
                     swept.taken += usize::from(!accepted.duplicate);
                     if self.note_known(channel, &file.id) {
@@ -379,7 +379,7 @@ impl Channels {
                     | HubError::ReadOnly { .. }
                     | HubError::StoreDeleted { .. }
                     | HubError::DamagedInUse { .. }
-                    | HubError::Unsure { .. }
+                    | HubError::OutcomeUnknown { .. }
                     | HubError::Closed),
                 ) => return Err(error.into()),
                 Err(error) => self.report(channel, &file, &error.to_string()).await?,
@@ -521,13 +521,13 @@ impl Channels {
         tracing::warn!(file = %place, reason, "left where it is: it could not be taken in");
         let known = |known: &mut Known| known.problems.insert(file.id.clone(), file.stamp);
         self.known().lock().get_mut(channel.as_str()).map(known);
-        Ok(self.hub().note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
+        Ok(self.hub().put_note(Door::Channels, PROBLEM, place, Some(reason.to_owned())).await?)
     }
 
     /// Forgets what was the matter with a file that has been taken in.
     async fn mended(&self, channel: &Name, native: &str) -> Result<(), ChannelError> {
         let place = format!("channels/{channel}/{native}.json");
-        Ok(self.hub().note(Door::Channels, PROBLEM, place, None).await?)
+        Ok(self.hub().put_note(Door::Channels, PROBLEM, place, None).await?)
     }
 
     /// The files that could not be taken in, with the reason for each, as far as they are still there.

@@ -1,5 +1,5 @@
 use switchboard_core::DeliveryState;
-use switchboard_hub::Resident;
+use switchboard_hub::RemoteAgent;
 
 use super::*;
 use crate::channels::Post;
@@ -275,8 +275,8 @@ async fn a_file_of_another_hub_to_an_agent_of_a_third_is_delivered_by_the_hub_th
     let test = TestChannels::new(&[]).await;
     test.post("codex", "far-1", "for far away").await;
     let elsewhere = test.elsewhere(|config| config.linked = true).await;
-    let far = Resident { name: name("far-1"), role: None, team: None, channels: vec![] };
-    elsewhere.hub().put_residents(name("attic"), vec![far]).await.unwrap();
+    let far = RemoteAgent { name: name("far-1"), role: None, team: None, channels: vec![] };
+    elsewhere.hub().put_remote_agents(name("attic"), vec![far]).await.unwrap();
     assert_eq!(elsewhere.sweep().await.unwrap().taken, 1);
     assert_eq!(elsewhere.hub().outgoing(0, 100).await.unwrap().messages, []);
     assert_eq!(elsewhere.problems().await.unwrap(), []);
@@ -318,10 +318,10 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
             let test = TestChannels::new(&[]).await;
             let (lab, office) = test.lab_and_office().await;
             office.join(&agent("bob"), &name("general")).await.unwrap();
-            let resident = |name| Resident { name, role: None, team: None, channels: vec![] };
-            lab.hub().put_residents(name("office"), vec![resident(name("bob"))]).await.unwrap();
+            let resident = |name| RemoteAgent { name, role: None, team: None, channels: vec![] };
+            lab.hub().put_remote_agents(name("office"), vec![resident(name("bob"))]).await.unwrap();
             let residents = if is_at_lab { vec![resident(name("bob"))] } else { vec![] };
-            office.hub().put_residents(name("lab"), residents).await.unwrap();
+            office.hub().put_remote_agents(name("lab"), residents).await.unwrap();
             let post = Post { to: to.into(), ..Post::new(agent("codex"), name("general"), "look") };
             let posted = lab.post(post).await.unwrap();
             let mut message = lab.hub().message(posted.accepted.id).await.unwrap().unwrap().message;
@@ -329,7 +329,7 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
             if is_file_first {
                 assert_eq!(office.sweep().await.unwrap().taken, 1);
             }
-            let taken = office.hub().submit_passed(vec![post_from_lab(message)]).await.remove(0).unwrap();
+            let taken = office.hub().submit_relayed(vec![post_from_lab(message)]).await.remove(0).unwrap();
             assert_eq!(taken.duplicate, is_file_first);
             assert_eq!(office.sweep().await.unwrap().taken, 0);
 
@@ -343,7 +343,7 @@ async fn a_post_of_a_linked_hub_is_the_same_whether_its_file_or_the_link_is_ther
             let had: Vec<_> =
                 test.deliveries(taken.id).await.iter().map(|one| one.agent.to_string()).collect();
             assert_eq!(had, reached.into_iter().collect::<Vec<_>>(), "{case}");
-            let named = office.hub().native_in(Door::Channels, "general", taken.id).await.unwrap();
+            let named = office.hub().native_id_in(Door::Channels, "general", taken.id).await.unwrap();
             assert_eq!(named.as_ref(), Some(&posted.message.id), "{case}");
             let directory = office.hub().directory().await.unwrap();
             assert!(directory.agent(&agent("codex")).is_none(), "whoever posts at lab is of lab; {case}");

@@ -22,7 +22,7 @@ impl Channels {
     ) -> ChannelError {
         let reason = describe(&error);
         if leased.is_empty() {
-            let noted = self.hub().note(Door::Channels, POSTPONED, id.to_string(), Some(reason)).await;
+            let noted = self.hub().put_note(Door::Channels, POSTPONED, id.to_string(), Some(reason)).await;
             if let Err(error) = noted {
                 tracing::warn!(%error, "a post without a file could not be noted; it is found in the journal");
             }
@@ -43,7 +43,7 @@ impl Channels {
                 self.put(&stored.message, stored.seq, channel).await?;
                 written += 1;
             }
-            self.hub().note(Door::Channels, POSTPONED, key, None).await?;
+            self.hub().put_note(Door::Channels, POSTPONED, key, None).await?;
         }
         Ok(written)
     }

@@ -104,7 +104,7 @@ impl Channels {
             };
             let agent = AgentId::local(sighting.agent.clone());
             let message = sighting.error.clone();
-            self.hub().hear(Heartbeat { agent, at: sighting.since, status, message });
+            self.hub().record_heartbeat(Heartbeat { agent, at: sighting.since, status, message });
         }
         Ok(sightings)
     }

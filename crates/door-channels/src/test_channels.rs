@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_core::{
     Address, AgentId, Delivery, Door, Message, MessageId, Name, NativeId, POSTED_IN, Route,
 };
-use switchboard_hub::{Draft, Hub, HubConfig, Outbound, Passed, Registration, Stored};
+use switchboard_hub::{Draft, Hub, HubConfig, Outbound, Registration, RelayedMessage, Stored};
 use switchboard_sys::clock::Clock;
 use tempfile::TempDir;
 
@@ -81,8 +81,8 @@ impl TestChannels {
     pub(crate) async fn lab_and_office(&self) -> (Channels, Channels) {
         let lab = self.elsewhere(|config| config.linked = true).await;
         let office = self.another(|config| config.linked = true).await;
-        lab.hub().take_name(name("lab")).await.unwrap();
-        office.hub().take_name(name("office")).await.unwrap();
+        lab.hub().set_own_name(name("lab")).await.unwrap();
+        office.hub().set_own_name(name("office")).await.unwrap();
         (lab, office)
     }
 
@@ -142,23 +142,23 @@ impl TestChannels {
 }
 
 pub(crate) async fn stored(channels: &Channels, native: &str) -> Option<Stored> {
-    let named = channels.hub().by_native(Some(Door::Channels), native).await.unwrap();
+    let named = channels.hub().find_by_native(Some(Door::Channels), native).await.unwrap();
     let (_, id) = named.first()?;
     channels.hub().message(*id).await.unwrap()
 }
 
 /// What a link brings of a post at `lab` that is for one agent, as it is called where it is brought: one of `lab` itself is
 /// nobody there.
-pub(crate) fn post_from_lab(message: Message) -> Passed {
-    let Passed { draft, thread, via } = as_from_lab(message);
+pub(crate) fn post_from_lab(message: Message) -> RelayedMessage {
+    let RelayedMessage { draft, thread, via } = as_from_lab(message);
     let mut metadata = draft.metadata;
     metadata.insert(POSTED_IN.to_owned(), json!("general"));
     let is_theirs = matches!(&draft.to, Address::Agent(to) if to.realm.is_some());
-    Passed { draft: Draft { metadata, restored: is_theirs.then(Vec::new), ..draft }, thread, via }
+    RelayedMessage { draft: Draft { metadata, restored: is_theirs.then(Vec::new), ..draft }, thread, via }
 }
 
 /// A message as a link brings it from the hub `lab` to another.
-pub(crate) fn as_from_lab(message: Message) -> Passed {
+pub(crate) fn as_from_lab(message: Message) -> RelayedMessage {
     let lab = name("lab");
     let draft = Draft {
         id: message.id,
@@ -179,7 +179,7 @@ pub(crate) fn as_from_lab(message: Message) -> Passed {
         allow_unregistered: false,
         restored: None,
     };
-    Passed { draft, thread: message.thread, via: message.via }
+    RelayedMessage { draft, thread: message.thread, via: message.via }
 }
 
 async fn open(hub: &Path, folder: &Path, clock: &Clock, configure: impl FnOnce(&mut Config)) -> Channels {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use switchboard_hub::{ClaimAct, ClaimAnswer, ClaimAsk};
+use switchboard_hub::{ClaimAction, ClaimAnswer, ClaimRequest};
 
 use crate::error::{NatsError, describe};
 use crate::link::Link;
@@ -44,7 +44,7 @@ impl Held {
 pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
     let mut changes = link.hub.changes();
     loop {
-        for (id, ask) in link.hub.claim_asks().await? {
+        for (id, ask) in link.hub.claim_requests().await? {
             match settle(link, id, ask).await {
                 Err(NatsError::Hub(error)) => return Err(error.into()),
                 // Whoever asked is told that nobody answers; the other work of the link goes on.
@@ -57,18 +57,18 @@ pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
 }
 
 /// Decides on one claim and tells whoever asked.
-async fn settle(link: &Link, id: i64, ask: ClaimAsk) -> Result<(), NatsError> {
+async fn settle(link: &Link, id: i64, ask: ClaimRequest) -> Result<(), NatsError> {
     let store = link.claims().await?;
     let answer = decide(link, &store, &ask).await?;
     let is_kept = link.hub.answer_claim(id, answer.clone()).await?;
-    if let (false, ClaimAct::Claim, ClaimAnswer::Done { fence }) = (is_kept, ask.act, answer) {
-        decide(link, &store, &ClaimAsk { act: ClaimAct::Release, fence, ..ask }).await?;
+    if let (false, ClaimAction::Claim, ClaimAnswer::Done { fence }) = (is_kept, ask.act, answer) {
+        decide(link, &store, &ClaimRequest { act: ClaimAction::Release, fence, ..ask }).await?;
     }
     Ok(())
 }
 
 /// Does in the bucket what is asked, or says why not.
-async fn decide(link: &Link, store: &Store, ask: &ClaimAsk) -> Result<ClaimAnswer, NatsError> {
+async fn decide(link: &Link, store: &Store, ask: &ClaimRequest) -> Result<ClaimAnswer, NatsError> {
     let key = key(&ask.task);
     let me = format!("{}@{}", ask.agent, link.me);
     for _ in 0..TRIES {
@@ -101,10 +101,10 @@ async fn decide(link: &Link, store: &Store, ask: &ClaimAsk) -> Result<ClaimAnswe
 }
 
 /// What the entry becomes, or why it stays as it is.
-fn next(ask: &ClaimAsk, held: Option<Held>, me: &str, now: Timestamp) -> Result<Held, ClaimAnswer> {
+fn next(ask: &ClaimRequest, held: Option<Held>, me: &str, now: Timestamp) -> Result<Held, ClaimAnswer> {
     let ours = held.as_ref().filter(|held| held.holder.as_deref() == Some(me) && held.fence == ask.fence);
     match ask.act {
-        ClaimAct::Claim => {
+        ClaimAction::Claim => {
             if let Some(held) = held.as_ref().filter(|held| held.is_in_force(now, SKEW))
                 && let Some(holder) = &held.holder
             {
@@ -114,11 +114,11 @@ fn next(ask: &ClaimAsk, held: Option<Held>, me: &str, now: Timestamp) -> Result<
             let (task, holder, note) = (ask.task.clone(), Some(me.to_owned()), ask.note.clone());
             Ok(Held { task, holder, fence, until: ask.until, note })
         }
-        ClaimAct::Renew => match ours.filter(|held| held.is_in_force(now, SignedDuration::ZERO)) {
+        ClaimAction::Renew => match ours.filter(|held| held.is_in_force(now, SignedDuration::ZERO)) {
             Some(ours) => Ok(Held { until: ask.until, ..ours.clone() }),
             None => Err(stale(held, now)),
         },
-        ClaimAct::Release => match ours {
+        ClaimAction::Release => match ours {
             Some(ours) => Ok(Held { holder: None, until: now.as_microsecond(), ..ours.clone() }),
             None => Err(stale(held, now)),
         },

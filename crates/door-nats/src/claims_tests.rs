@@ -7,9 +7,9 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_microsecond(NOON + seconds * SECOND).expect("a time")
 }
 
-fn ask(act: ClaimAct, fence: i64) -> ClaimAsk {
+fn ask(act: ClaimAction, fence: i64) -> ClaimRequest {
     let (task, agent) = ("T-1".to_owned(), "codex".to_owned());
-    ClaimAsk { act, task, agent, fence, until: NOON + 600 * SECOND, note: None }
+    ClaimRequest { act, task, agent, fence, until: NOON + 600 * SECOND, note: None }
 }
 
 fn held(holder: Option<&str>, fence: i64, until: i64) -> Held {
@@ -29,10 +29,10 @@ fn x5_a_task_is_free_only_some_time_after_its_claim_has_ended_by_another_clock()
         // The same agent as well: its other session may be at it.
         (Some(held(Some(me), 4, 10)), 0, None),
     ] {
-        let answer = next(&ask(ClaimAct::Claim, 1), before.clone(), me, at(now));
+        let answer = next(&ask(ClaimAction::Claim, 1), before.clone(), me, at(now));
         assert_eq!(answer.ok().map(|held| held.fence), fence, "{before:?} at {now}");
     }
-    let higher = next(&ask(ClaimAct::Claim, 9), Some(held(None, 4, 0)), me, at(0)).expect("free");
+    let higher = next(&ask(ClaimAction::Claim, 9), Some(held(None, 4, 0)), me, at(0)).expect("free");
     assert_eq!(higher.fence, 9, "above what this hub has given out by itself");
 }
 
@@ -47,12 +47,13 @@ fn x5_only_the_claim_in_force_can_be_renewed_or_given_back() {
         (Some(held(None, 4, 10)), 0, false),
         (None, 0, false),
     ] {
-        let renewed = next(&ask(ClaimAct::Renew, 4), before.clone(), me, at(now));
+        let renewed = next(&ask(ClaimAction::Renew, 4), before.clone(), me, at(now));
         assert_eq!(renewed.is_ok(), is_ours, "{before:?} at {now}");
     }
-    let after = next(&ask(ClaimAct::Release, 4), Some(held(Some(me), 4, 10)), me, at(0)).expect("given back");
+    let after =
+        next(&ask(ClaimAction::Release, 4), Some(held(Some(me), 4, 10)), me, at(0)).expect("given back");
     assert_eq!((after.holder, after.fence), (None, 4));
-    let late = next(&ask(ClaimAct::Release, 4), Some(held(Some("a@home"), 5, 10)), me, at(0));
+    let late = next(&ask(ClaimAction::Release, 4), Some(held(Some("a@home"), 5, 10)), me, at(0));
     assert_eq!(late, Err(ClaimAnswer::Stale { holder: Some("a@home".into()) }));
 }
 

@@ -37,7 +37,7 @@ impl Cursor {
         }
         let journal = hub.newest(1).await?.items.last().map_or(0, |last| last.seq);
         let cursor = Self { journal, ..Self::default() };
-        hub.note(Door::Nats, LINK, CURSOR.to_owned(), Some(cursor.to_string())).await?;
+        hub.put_note(Door::Nats, LINK, CURSOR.to_owned(), Some(cursor.to_string())).await?;
         Ok(cursor)
     }
 }
@@ -60,7 +60,7 @@ impl Ingested {
     /// The cursor of the run before. Without one, the beginning of the stream for what is written to this hub, and no
     /// groups yet: those begin at the end of the stream. A stream that was made again is read from its beginning.
     pub(crate) async fn load(hub: &Hub, stream: i128) -> Result<Self, NatsError> {
-        let noted = hub.noted(Door::Nats, LINK, INGESTED).await?;
+        let noted = hub.get_note(Door::Nats, LINK, INGESTED).await?;
         let known = noted.and_then(|text| text.parse::<Self>().ok()).unwrap_or_default();
         let sequence = if known.stream == stream { known.sequence } else { 0 };
         Ok(Self { stream, sequence, ..known })

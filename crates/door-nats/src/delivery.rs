@@ -14,7 +14,7 @@ use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::DeliverPolicy;
 use jiff::Timestamp;
 use switchboard_core::{Address, Delivery, DeliveryState, GroupId, Message, MessageId, Name, Route};
-use switchboard_hub::{HubError, Passage, Verdict, Word};
+use switchboard_hub::{HubError, OutgoingRelay, ReceiptStatus, RemoteReceipt};
 use tokio::task::JoinHandle;
 
 use crate::cursor::{CURSOR, Cursor};
@@ -154,12 +154,12 @@ impl<'l> Publisher<'l> {
         let limit = self.link.client.server_info().max_payload;
         let reason = format!("it has {size} bytes and NATS takes {limit} at once (max_payload)");
         tracing::warn!(message = %id, reason, "not passed on to other hubs");
-        let verdict = |delivery: &Delivery| Verdict {
+        let verdict = |delivery: &Delivery| RemoteReceipt {
             id,
             agent: delivery.agent.clone(),
-            word: Word::Refused { reason: reason.clone() },
+            status: ReceiptStatus::Refused { reason: reason.clone() },
         };
-        self.link.hub.judged(deliveries.iter().map(verdict).collect()).await?;
+        self.link.hub.apply_receipts(deliveries.iter().map(verdict).collect()).await?;
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl<'l> Publisher<'l> {
     async fn save(&mut self) -> Result<(), NatsError> {
         self.unsaved = 0;
         let passed = std::mem::take(&mut self.passed);
-        self.link.hub.passed_on(CURSOR, self.cursor.to_string(), passed).await?;
+        self.link.hub.mark_relayed(CURSOR, self.cursor.to_string(), passed).await?;
         Ok(())
     }
 }
@@ -201,7 +201,7 @@ impl<'l> Publisher<'l> {
 async fn make_ready(link: &Link, after: i64) -> Result<Part, HubError> {
     let page = link.hub.outgoing(after, PAGE).await?;
     let (now, directory) = (link.hub.now(), link.hub.directory().await?);
-    let ready = |Passage { stored, deliveries }: Passage| {
+    let ready = |OutgoingRelay { stored, deliveries }: OutgoingRelay| {
         let message = &stored.message;
         let subject = subject(message, &deliveries, &link.subjects, &link.me, now)?;
         let group = group(message);

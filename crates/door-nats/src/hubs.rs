@@ -13,7 +13,7 @@ use async_nats::{HeaderMap, Message, Subscriber};
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Name, OFFLINE};
-use switchboard_hub::Resident;
+use switchboard_hub::RemoteAgent;
 use tokio::time::MissedTickBehavior;
 
 use crate::error::NatsError;
@@ -187,7 +187,7 @@ impl Hubs {
 
     async fn apply(&mut self, changes: Vec<Change>) -> Result<(), NatsError> {
         let own = token(&self.link.me);
-        let mut rosters: Vec<(Name, Vec<Resident>)> = Vec::new();
+        let mut rosters: Vec<(Name, Vec<RemoteAgent>)> = Vec::new();
         let mut touched = HashSet::new();
         for Change { sequence, key, value } in changes {
             let (hub, agent) = match key.split_once('.') {
@@ -217,9 +217,9 @@ impl Hubs {
             }
         }
         // Of one hub the last roster counts.
-        let rosters: BTreeMap<Name, Vec<Resident>> = rosters.into_iter().collect();
+        let rosters: BTreeMap<Name, Vec<RemoteAgent>> = rosters.into_iter().collect();
         if !rosters.is_empty() {
-            self.link.hub.put_residents_of(rosters.into_iter().collect()).await?;
+            self.link.hub.put_remote_agents_of(rosters.into_iter().collect()).await?;
         }
         for hub in touched {
             self.show(&hub);
@@ -227,7 +227,7 @@ impl Hubs {
         Ok(())
     }
 
-    fn hear_roster(&mut self, key: &str, value: &[u8]) -> Result<(Name, Vec<Resident>), Malformed> {
+    fn hear_roster(&mut self, key: &str, value: &[u8]) -> Result<(Name, Vec<RemoteAgent>), Malformed> {
         let roster: Roster = serde_json::from_slice(value)?;
         is_known(roster.v)?;
         check_key(&roster.hub, key)?;
@@ -251,7 +251,7 @@ impl Hubs {
         let known = other.agents.get(agent).map(|agent| agent.status.at);
         let agent_is = Agent { is_awake: sign.is_awake, status: status(sign, known, now) };
         if !other.is_away {
-            self.link.hub.hear(beat(&hub, agent_is.status.clone()));
+            self.link.hub.record_heartbeat(beat(&hub, agent_is.status.clone()));
         }
         other.agents.insert(agent.to_owned(), agent_is);
         Ok(())
@@ -262,7 +262,7 @@ impl Hubs {
         let Some(other) = self.others.get_mut(key) else { return };
         if let (Some(hub), Some(mut known)) = (&other.name, other.agents.remove(agent)) {
             OFFLINE.clone_into(&mut known.status.status);
-            self.link.hub.hear(beat(hub, known.status));
+            self.link.hub.record_heartbeat(beat(hub, known.status));
         }
     }
 
@@ -311,7 +311,7 @@ impl Hubs {
             if other.is_away {
                 OFFLINE.clone_into(&mut agent.status);
             }
-            self.link.hub.hear(beat(hub, agent.clone()));
+            self.link.hub.record_heartbeat(beat(hub, agent.clone()));
         }
         self.link.board.heard(hub, HubStatus { heard_at: self.link.hub.now(), agents });
     }

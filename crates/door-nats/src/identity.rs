@@ -19,7 +19,7 @@ pub(crate) async fn identity(hub: &Hub, config: &Config) -> Result<Name, NatsErr
         (None, None) => made_up(&platform::host_name(), hub.next_id().parts().1),
     };
     if known.as_ref().is_none_or(|known| known.as_str() != name.as_str()) {
-        hub.take_name(name.clone()).await?;
+        hub.set_own_name(name.clone()).await?;
     }
     Ok(name)
 }
@@ -31,7 +31,7 @@ pub(crate) async fn home(hub: &Hub) -> Result<String, NatsError> {
         return Ok(home);
     }
     let home = hub.next_id().to_string();
-    hub.note(Door::Nats, LINK, HOME.to_owned(), Some(home.clone())).await?;
+    hub.put_note(Door::Nats, LINK, HOME.to_owned(), Some(home.clone())).await?;
     Ok(home)
 }
 

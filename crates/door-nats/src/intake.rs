@@ -12,7 +12,7 @@ use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::message::Message;
 use futures_util::StreamExt;
 use switchboard_core::{Address, AgentId, Delivery, DeliveryState, MessageId, Name, ResolveError};
-use switchboard_hub::{Accepted, HubError, Passed, Verdict, Word};
+use switchboard_hub::{Accepted, HubError, ReceiptStatus, RelayedMessage, RemoteReceipt};
 use tokio::sync::watch;
 
 use crate::cursor::Ingested;
@@ -42,8 +42,8 @@ type Outcome = (Vec<Name>, Option<String>);
 /// What a batch holds, sorted.
 #[derive(Default)]
 struct Batch {
-    letters: Vec<Passed>,
-    verdicts: Vec<Verdict>,
+    letters: Vec<RelayedMessage>,
+    verdicts: Vec<RemoteReceipt>,
 }
 
 /// Ingests what the stream has for this hub, until something fails.
@@ -166,12 +166,12 @@ impl Intake<'_> {
         let batch = sort(self.link, &self.ingested.interest, chunk).await?;
         let is_news = !batch.verdicts.is_empty() || !batch.letters.is_empty();
         if !batch.verdicts.is_empty() {
-            self.link.hub.judged(batch.verdicts).await?;
+            self.link.hub.apply_receipts(batch.verdicts).await?;
         }
         let told: Vec<_> = batch.letters.iter().map(|passed| origin(&passed.draft)).collect();
         let for_the_channel: Vec<bool> =
             batch.letters.iter().map(|passed| passed.draft.restored.is_some()).collect();
-        let answers = self.link.hub.submit_passed(batch.letters).await;
+        let answers = self.link.hub.submit_relayed(batch.letters).await;
         for (((id, hub, to), is_for_the_channel), answer) in
             told.into_iter().zip(for_the_channel).zip(answers)
         {
@@ -264,24 +264,24 @@ async fn sort(link: &Link, interest: &Interest, chunk: &[Message]) -> Result<Bat
     Ok(batch)
 }
 
-fn verdicts(reply: Reply) -> impl Iterator<Item = Verdict> {
+fn verdicts(reply: Reply) -> impl Iterator<Item = RemoteReceipt> {
     let Reply { hub, id, agents, refused, .. } = reply;
-    let word = refused.map_or(Word::Taken, |reason| Word::Refused { reason });
-    agents.into_iter().map(move |name| Verdict {
+    let word = refused.map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason });
+    agents.into_iter().map(move |name| RemoteReceipt {
         id,
         agent: AgentId { name, realm: Some(hub.clone()) },
-        word: word.clone(),
+        status: word.clone(),
     })
 }
 
-fn words_of(words: Words) -> impl Iterator<Item = Verdict> {
+fn words_of(words: Words) -> impl Iterator<Item = RemoteReceipt> {
     let Words { hub, said, .. } = words;
-    readable(said).into_iter().map(move |WordOn { id, agent, became, note }| Verdict {
+    readable(said).into_iter().map(move |WordOn { id, agent, became, note }| RemoteReceipt {
         id,
         agent: AgentId { name: agent, realm: Some(hub.clone()) },
-        word: match became {
-            Became::Seen => Word::Seen,
-            Became::Acknowledged => Word::Acknowledged { note },
+        status: match became {
+            Became::Seen => ReceiptStatus::Seen,
+            Became::Acknowledged => ReceiptStatus::Acknowledged { note },
         },
     })
 }

@@ -1,7 +1,7 @@
 //! Who lives on this hub, as it tells the others.
 
 use switchboard_core::{Directory, GroupId, Name, Route};
-use switchboard_hub::Resident;
+use switchboard_hub::RemoteAgent;
 
 use crate::interest::Interest;
 use crate::wire::{Roster, RosterAgent, VERSION, fitting, readable, shortened};
@@ -32,8 +32,8 @@ pub(crate) fn roster(me: &Name, directory: &Directory, received: &Interest, max_
 }
 
 /// The agents of another hub, as it tells of them.
-pub(crate) fn residents(roster: Roster) -> Vec<Resident> {
-    let resident = |agent: RosterAgent| Resident {
+pub(crate) fn residents(roster: Roster) -> Vec<RemoteAgent> {
+    let resident = |agent: RosterAgent| RemoteAgent {
         name: agent.name,
         role: agent.role,
         team: agent.team,
@@ -68,8 +68,8 @@ mod tests {
         }
         let received = Interest::of(&directory);
         let told = residents(roster(&name("lab"), &directory, &received, 1 << 20));
-        let person = Resident { name: Name::human(), role: None, team: None, channels: vec![] };
-        let codex = Resident {
+        let person = RemoteAgent { name: Name::human(), role: None, team: None, channels: vec![] };
+        let codex = RemoteAgent {
             name: name("codex"),
             role: Some("reviewer".into()),
             team: Some(name("backend")),
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(told, [person.clone(), codex.clone()]);
         // Before the hub receives them, channels and teams are not told of.
         let told = residents(roster(&name("lab"), &directory, &Interest::default(), 1 << 20));
-        assert_eq!(told, [person, Resident { team: None, channels: vec![], ..codex }]);
+        assert_eq!(told, [person, RemoteAgent { team: None, channels: vec![], ..codex }]);
     }
 
     #[test]

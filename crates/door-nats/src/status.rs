@@ -100,7 +100,7 @@ pub async fn hear_others(hub: &Hub) -> Result<(), NatsError> {
     for (realm, heard) in status.hubs {
         let Ok(realm) = Name::parse(&realm) else { continue };
         for agent in heard.agents {
-            hub.hear(beat(&realm, agent));
+            hub.record_heartbeat(beat(&realm, agent));
         }
     }
     Ok(())

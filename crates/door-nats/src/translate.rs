@@ -7,7 +7,7 @@ use switchboard_core::{
     Address, AgentId, AgentRecord, Delivery, Directory, Door, GroupId, HEARD, Hop, Message, Name, NativeId,
     POSTED_IN, Route, resolve,
 };
-use switchboard_hub::{Draft, Passed};
+use switchboard_hub::{Draft, RelayedMessage};
 
 use crate::wire::{Letter, Malformed, ParcelKind, VERSION};
 
@@ -97,7 +97,7 @@ pub(crate) fn to_passed(
     letter: Letter<'static>,
     me: &Name,
     is_hub: impl Fn(&Name) -> bool,
-) -> Result<Passed, Malformed> {
+) -> Result<RelayedMessage, Malformed> {
     let hub = letter.hub.into_owned();
     let field = |field, problem: &str| Malformed::Field { field, problem: problem.to_owned() };
     match &letter.from.realm {
@@ -163,12 +163,16 @@ pub(crate) fn to_passed(
         allow_unregistered: false,
         restored: is_for_another.then(Vec::new),
     };
-    Ok(Passed { draft, thread: letter.thread, via: via.into_iter().map(hop).collect() })
+    Ok(RelayedMessage { draft, thread: letter.thread, via: via.into_iter().map(hop).collect() })
 }
 
 /// A message as far as it concerns this hub: for those here whom it is written to, or, where there is nobody of them, for
 /// the channel that it was posted in. Nothing where nobody here reads that either.
-pub(crate) fn concerning(passed: Passed, channel: Option<&Name>, directory: &Directory) -> Option<Passed> {
+pub(crate) fn concerning(
+    passed: RelayedMessage,
+    channel: Option<&Name>,
+    directory: &Directory,
+) -> Option<RelayedMessage> {
     let Some(channel) = channel else { return Some(passed) };
     let Draft { to, from, restored, .. } = &passed.draft;
     let reads_it =
@@ -181,7 +185,8 @@ pub(crate) fn concerning(passed: Passed, channel: Option<&Name>, directory: &Dir
     };
     let is_read = reads_it(&|one| one.realm.is_none());
     let restored = if is_for_somebody { None } else { Some(Vec::new()) };
-    (is_for_somebody || is_read).then_some(Passed { draft: Draft { restored, ..passed.draft }, ..passed })
+    (is_for_somebody || is_read)
+        .then_some(RelayedMessage { draft: Draft { restored, ..passed.draft }, ..passed })
 }
 
 /// An agent's name as every hub understands it.

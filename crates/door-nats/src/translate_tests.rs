@@ -57,7 +57,7 @@ fn message(from: &str, to: &str) -> Message {
 }
 
 /// The message as it arrives at `office`, where `lab` wrote it.
-fn arrived(message: &Message) -> Result<Passed, Malformed> {
+fn arrived(message: &Message) -> Result<RelayedMessage, Malformed> {
     let bytes = to_bytes(&to_letter(message, &[], &name("lab"), &lab()));
     let Ok(Parcel::Letter(letter)) = Parcel::parse(&bytes) else { panic!("a letter") };
     to_passed(*letter, &name("office"), |realm| *realm == name("attic"))
@@ -66,7 +66,7 @@ fn arrived(message: &Message) -> Result<Passed, Malformed> {
 #[test]
 fn a_message_arrives_as_it_was_written_with_names_as_the_reader_has_them() {
     let sent = message("codex", "qc-1@office");
-    let Passed { draft, thread, via } = arrived(&sent).expect("taken");
+    let RelayedMessage { draft, thread, via } = arrived(&sent).expect("taken");
     assert_eq!(draft.from.to_string(), "codex@lab");
     assert_eq!(draft.to.to_string(), "qc-1");
     assert_eq!(

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use switchboard_core::Name;
-use switchboard_hub::{News, Word};
+use switchboard_hub::{ReceiptStatus, ReceiptUpdate};
 
 use crate::error::NatsError;
 use crate::link::Link;
@@ -37,12 +37,12 @@ pub(crate) async fn run(link: &Link) -> Result<Infallible, NatsError> {
 
 /// Tells some of what is to be told; says whether there was anything.
 async fn tell(link: &Link, outlet: &mut Outlet<()>) -> Result<bool, NatsError> {
-    let owed = link.hub.owed(MOST).await?;
+    let owed = link.hub.pending_receipts(MOST).await?;
     if owed.is_empty() {
         return Ok(false);
     }
     let mut by_hub: BTreeMap<&Name, Vec<_>> = BTreeMap::new();
-    for news in owed.iter().filter_map(|owed| owed.news.as_ref()) {
+    for news in owed.iter().filter_map(|owed| owed.update.as_ref()) {
         if let Some(word) = word_on(news) {
             by_hub.entry(&news.hub).or_default().push(serde_json::to_value(word).unwrap_or_default());
         }
@@ -55,16 +55,16 @@ async fn tell(link: &Link, outlet: &mut Outlet<()>) -> Result<bool, NatsError> {
         }
     }
     while outlet.land().await?.is_some() {}
-    link.hub.told(owed).await?;
+    link.hub.clear_receipts(owed).await?;
     Ok(true)
 }
 
-fn word_on(news: &News) -> Option<WordOn> {
-    let (became, note) = match &news.word {
-        Word::Seen => (Became::Seen, None),
-        Word::Acknowledged { note } => (Became::Acknowledged, note.as_ref()),
+fn word_on(news: &ReceiptUpdate) -> Option<WordOn> {
+    let (became, note) = match &news.status {
+        ReceiptStatus::Seen => (Became::Seen, None),
+        ReceiptStatus::Acknowledged { note } => (Became::Acknowledged, note.as_ref()),
         // That was said when the message came in.
-        Word::Taken | Word::Refused { .. } => return None,
+        ReceiptStatus::Accepted | ReceiptStatus::Refused { .. } => return None,
     };
     let note = note.map(|note| note.chars().take(NOTE).collect());
     Some(WordOn { id: news.id, agent: news.agent.clone(), became, note })

@@ -46,7 +46,7 @@ pub(crate) type Change<T> = Result<T, SwarmError>;
 
 /// How often the ledger has been changed, by whichever process.
 pub(crate) async fn version(hub: &Hub) -> Result<u64, HubError> {
-    let noted = hub.noted(Door::Swarm, VERSION, VERSION).await?;
+    let noted = hub.get_note(Door::Swarm, VERSION, VERSION).await?;
     Ok(noted.and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 

@@ -58,7 +58,7 @@ pub(crate) struct Postman {
 /// Delivers what the hub hands over, until it shuts down.
 pub(crate) async fn run_deliveries(swarms: &Swarms, mut outbound: Outbound) {
     let postman = Postman { swarms: swarms.clone(), queues: Arc::default(), tasks: TaskTracker::new() };
-    if let Err(error) = swarms.hub().hurry_firsts().await {
+    if let Err(error) = swarms.hub().retry_first_deliveries().await {
         tracing::warn!(error = %error, "the outbox could not be hurried");
     }
     loop {
@@ -176,7 +176,7 @@ impl Postman {
 
     /// Has what waits for a peer come, which can be reached.
     async fn hurry(&self, peer: AgentId) {
-        if let Err(error) = self.swarms.hub().hurry(peer).await {
+        if let Err(error) = self.swarms.hub().retry_peer_now(peer).await {
             tracing::warn!(error = %error, "the outbox could not be hurried");
         }
     }
@@ -283,7 +283,7 @@ impl Swarms {
         let id = wire_id(message, swarm.swarm_id);
         let native = NativeId { door: Door::Swarm, scope: swarm.swarm_id.to_string(), id };
         // So that answers find it. False where it is known already, which it mostly is.
-        self.hub().name_again(message.id, native).await?;
+        self.hub().bind_native_id(message.id, native).await?;
         let limits = Limits { time: self.config().timeout, body: ANSWER };
         let send = async |key: &SecretKey| {
             let body = Bytes::from(leaving.to_text(key));
@@ -350,7 +350,7 @@ impl Swarms {
     /// The place in the journal of something that we said in a swarm.
     async fn seq_of(&self, said: Uuid, swarm: &Swarm) -> Result<Option<i64>, SwarmError> {
         let scope = swarm.swarm_id.to_string();
-        let known = self.hub().by_native(Some(Door::Swarm), &said.to_string()).await?;
+        let known = self.hub().find_by_native(Some(Door::Swarm), &said.to_string()).await?;
         let Some((_, id)) = known.into_iter().find(|(known, _)| *known == scope) else { return Ok(None) };
         Ok(self.hub().message(id).await?.map(|stored| stored.seq))
     }
@@ -364,7 +364,7 @@ impl Swarms {
             return Ok(Some(wire_id(&message, swarm.swarm_id)));
         }
         // A forward, a team or a channel may have led it there.
-        Ok(self.hub().native_in(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
+        Ok(self.hub().native_id_in(Door::Swarm, &swarm.swarm_id.to_string(), id).await?)
     }
 }
 

@@ -50,7 +50,7 @@ impl Swarms {
         }
         tracing::warn!(%peer, seconds = difference.as_secs(), "our clock and that of a peer differ");
         let noted = serde_json::to_string(&Difference { seconds: difference.as_secs(), at: now }).ok();
-        if let Err(error) = self.hub().note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
+        if let Err(error) = self.hub().put_note(Door::Swarm, CLOCK, peer.to_string(), noted).await {
             tracing::warn!(error = %error, "the difference could not be noted");
         }
     }

@@ -180,7 +180,7 @@ impl Server {
         };
         let Err(problem) = counted else { return Ok(true) };
         let scope = scope(swarm.swarm_id, &read.sender, &identity.agent);
-        let known = self.swarms.hub().by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        let known = self.swarms.hub().find_by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
         if known.iter().any(|(known, _)| *known == scope) { Ok(false) } else { Err(problem) }
     }
 
@@ -194,7 +194,7 @@ impl Server {
     async fn parent(&self, swarm: &Swarm, id: &str) -> Result<Option<(MessageId, Option<AgentId>)>, Problem> {
         let hub = self.swarms.hub();
         let prefix = swarm.swarm_id.to_string();
-        let found = hub.by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
+        let found = hub.find_by_native(Some(Door::Swarm), &id.to_ascii_lowercase()).await?;
         let Some((_, id)) = found.into_iter().find(|(scope, _)| scope.starts_with(&prefix)) else {
             return Ok(None);
         };
@@ -281,7 +281,7 @@ impl Server {
         if !swarm.is_key_proof(&identity.agent, &message) {
             return Ok(());
         }
-        let known = self.swarms.hub().by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
+        let known = self.swarms.hub().find_by_native(Some(Door::Swarm), &read.envelope.message_id).await?;
         let (own, prefix) =
             (scope(swarm.swarm_id, &read.sender, &identity.agent), swarm.swarm_id.to_string());
         message.is_resent = known.iter().any(|(scope, _)| scope.starts_with(&prefix) && *scope != own);

@@ -271,7 +271,7 @@ impl Swarms {
     /// Has what waits for a peer tried at once, where it could not be reached before.
     async fn try_again(&self, peer: AgentId, asked: &mut Asked, now: Timestamp) -> Result<(), SwarmError> {
         if self.trouble_with(&peer).is_some() && asked.may_try(&peer, now) {
-            self.hub().hurry(peer).await?;
+            self.hub().retry_peer_now(peer).await?;
         }
         Ok(())
     }

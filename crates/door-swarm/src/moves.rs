@@ -159,7 +159,9 @@ impl Swarms {
         let book = self.book();
         let Some(swarm) = book.swarms.get(&(agent.clone(), swarm)) else { return Ok(()) };
         let Some(known) = swarm.members.get(member) else { return Ok(()) };
-        self.hub().hurry(AgentId { name: known.name.clone(), realm: Some(swarm.realm.clone()) }).await?;
+        self.hub()
+            .retry_peer_now(AgentId { name: known.name.clone(), realm: Some(swarm.realm.clone()) })
+            .await?;
         Ok(())
     }
 

@@ -196,7 +196,7 @@ impl Swarms {
     /// The message of this id, in whichever spelling.
     pub async fn message_id(&self, text: &str) -> Result<MessageId, SwarmError> {
         if let Some((_, id)) =
-            self.hub().by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next()
+            self.hub().find_by_native(Some(Door::Swarm), &text.to_ascii_lowercase()).await?.into_iter().next()
         {
             return Ok(id);
         }

@@ -94,7 +94,7 @@ async fn r14_mail_does_not_pass_a_budget() {
     client.injected(&job, 0, "one two three four").await;
     client.next_of("budget_exceeded").await;
     let sent = rig.hub.submit(letter(&rig.hub, "claude", "parrot", "more work")).await.unwrap().id;
-    let receipt = timeout(PATIENCE, rig.hub.settled(sent)).await.unwrap().unwrap();
+    let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(sent)).await.unwrap().unwrap();
     let delivery = &receipt.deliveries[0];
     assert_eq!(delivery.state.as_str(), "refused");
     assert!(format!("{delivery:?}").contains("has used its 3 tokens"), "{delivery:?}");

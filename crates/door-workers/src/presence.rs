@@ -24,7 +24,7 @@ pub async fn hear_nodes(hub: &Hub) -> Result<(), RouterError> {
     for record in readable.filter(|record| record.terminated_at.is_none()) {
         for (node, name) in (0..).zip(record.names) {
             let state = record.states.get(&node).copied().unwrap_or(NodeState::Starting);
-            hub.hear(Heartbeat {
+            hub.record_heartbeat(Heartbeat {
                 agent: AgentId::local(name),
                 at: hub.now(),
                 status: state.as_str().to_owned(),

@@ -200,7 +200,7 @@ impl Router {
             record.total_tokens = job.total_tokens.load(Ordering::Relaxed);
             serde_json::to_string(&*record).ok()
         };
-        let noted = self.hub().note(Door::Workers, JOBS, job.id.to_string(), record).await;
+        let noted = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), record).await;
         if let Err(error) = noted {
             tracing::error!(%error, job = %job.id, "a job cannot be written down");
             job.is_dirty.store(true, Ordering::Relaxed);
@@ -231,7 +231,12 @@ impl Router {
         for job in self.jobs().iter().filter(|job| !job.is_terminated()) {
             for node in &job.nodes {
                 node.announce(self.hub());
-                node.state.lock().queue.iter().filter_map(|one| one.handoff.as_ref()).for_each(Handoff::keep);
+                node.state
+                    .lock()
+                    .queue
+                    .iter()
+                    .filter_map(|one| one.handoff.as_ref())
+                    .for_each(Handoff::renew_lease);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Ids of other programs are theirs: the same one can lie in two mailboxes. What an agent says is meant in its own.
 
 use switchboard_core::{AgentId, Door, MessageId};
-use switchboard_hub::{HubError, is_key_scope};
+use switchboard_hub::{HubError, is_idempotency_scope};
 
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -26,7 +26,7 @@ impl Workspace {
             return Ok(id);
         }
         let agent = self.hub().directory().await?.canonical(agent);
-        let in_mailboxes = self.hub().by_native(Some(Door::Workspace), text).await?;
+        let in_mailboxes = self.hub().find_by_native(Some(Door::Workspace), text).await?;
         let own = in_mailboxes.iter().find(|(scope, _)| scope.eq_ignore_ascii_case(agent.name.as_str()));
         if let Some((_, id)) = own.filter(|_| agent.realm.is_none()) {
             return Ok(*id);
@@ -52,8 +52,8 @@ impl Workspace {
     /// The messages that a protocol calls so, newest first. A sender's own word for a message is no name of it: it
     /// would stand for whatever the sender likes.
     async fn by_name(&self, text: &str) -> Result<Vec<MessageId>, WorkspaceError> {
-        let named = self.hub().by_native(None, text).await?;
-        Ok(named.into_iter().filter(|(scope, _)| !is_key_scope(scope)).map(|(_, id)| id).collect())
+        let named = self.hub().find_by_native(None, text).await?;
+        Ok(named.into_iter().filter(|(scope, _)| !is_idempotency_scope(scope)).map(|(_, id)| id).collect())
     }
 }
 

@@ -103,7 +103,7 @@ impl Workspace {
     /// The right to keep house in this workspace; nothing while another process has it.
     pub(crate) async fn housekeeping_lease(&self) -> Result<Option<ServiceLease>, WorkspaceError> {
         let hub = self.hub().clone();
-        blocking(move || match hub.claim_service(SERVICE) {
+        blocking(move || match hub.lease_service(SERVICE) {
             Ok(lease) => Ok(Some(lease)),
             Err(HubError::ServiceTaken { .. }) => Ok(None),
             Err(error) => Err(error.into()),
@@ -114,10 +114,10 @@ impl Workspace {
     /// Ends what has expired: it goes to the archive, and its sender is told.
     pub async fn expire(&self) -> Result<(), WorkspaceError> {
         self.hub().expire_due().await?;
-        for (agent, message) in self.hub().expired_unfiled(EXPIRED).await? {
+        for (agent, message) in self.hub().expired_unarchived(EXPIRED).await? {
             let filed = self.archive(&agent, message).await.and(self.write_receipt(message).await);
             match filed {
-                Ok(()) => self.hub().filed(&agent, message).await?,
+                Ok(()) => self.hub().mark_archived(&agent, message).await?,
                 Err(error) => tracing::warn!(error = %error, "an expired message could not be put away"),
             }
         }
@@ -125,7 +125,7 @@ impl Workspace {
     }
 
     async fn is_comparison_due(&self) -> Result<bool, WorkspaceError> {
-        let last = self.hub().noted(Door::Workspace, COMPARED, "at").await?;
+        let last = self.hub().get_note(Door::Workspace, COMPARED, "at").await?;
         let last = last.and_then(|last| last.parse::<Timestamp>().ok());
         // One that lies ahead is from before the clock was set back.
         Ok(last.is_none_or(|last| self.hub().now().duration_since(last).abs() >= COMPARE_EVERY))
@@ -151,7 +151,7 @@ impl Workspace {
             }
         }
         let at = self.hub().now().to_string();
-        Ok(self.hub().note(Door::Workspace, COMPARED, "at".to_owned(), Some(at)).await?)
+        Ok(self.hub().put_note(Door::Workspace, COMPARED, "at".to_owned(), Some(at)).await?)
     }
 }
 
@@ -170,7 +170,7 @@ impl Workspace {
     /// Goes through the journal once, a page at a time and behind the present, so that no message is
     /// looked at twice and nobody is overtaken who is about to write the receipt himself.
     async fn complete_receipts(&self) -> Result<(), WorkspaceError> {
-        let noted = self.hub().noted(Door::Workspace, RECEIPTS, "seq").await?;
+        let noted = self.hub().get_note(Door::Workspace, RECEIPTS, "seq").await?;
         let first: i64 = noted.and_then(|seq| seq.parse().ok()).unwrap_or(0);
         let settled = self.hub().now().saturating_sub(SETTLED).map_err(|_| WorkspaceError::Closed)?;
         let mut cursor = first;
@@ -197,7 +197,9 @@ impl Workspace {
             }
         }
         if cursor > first {
-            self.hub().note(Door::Workspace, RECEIPTS, "seq".to_owned(), Some(cursor.to_string())).await?;
+            self.hub()
+                .put_note(Door::Workspace, RECEIPTS, "seq".to_owned(), Some(cursor.to_string()))
+                .await?;
         }
         Ok(())
     }

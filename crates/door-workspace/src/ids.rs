@@ -6,7 +6,7 @@
 
 use sha2::{Digest, Sha256};
 use switchboard_core::{Door, Message, MessageId, NativeId};
-use switchboard_hub::Waiting;
+use switchboard_hub::ExpectedFile;
 
 /// 74 random bits in base 36, always as many digits, so that names sort like ids.
 const DIGITS: usize = 15;
@@ -49,12 +49,12 @@ pub fn native_of(message: &Message) -> String {
 }
 
 /// The name of the file that must be in the mailbox for a waiting message.
-pub(crate) fn file_of(waiting: &Waiting) -> String {
+pub(crate) fn file_of(waiting: &ExpectedFile) -> String {
     file_name(&native_of_waiting(waiting))
 }
 
 /// What the protocol calls a message of which only the names are known.
-pub(crate) fn native_of_waiting(waiting: &Waiting) -> String {
+pub(crate) fn native_of_waiting(waiting: &ExpectedFile) -> String {
     native(waiting.id, &waiting.native)
 }
 

@@ -177,7 +177,7 @@ async fn mailbox_files(
                 continue;
             }
         };
-        let waiting = if is_own { workspace.hub().waiting(agent.clone()).await? } else { Vec::new() };
+        let waiting = if is_own { workspace.hub().expected_files(agent.clone()).await? } else { Vec::new() };
         let names: BTreeSet<String> = match dir.clone() {
             Some(dir) => blocking(move || Ok(dir.names()?)).await?.into_iter().collect(),
             None => BTreeSet::new(),

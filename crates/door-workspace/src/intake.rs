@@ -74,7 +74,7 @@ impl LastSweep {
         let refused = known_problems(view)?
             .into_iter()
             .filter_map(|problem| Some((problem.path.strip_prefix(&within)?.to_owned(), problem.stamp)));
-        Ok(Self { stamp: view.noted(Door::Workspace, LOOKED, folder)?, refused: refused.collect() })
+        Ok(Self { stamp: view.get_note(Door::Workspace, LOOKED, folder)?, refused: refused.collect() })
     }
 
     /// Whether no refused file has changed.
@@ -262,14 +262,14 @@ impl Workspace {
         }
         // Only a look that left nothing open counts as complete.
         if swept.settling == 0 {
-            self.hub().note_repeatable(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
+            self.hub().put_note_unsynced(Door::Workspace, LOOKED, folder.to_owned(), stamp).await?;
         }
         Ok(swept)
     }
 
     /// Whether a large mailbox is not due yet.
     async fn rests(&self, folder: &str) -> Result<bool, WorkspaceError> {
-        let due = self.hub().noted(Door::Workspace, DUE, folder).await?;
+        let due = self.hub().get_note(Door::Workspace, DUE, folder).await?;
         let due = due.and_then(|due| due.parse::<Timestamp>().ok());
         let longest = self.hub().now().saturating_add(LONGEST_REST).unwrap_or(Timestamp::MAX);
         // One that lies further ahead is from before the clock was set back.
@@ -280,7 +280,7 @@ impl Workspace {
     async fn rest(&self, folder: &str, rest: Duration) -> Result<(), WorkspaceError> {
         let rest = SignedDuration::try_from(rest).unwrap_or(LONGEST_REST).min(LONGEST_REST);
         let due = self.hub().now().saturating_add(rest).unwrap_or(Timestamp::MAX);
-        Ok(self.hub().note(Door::Workspace, DUE, folder.to_owned(), Some(due.to_string())).await?)
+        Ok(self.hub().put_note(Door::Workspace, DUE, folder.to_owned(), Some(due.to_string())).await?)
     }
 
     /// Whether nothing has happened in a mailbox since its last complete look.
@@ -330,7 +330,7 @@ impl Workspace {
         let names = blocking(move || Ok(Names::list(&listed)?)).await?;
         let mut comparison = Comparison::of(names);
         // What is on its way is read before what waits: what arrives in between is in one of the two.
-        for coming in self.hub().on_the_way(mailbox.agent.clone()).await? {
+        for coming in self.hub().pending_files(mailbox.agent.clone()).await? {
             comparison.expect(&ids::file_of(&coming));
         }
         let mut still = Vec::new();
@@ -374,7 +374,7 @@ impl Workspace {
             care == Care::Content || self.hub().unread(agent.clone(), COMPARE + 1).await? <= COMPARE;
         let mut after = 0;
         loop {
-            let page = self.hub().waiting_after(agent.clone(), after, PAGE).await?;
+            let page = self.hub().expected_files_after(agent.clone(), after, PAGE).await?;
             let Some((last, _)) = page.last() else { return Ok(swept) };
             after = *last;
             for (_, waiting) in page {
@@ -436,7 +436,7 @@ impl Workspace {
                     | HubError::ReadOnly { .. }
                     | HubError::StoreDeleted { .. }
                     | HubError::DamagedInUse { .. }
-                    | HubError::Unsure { .. }
+                    | HubError::OutcomeUnknown { .. }
                     | HubError::Closed),
                 ) => return Err(error.into()),
                 Err(error) => Fate::Problem { reason: error.to_string(), in_file: true },
@@ -582,7 +582,7 @@ impl Workspace {
     /// The message that this mailbox knows by this id.
     async fn known(&self, native: &str, agent: &AgentId) -> Result<Option<MessageId>, WorkspaceError> {
         let mut candidates: Vec<MessageId> = ids::from_native(native).into_iter().collect();
-        for (scope, id) in self.hub().by_native(Some(Door::Workspace), native).await? {
+        for (scope, id) in self.hub().find_by_native(Some(Door::Workspace), native).await? {
             if scope.is_empty() || scope.eq_ignore_ascii_case(agent.name.as_str()) {
                 candidates.push(id);
             }

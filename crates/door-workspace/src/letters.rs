@@ -7,7 +7,7 @@ use switchboard_core::{
     AgentId, BODY_PREFIX, Delivery, DeliveryState, Trust, label_inline, quote_lines, sanitize_inline,
     sanitize_value,
 };
-use switchboard_hub::{Mail, Stored, fresh_mark};
+use switchboard_hub::{MailboxMessage, Stored, fresh_mark};
 use switchboard_sys::clock::ago;
 
 use crate::error::WorkspaceError;
@@ -51,7 +51,7 @@ pub(crate) struct Extent {
 pub(crate) async fn show_mail(
     workspace: &Workspace,
     reader: &AgentId,
-    mail: &Mail,
+    mail: &MailboxMessage,
     extent: Extent,
 ) -> Result<Shown, WorkspaceError> {
     show(workspace, reader, &mail.stored, mail.delivery.state.as_str(), extent).await

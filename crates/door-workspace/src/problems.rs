@@ -41,14 +41,14 @@ impl Workspace {
             return Ok(());
         }
         tracing::warn!(path = %problem.path, reason = %problem.reason, "left where it is: it could not be taken in");
-        self.hub().note(Door::Workspace, TOPIC, problem.path, Some(value)).await
+        self.hub().put_note(Door::Workspace, TOPIC, problem.path, Some(value)).await
     }
 
     /// Forgets every problem of which `is_over` says so, by its path.
     pub(crate) async fn forget_problems(&self, is_over: impl Fn(&str) -> bool) -> Result<(), HubError> {
         for (path, _) in self.hub().notes(Door::Workspace, TOPIC).await? {
             if is_over(&path) {
-                self.hub().note(Door::Workspace, TOPIC, path, None).await?;
+                self.hub().put_note(Door::Workspace, TOPIC, path, None).await?;
             }
         }
         Ok(())

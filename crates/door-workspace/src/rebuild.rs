@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use switchboard_core::{Address, AgentId, DeliveryState, Directory, Message, Name};
-use switchboard_hub::{Draft, LostDeliveries};
+use switchboard_hub::{Draft, MissingDeliveries};
 
 use crate::error::WorkspaceError;
 use crate::ids;
@@ -59,7 +59,7 @@ pub(crate) async fn read_back(workspace: &Workspace) -> Result<(), WorkspaceErro
     if restored > 0 {
         tracing::warn!(messages = restored, "the journal had lost messages; they were read back from files");
     }
-    workspace.hub().rebuilt().await?;
+    workspace.hub().mark_rebuilt().await?;
     Ok(())
 }
 
@@ -196,7 +196,7 @@ fn told(tree: &Tree, sender: &str, id: &str) -> Told {
 impl Workspace {
     /// Makes the deliveries of a message anew that the database has lost; says how many. How far they had got is told by
     /// the files of the message; those of which there is no file begin again.
-    pub async fn restore_deliveries(&self, lost: &LostDeliveries) -> Result<usize, WorkspaceError> {
+    pub async fn restore_deliveries(&self, lost: &MissingDeliveries) -> Result<usize, WorkspaceError> {
         let (tree, message, agents) = (self.tree().clone(), lost.stored.message.clone(), lost.agents.clone());
         let had = blocking(move || {
             let mut had = Vec::new();

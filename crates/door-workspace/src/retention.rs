@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 
 use jiff::{SignedDuration, Timestamp};
 use switchboard_core::{Door, Name};
-use switchboard_hub::{Aged, Notes};
+use switchboard_hub::{Notes, RetentionCandidate};
 use switchboard_sys::files::Dir;
 
 use crate::error::WorkspaceError;
@@ -73,7 +73,12 @@ impl Workspace {
     /// Whether the first message of the journal is too old for any of the settings.
     async fn has_old_entries(&self) -> Result<bool, WorkspaceError> {
         let Some(latest) = self.limits().latest() else { return Ok(false) };
-        Ok(self.hub().aged(0, 1).await?.first().is_some_and(|first| first.accepted_at < latest))
+        Ok(self
+            .hub()
+            .retention_candidates(0, 1)
+            .await?
+            .first()
+            .is_some_and(|first| first.accepted_at < latest))
     }
 
     fn limits(&self) -> Limits {
@@ -111,7 +116,7 @@ impl Workspace {
         let (now, limits) = (self.hub().now(), self.limits());
         let after = self.retention_seq().await?;
         let Some(latest) = limits.latest() else { return Ok(()) };
-        let mut page = self.hub().aged(after, most).await?;
+        let mut page = self.hub().retention_candidates(after, most).await?;
         let is_full = page.len() == most;
         let last = page.last().map_or(after, |aged| aged.seq);
         page.retain(|aged| aged.accepted_at < latest);
@@ -136,18 +141,22 @@ impl Workspace {
     }
 
     async fn retention_seq(&self) -> Result<i64, WorkspaceError> {
-        let noted = self.hub().noted(Door::Workspace, RETENTION, "seq").await?;
+        let noted = self.hub().get_note(Door::Workspace, RETENTION, "seq").await?;
         Ok(noted.and_then(|seq| seq.parse().ok()).unwrap_or(0))
     }
 
     async fn retention_time(&self, key: &str) -> Result<Option<Timestamp>, WorkspaceError> {
-        let noted = self.hub().noted(Door::Workspace, RETENTION, key).await?;
+        let noted = self.hub().get_note(Door::Workspace, RETENTION, key).await?;
         Ok(noted.and_then(|at| at.parse().ok()))
     }
 }
 
 /// Removes the files that are too old; returns how many, and the entries that are to leave the journal.
-fn remove_old(tree: &Tree, page: &[Aged], limits: Limits) -> Result<(usize, Vec<i64>), WorkspaceError> {
+fn remove_old(
+    tree: &Tree,
+    page: &[RetentionCandidate],
+    limits: Limits,
+) -> Result<(usize, Vec<i64>), WorkspaceError> {
     let mut folders = Folders { tree, open: HashMap::new() };
     let (mut removed, mut gone) = (0, Vec::new());
     for aged in page {
@@ -254,7 +263,7 @@ impl Workspace {
         };
         Ok(match ids::from_native(native) {
             Some(id) => self.hub().message(id).await.map_or(true, |found| found.is_some()),
-            None => !self.hub().by_native(Some(Door::Workspace), native).await?.is_empty(),
+            None => !self.hub().find_by_native(Some(Door::Workspace), native).await?.is_empty(),
         })
     }
 }

@@ -327,7 +327,7 @@ impl Workspace {
             return error;
         };
         let agent = agent.clone();
-        match self.hub().left_at(agent.clone()).await {
+        match self.hub().retired_at(agent.clone()).await {
             Ok(Some(at)) => HubError::from(ResolveError::Retired { agent, at }).into(),
             _ => error,
         }

@@ -89,7 +89,7 @@ impl Workspace {
         if self.hub().has_opened_door() {
             return;
         }
-        let delivered = match self.hub().has_left_over(Door::Workspace).await {
+        let delivered = match self.hub().has_abandoned_deliveries(Door::Workspace).await {
             Ok(true) => self.finish_deliveries().await,
             found => found.map(drop).map_err(WorkspaceError::from),
         };
@@ -123,7 +123,7 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
     loop {
         let began = Instant::now();
         watch = watch.follow(workspace).await?;
-        is_rebuilding |= workspace.hub().take_recovery();
+        is_rebuilding |= workspace.hub().consume_recovery();
         if is_rebuilding {
             is_rebuilding = !read_back(workspace).await;
         }
@@ -151,7 +151,7 @@ async fn look_at_mailboxes(workspace: &Workspace) -> Result<(), WorkspaceError> 
         tokio::select! {
             () = hinted => {}
             // Until then agents are unknown.
-            () = workspace.hub().recovered() => {}
+            () = workspace.hub().wait_for_recovery() => {}
         }
     }
 }
@@ -196,7 +196,7 @@ async fn after_power_failure(workspace: &Workspace) -> Result<(), WorkspaceError
         return Ok(());
     }
     workspace.finish_renaming().await?;
-    let note = |topic, key| hub.note(Door::Workspace, topic, key, Some(boot.clone()));
+    let note = |topic, key| hub.put_note(Door::Workspace, topic, key, Some(boot.clone()));
     let compared = hub.notes(Door::Workspace, BOOT_OF_MAILBOX).await?;
     for folder in workspace.mailbox_folders().await? {
         if is_noted(&compared, &folder) {

@@ -164,7 +164,7 @@ async fn restart_machine(t: &TestWorkspace, mailboxes: &[&str]) {
     let all = mailboxes.iter().map(|mailbox| (BOOT_OF_MAILBOX, *mailbox)).chain([(BOOT, "id")]);
     for (topic, key) in all {
         let earlier = Some("another boot".to_owned());
-        t.workspace.hub().note(Door::Workspace, topic, key.to_owned(), earlier).await.unwrap();
+        t.workspace.hub().put_note(Door::Workspace, topic, key.to_owned(), earlier).await.unwrap();
     }
 }
 

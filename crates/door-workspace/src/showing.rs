@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use switchboard_core::{AgentId, Delivery, DeliveryState, MessageId};
-use switchboard_hub::{Hold, HubError, Mail, MailboxQuery, Part, Showing};
+use switchboard_hub::{DisplayLease, DisplayMode, HubError, MailboxMessage, MailboxQuery, Part};
 
 use crate::error::{WorkspaceError, unless_disk};
 use crate::letters::{Extent, PREVIEW, show_mail};
@@ -26,7 +26,7 @@ pub struct Unasked {
 pub struct Digest {
     /// The text.
     pub text: String,
-    hold: Hold,
+    hold: DisplayLease,
     whole: Vec<MessageId>,
     told: Vec<MessageId>,
 }
@@ -37,8 +37,8 @@ impl Workspace {
         &self,
         agent: &AgentId,
         most: usize,
-        how: Showing,
-    ) -> Result<(Vec<Mail>, Hold), WorkspaceError> {
+        how: DisplayMode,
+    ) -> Result<(Vec<MailboxMessage>, DisplayLease), WorkspaceError> {
         let query = MailboxQuery { agent: agent.clone(), after: 0, limit: most, part: Part::Unseen };
         let mut mail = self.hub().mailbox(query).await?.items;
         // What is to be executed needs no showing where somebody types it into the agent's terminal.
@@ -46,7 +46,7 @@ impl Workspace {
             mail.retain(|mail| mail.stored.message.kind.as_str() != EXECUTE);
         }
         let hold = self.hold_unseen(agent, &mail, how).await?;
-        mail.retain(|mail| hold.has(mail.stored.message.id));
+        mail.retain(|mail| hold.contains(mail.stored.message.id));
         Ok((mail, hold))
     }
 
@@ -54,18 +54,18 @@ impl Workspace {
     pub async fn hold_unseen(
         &self,
         agent: &AgentId,
-        mail: &[Mail],
-        how: Showing,
-    ) -> Result<Hold, WorkspaceError> {
+        mail: &[MailboxMessage],
+        how: DisplayMode,
+    ) -> Result<DisplayLease, WorkspaceError> {
         let unseen = mail.iter().filter(|mail| mail.delivery.state == DeliveryState::Delivered);
         let ids = unseen.map(|mail| mail.stored.message.id).collect();
-        Ok(self.hub().hold(agent.clone(), ids, how).await?)
+        Ok(self.hub().lease_display(agent.clone(), ids, how).await?)
     }
 
     /// Notes what was shown in full and what was only told of; senders get their receipts.
     pub async fn finish_showing(
         &self,
-        hold: Hold,
+        hold: DisplayLease,
         shown: Vec<MessageId>,
         told: Vec<MessageId>,
     ) -> Result<(), WorkspaceError> {
@@ -78,7 +78,7 @@ impl Workspace {
     /// Notes what was shown in full, unless the reader is gone by the time that this is written down.
     pub(crate) async fn finish_showing_if(
         &self,
-        hold: Hold,
+        hold: DisplayLease,
         shown: Vec<MessageId>,
         is_there: impl FnOnce() -> bool + Send + 'static,
     ) -> Result<(), WorkspaceError> {
@@ -100,7 +100,7 @@ impl Workspace {
     /// It is held until [`Workspace::digested`] says that the model has it. Whole messages count as seen then. Of one
     /// that is too long the model is told, and not again for a while.
     pub async fn digest(&self, agent: &AgentId, how: Unasked) -> Result<Option<Digest>, WorkspaceError> {
-        let showing = if how.again { Showing::Asked } else { Showing::Unasked };
+        let showing = if how.again { DisplayMode::Pull } else { DisplayMode::Push };
         let (mail, hold) = self.take_unseen(agent, MOST, showing).await?;
         let (mut whole, mut told, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let mut room = how.room.saturating_sub(HEADING_ROOM);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use switchboard_core::{AgentId, Directory, Name};
-use switchboard_hub::{HubError, Mail, MailboxQuery, Page, Part, View};
+use switchboard_hub::{HubError, MailboxMessage, MailboxQuery, Page, Part, View};
 
 use crate::error::WorkspaceError;
 use crate::intake::LastSweep;
@@ -32,7 +32,7 @@ pub(crate) struct MailboxView {
 #[derive(Debug, Clone)]
 pub(crate) struct Inbox {
     /// A page of [`INBOX_PAGE`] messages.
-    pub(crate) page: Page<Mail>,
+    pub(crate) page: Page<MailboxMessage>,
     pub(crate) last_sweep: LastSweep,
 }
 

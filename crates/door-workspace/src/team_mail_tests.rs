@@ -41,7 +41,7 @@ async fn every_member_gets_a_copy_with_the_persona_of_its_role() {
     let sent = t.workspace.send_team_message(letter).await.unwrap();
     let ids: Vec<MessageId> = sent.members.iter().map(|member| *member.message.as_ref().unwrap()).collect();
     for id in &ids {
-        t.workspace.hub().settled(*id).await.unwrap();
+        t.workspace.hub().wait_until_settled(*id).await.unwrap();
     }
     t.workspace.hub().close_doors();
     deliveries.await.unwrap();

@@ -168,7 +168,7 @@ impl TestWorkspace {
         let workspace = self.workspace.clone();
         let deliveries = tokio::spawn(async move { delivery::run(&workspace, outbound).await });
         let accepted = self.workspace.send(letter).await.unwrap();
-        self.workspace.hub().settled(accepted.id).await.unwrap();
+        self.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
         self.workspace.hub().close_doors();
         deliveries.await.unwrap();
         accepted.id

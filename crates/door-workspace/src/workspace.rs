@@ -303,7 +303,7 @@ impl Workspace {
     /// Puts a damaged row of the journal back from an intact mailbox or archive file, if there is one.
     pub async fn restore_damaged(&self, row: &DamagedRow) -> Result<bool, WorkspaceError> {
         let likely = |id| NativeId { door: Door::Workspace, scope: String::new(), id: ids::to_native(id) };
-        if self.hub.mend_damaged(row.seq, row.id.map(likely)).await? {
+        if self.hub.repair_damaged(row.seq, row.id.map(likely)).await? {
             return Ok(true);
         }
         let Some(id) = row.id else { return Ok(false) };

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Row};
 use switchboard_sys::clock::from_micros;
 
 use crate::error::HubError;
-use crate::store::chain::{self, BreakReason, GENESIS, Link};
+use crate::store::chain::{self, BreakReason, GENESIS, RowHash};
 use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 
 /// What a look at the whole chain found.
@@ -17,7 +17,7 @@ pub struct Audit {
     /// Entries that were looked at.
     pub entries: u64,
     /// The last entry. Noted elsewhere, it shows later whether the journal was made anew up to it.
-    pub head: Option<Head>,
+    pub head: Option<ChainHead>,
     /// Where entries follow from something that is not there any more, as they should.
     pub breaks: Vec<ChainBreak>,
     /// The first entry that is not as it was written.
@@ -28,11 +28,11 @@ pub struct Audit {
 
 /// An entry by its number and its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct ChainHead {
     /// Its place in the journal.
     pub seq: i64,
     /// Its hash, which stands for everything before it as well.
-    pub hash: Hash,
+    pub hash: ChainHash,
 }
 
 /// A place where the chain goes on from an entry that is gone.
@@ -54,12 +54,12 @@ pub struct BadEntry {
     /// The message, as far as that can be read.
     pub id: Option<switchboard_core::MessageId>,
     /// What is wrong with it.
-    pub fault: Fault,
+    pub fault: EntryFault,
 }
 
 /// What is wrong with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum EntryFault {
     /// It does not say what it said.
     Changed,
     /// It does not follow from the entry before it.
@@ -70,7 +70,7 @@ pub enum Fault {
     NotAsNoted,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for EntryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Changed => "its content was changed after it was written",
@@ -87,9 +87,9 @@ impl fmt::Display for Fault {
 
 /// A hash of the chain; written as 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hash(Link);
+pub struct ChainHash(RowHash);
 
-impl Hash {
+impl ChainHash {
     /// Reads 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut hash = GENESIS;
@@ -103,7 +103,7 @@ impl Hash {
     }
 }
 
-impl fmt::Display for Hash {
+impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -111,40 +111,40 @@ impl fmt::Display for Hash {
 
 /// An entry of the journal with its place in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct AuditEntry {
     /// The message; why it cannot be read, where it cannot.
     pub stored: Result<Stored, i64>,
     /// The hash of all that it says.
-    pub content: Option<Hash>,
+    pub content: Option<ChainHash>,
     /// The hash of the entry before it; nothing where that is lost.
-    pub previous: Option<Hash>,
+    pub previous: Option<ChainHash>,
     /// Its own hash; nothing where that cannot be read.
-    pub hash: Option<Hash>,
+    pub hash: Option<ChainHash>,
 }
 
-impl Entry {
+impl AuditEntry {
     /// Its place in the journal.
     pub fn seq(&self) -> i64 {
         self.stored.as_ref().map_or_else(|seq| *seq, |stored| stored.seq)
     }
 
     /// What is wrong with it, by itself.
-    fn fault(&self) -> Option<Fault> {
-        let (Ok(stored), Some(Hash(content))) = (&self.stored, &self.content) else {
-            return Some(Fault::Changed);
+    fn fault(&self) -> Option<EntryFault> {
+        let (Ok(stored), Some(ChainHash(content))) = (&self.stored, &self.content) else {
+            return Some(EntryFault::Changed);
         };
         match (&self.previous, &self.hash) {
-            (Some(Hash(previous)), Some(Hash(hash))) => {
-                (chain::link(previous, stored.seq, content) != *hash).then_some(Fault::OutOfChain)
+            (Some(ChainHash(previous)), Some(ChainHash(hash))) => {
+                (chain::hash_row(previous, stored.seq, content) != *hash).then_some(EntryFault::OutOfChain)
             }
             (None, Some(_)) => None,
-            (_, None) => Some(Fault::OutOfChain),
+            (_, None) => Some(EntryFault::OutOfChain),
         }
     }
 }
 
 /// Goes through the whole journal. `noted` is the end of it as it was noted before.
-pub(crate) fn verify(db: &Connection, noted: Option<Head>) -> Result<Audit, HubError> {
+pub(crate) fn verify(db: &Connection, noted: Option<ChainHead>) -> Result<Audit, HubError> {
     // One moment: what is written meanwhile must not look like something that is missing.
     let moment = db.unchecked_transaction()?;
     let mut audit = Audit { entries: 0, head: None, breaks: breaks(&moment)?, first_bad: None, bad: 0 };
@@ -158,7 +158,7 @@ pub(crate) fn verify(db: &Connection, noted: Option<Head>) -> Result<Audit, HubE
         let entry = walk.entry(row)?;
         let seq = entry.seq();
         while let Some(gone) = removed.next_if(|gone| *gone < seq) {
-            audit.blame(gone, None, Fault::Removed);
+            audit.blame(gone, None, EntryFault::Removed);
         }
         audit.entries += 1;
         let id = || row.get(1).ok().map(switchboard_core::MessageId::from_bytes);
@@ -168,25 +168,25 @@ pub(crate) fn verify(db: &Connection, noted: Option<Head>) -> Result<Audit, HubE
             && noted.seq == seq
             && Some(noted.hash) != entry.hash
         {
-            audit.blame(seq, id(), Fault::NotAsNoted);
+            audit.blame(seq, id(), EntryFault::NotAsNoted);
         }
         as_noted |= noted.is_some_and(|noted| noted.seq == seq);
-        audit.head = entry.hash.map(|hash| Head { seq, hash }).or(audit.head);
+        audit.head = entry.hash.map(|hash| ChainHead { seq, hash }).or(audit.head);
     }
     for gone in removed {
-        audit.blame(gone, None, Fault::Removed);
+        audit.blame(gone, None, EntryFault::Removed);
     }
     if let Some(noted) = noted
         && !as_noted
         && !is_bridged(&moment, noted)?
     {
-        audit.blame(noted.seq, None, Fault::Removed);
+        audit.blame(noted.seq, None, EntryFault::Removed);
     }
     Ok(audit)
 }
 
 impl Audit {
-    fn blame(&mut self, seq: i64, id: Option<switchboard_core::MessageId>, fault: Fault) {
+    fn blame(&mut self, seq: i64, id: Option<switchboard_core::MessageId>, fault: EntryFault) {
         self.bad += 1;
         if self.first_bad.as_ref().is_none_or(|first| seq < first.seq) {
             self.first_bad = Some(BadEntry { seq, id, fault });
@@ -195,10 +195,10 @@ impl Audit {
 }
 
 /// A page of the journal after a cursor, with its place in the chain.
-pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<Entry>, HubError> {
+pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<AuditEntry>, HubError> {
     let moment = db.unchecked_transaction()?;
     let mut walk = Walk::new(&breaks(&moment)?, &moment)?;
-    walk.previous = chain::before(&moment, after + 1)?;
+    walk.previous = chain::previous_hash(&moment, after + 1)?;
     let statement =
         format!("SELECT {MESSAGE_COLUMNS}, m.chain FROM messages m WHERE m.seq > ?1 ORDER BY m.seq LIMIT ?2");
     let mut statement = moment.prepare(&statement)?;
@@ -213,24 +213,24 @@ pub(crate) fn entries(db: &Connection, after: i64, limit: usize) -> Result<Vec<E
 /// A walk along the chain, in the order of the journal.
 struct Walk {
     /// The hash that the next entry follows.
-    previous: Option<Link>,
+    previous: Option<RowHash>,
     /// What those entries follow whose predecessor is gone.
-    bridges: BTreeMap<i64, Option<Link>>,
+    bridges: BTreeMap<i64, Option<RowHash>>,
 }
 
 impl Walk {
     fn new(breaks: &[ChainBreak], db: &Connection) -> Result<Self, HubError> {
         let mut bridges = BTreeMap::new();
         for noted in breaks {
-            bridges.insert(noted.seq, chain::before(db, noted.seq)?);
+            bridges.insert(noted.seq, chain::previous_hash(db, noted.seq)?);
         }
         Ok(Self { previous: Some(GENESIS), bridges })
     }
 
     /// The entry of a row of [`MESSAGE_COLUMNS`] and its hash.
-    fn entry(&mut self, row: &Row<'_>) -> Result<Entry, HubError> {
+    fn entry(&mut self, row: &Row<'_>) -> Result<AuditEntry, HubError> {
         let seq: i64 = row.get(0)?;
-        let hash = row.get::<_, Link>(MESSAGE_WIDTH).ok();
+        let hash = row.get::<_, RowHash>(MESSAGE_WIDTH).ok();
         let previous = self.bridges.get(&seq).copied().unwrap_or(self.previous);
         self.previous = hash;
         let content = match Stored::read_unsealed(row) {
@@ -239,7 +239,12 @@ impl Walk {
         };
         // What cannot be read as a message is a bad entry, and no reason to stop.
         let stored = Stored::read(row).map_err(|_| seq);
-        Ok(Entry { stored, content: content.map(Hash), previous: previous.map(Hash), hash: hash.map(Hash) })
+        Ok(AuditEntry {
+            stored,
+            content: content.map(ChainHash),
+            previous: previous.map(ChainHash),
+            hash: hash.map(ChainHash),
+        })
     }
 }
 
@@ -264,7 +269,7 @@ fn removed(db: &Connection) -> Result<Vec<i64>, HubError> {
 }
 
 /// Whether an entry was removed as it should be since it was noted, so that nothing can be said of it any more.
-fn is_bridged(db: &Connection, noted: Head) -> Result<bool, HubError> {
+fn is_bridged(db: &Connection, noted: ChainHead) -> Result<bool, HubError> {
     Ok(db.query_row(
         "SELECT EXISTS (SELECT 1 FROM chain_breaks WHERE reason IN (?2, ?3) \
          AND seq = (SELECT min(seq) FROM messages WHERE seq > ?1))",

@@ -11,13 +11,13 @@ async fn with(count: usize) -> TestHub {
     hub
 }
 
-async fn first_bad(hub: &TestHub) -> Option<(i64, Fault)> {
+async fn first_bad(hub: &TestHub) -> Option<(i64, EntryFault)> {
     let audit = hub.hub.audit(None).await.expect("read");
     assert_eq!(audit.bad == 0, audit.first_bad.is_none());
     audit.first_bad.map(|bad| (bad.seq, bad.fault))
 }
 
-async fn head(hub: &TestHub) -> Head {
+async fn head(hub: &TestHub) -> ChainHead {
     hub.hub.audit(None).await.expect("read").head.expect("an entry")
 }
 
@@ -76,7 +76,7 @@ async fn d7_a_change_with_checksums_made_anew_is_told_by_the_chain() {
         )
         .expect("forged");
     assert_eq!(hub.stored(stored.message.id).await.message.body, "forged");
-    assert_eq!(first_bad(&hub).await, Some((3, Fault::OutOfChain)));
+    assert_eq!(first_bad(&hub).await, Some((3, EntryFault::OutOfChain)));
 }
 
 fn first_ids(hub: &TestHub) -> Vec<switchboard_core::MessageId> {
@@ -91,10 +91,10 @@ async fn d7_a_removed_entry_is_named_in_the_middle_and_at_both_ends() {
     for gone in [1, 3, 5] {
         let hub = with(5).await;
         hub.sql().execute("DELETE FROM messages WHERE seq = ?1", [gone]).expect("removed");
-        assert_eq!(first_bad(&hub).await, Some((gone, Fault::Removed)), "{gone}");
+        assert_eq!(first_bad(&hub).await, Some((gone, EntryFault::Removed)), "{gone}");
         // Without a trace of it, the entry after it is where it shows.
         hub.sql().execute("DELETE FROM deliveries WHERE id / 65536 = ?1", [gone]).expect("removed");
-        let shown = (gone < 5).then_some((gone + 1, Fault::OutOfChain));
+        let shown = (gone < 5).then_some((gone + 1, EntryFault::OutOfChain));
         assert_eq!(first_bad(&hub).await, shown, "{gone}");
     }
 }
@@ -103,7 +103,7 @@ async fn d7_a_removed_entry_is_named_in_the_middle_and_at_both_ends() {
 async fn d7_a_noted_head_shows_a_journal_that_was_cut_or_made_anew() {
     let hub = with(5).await;
     let noted = head(&hub).await;
-    assert_eq!(Hash::parse(&noted.hash.to_string()), Some(noted.hash));
+    assert_eq!(ChainHash::parse(&noted.hash.to_string()), Some(noted.hash));
     hub.send("a", "b", "later").await;
     assert_eq!(hub.hub.audit(Some(noted)).await.expect("read").bad, 0);
 
@@ -120,7 +120,7 @@ async fn d7_a_noted_head_shows_a_journal_that_was_cut_or_made_anew() {
     hub.sql().execute("DELETE FROM messages WHERE seq >= 3", []).expect("cut");
     assert_eq!(hub.hub.audit(None).await.expect("read").bad, 0);
     let bad = hub.hub.audit(Some(noted)).await.expect("read").first_bad.expect("told");
-    assert_eq!((bad.seq, bad.fault), (5, Fault::Removed));
+    assert_eq!((bad.seq, bad.fault), (5, EntryFault::Removed));
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn d7_retention_leaves_a_chain_that_can_be_followed() {
         hub.hub.audit(None).await.expect("read").breaks.iter().map(|noted| noted.seq).collect();
     assert_eq!(breaks, [4, 7]);
     hub.sql().execute("DELETE FROM messages WHERE seq = 4", []).expect("removed");
-    assert_eq!(first_bad(&hub).await, Some((4, Fault::Removed)));
+    assert_eq!(first_bad(&hub).await, Some((4, EntryFault::Removed)));
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn d7_a_row_put_back_from_a_file_is_in_the_chain_or_told() {
     hub.hub.submit(draft.clone()).await.expect("accepted");
     hub.send("a", "b", "next").await;
     hub.sql().execute("UPDATE messages SET body = 'flipped' WHERE seq = 1", []).expect("damaged");
-    assert_eq!(first_bad(&hub).await, Some((1, Fault::Changed)));
+    assert_eq!(first_bad(&hub).await, Some((1, EntryFault::Changed)));
     assert!(hub.hub.restore_damaged(draft.clone()).await.expect("restored"));
     let audit = hub.hub.audit(None).await.expect("read");
     assert_eq!((audit.bad, audit.breaks.len()), (0, 0));
@@ -190,7 +190,7 @@ async fn d7_a_row_put_back_from_a_file_is_in_the_chain_or_told() {
 #[tokio::test]
 async fn audit_entries_are_linked_page_by_page() {
     let hub = with(7).await;
-    let mut last = Some(Hash(GENESIS));
+    let mut last = Some(ChainHash(GENESIS));
     let mut after = 0;
     for size in [3, 3, 1] {
         let page = hub.hub.audit_entries(after, 3).await.expect("read");

@@ -15,7 +15,7 @@ use switchboard_core::{
     check_budget, check_loops, tokens_of,
 };
 
-pub use self::resume::{Resumed, Stopped};
+pub use self::resume::{ResumedMessage, StoppedMessage};
 pub(crate) use self::resume::{list, resume};
 use crate::directory::HUB_NAME;
 use crate::error::HubError;

@@ -82,7 +82,7 @@ async fn x9_the_person_hears_of_a_budget_every_hour_however_steadily_it_is_excee
 async fn x9_a_token_budget_counts_what_is_written_read_and_reported() {
     let (test, hub) = with(everyone(None, Some(100)), &["a", "b", "c"]).await;
     send(&hub, "a", "b", &"x".repeat(200)).await;
-    hub.note_tokens(agent_id("B"), 40).await.expect("noted");
+    hub.record_tokens(agent_id("B"), 40).await.expect("noted");
     // b has 90 of its 100, a 50.
     let stopped = send(&hub, "a", "b", &"x".repeat(80)).await.stopped;
     assert_eq!(stopped, Some(Stop::Tokens { agent: agent_id("b"), tokens: 110, budget: 100 }));

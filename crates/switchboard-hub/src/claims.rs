@@ -12,7 +12,7 @@ use serde_json::Value;
 use switchboard_core::{AgentId, Message, TaskName};
 use switchboard_sys::clock::from_micros;
 
-pub use self::everywhere::{ClaimAct, ClaimAnswer, ClaimAsk};
+pub use self::everywhere::{ClaimAction, ClaimAnswer, ClaimRequest};
 pub(crate) use self::everywhere::{PATIENCE, answer, answer_of, ask, asks, withdraw};
 use crate::activity;
 use crate::error::HubError;

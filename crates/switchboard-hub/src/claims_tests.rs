@@ -170,11 +170,11 @@ fn link(hub: &Hub, held: bool) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let mut changes = hub.changes();
         loop {
-            for (id, ask) in hub.claim_asks().await.expect("read") {
+            for (id, ask) in hub.claim_requests().await.expect("read") {
                 let answer = if held {
                     ClaimAnswer::Held { holder: "far@office".into(), until: ask.until }
                 } else {
-                    ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAct::Claim) }
+                    ClaimAnswer::Done { fence: ask.fence + 10 * i64::from(ask.act == ClaimAction::Claim) }
                 };
                 assert!(hub.answer_claim(id, answer).await.expect("answered"));
             }
@@ -188,13 +188,13 @@ async fn x5_a_claim_among_all_hubs_is_what_the_link_says() {
     let hub = TestHub::with(&["a", "b"]).await;
     let far = link(&hub.another().await, true);
     let lease = CLAIM_LEASE;
-    let lost = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, None).await.expect_err("held");
+    let lost = hub.hub.claim_globally(task("T"), agent_id("a"), lease, None).await.expect_err("held");
     assert!(lost.to_string().starts_with("the task 'T' is far@office's until"), "{lost}");
     assert_eq!(hub.hub.claims().await.expect("read"), []);
     far.abort();
 
     let near = link(&hub.another().await, false);
-    let won = hub.hub.claim_everywhere(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
+    let won = hub.hub.claim_globally(task("T"), agent_id("a"), lease, Some("x".into())).await.expect("won");
     assert_eq!((won.fence, won.note.as_deref()), (11, Some("x")));
     assert_eq!(hub.hub.claims().await.expect("read"), [won]);
     // It is one claim, and what is done with it goes by the link.
@@ -213,11 +213,11 @@ async fn x5_the_link_takes_back_what_nobody_waits_for_or_somebody_here_has() {
     let hub = TestHub::with(&["a", "b"]).await;
     let asking = {
         let hub = hub.hub.clone();
-        tokio::spawn(async move { hub.claim_everywhere(task("T"), agent_id("a"), CLAIM_LEASE, None).await })
+        tokio::spawn(async move { hub.claim_globally(task("T"), agent_id("a"), CLAIM_LEASE, None).await })
     };
     let mut changes = hub.hub.changes();
     let id = loop {
-        if let Some((id, _)) = hub.hub.claim_asks().await.expect("read").first() {
+        if let Some((id, _)) = hub.hub.claim_requests().await.expect("read").first() {
             break *id;
         }
         changes.next().await;

@@ -31,7 +31,7 @@ pub struct HubConfig {
     /// How long a door has for one delivery before another process may take it over.
     pub lease: Duration,
     /// After how long a sender is told that nobody has looked at a message; `None`: never.
-    pub unseen_after: Option<Duration>,
+    pub unread_reminder_after: Option<Duration>,
     /// What a person has joined that would otherwise be apart.
     pub links: Arc<Links>,
     /// Where the time comes from.
@@ -52,7 +52,7 @@ impl HubConfig {
             presence: PresenceTimeouts::default(),
             // A mailbox takes milliseconds and a slow peer has 30 s; a dead process is noticed at once anyway.
             lease: Duration::from_mins(1),
-            unseen_after: None,
+            unread_reminder_after: None,
             links: Arc::default(),
             clock: Clock::system(),
         }

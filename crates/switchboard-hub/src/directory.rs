@@ -16,7 +16,7 @@ use crate::store::writer::Work;
 
 pub use self::peers::Peer;
 pub(crate) use self::peers::put_peers;
-pub(crate) use self::residents::put_residents;
+pub(crate) use self::residents::put_remote_agents;
 
 /// The name the hub itself writes under, in notices to the person.
 pub const HUB_NAME: &str = "switchboard";
@@ -47,7 +47,7 @@ impl Registration {
 
 /// An agent of another hub, as that hub tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resident {
+pub struct RemoteAgent {
     /// Its name over there.
     pub name: Name,
     /// What it is there for.
@@ -195,7 +195,7 @@ pub(crate) fn deregister(tx: &mut Work<'_>, name: &Name) -> Result<bool, HubErro
 }
 
 /// When an agent that is not known any more was removed, as far as that is remembered.
-pub(crate) fn left_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
+pub(crate) fn retired_at(db: &Connection, agent: &AgentId) -> Result<Option<Timestamp>, HubError> {
     let at = db
         .prepare_cached("SELECT max(at) FROM activity WHERE what = ?1 AND agent = ?2 COLLATE NOCASE")?
         .query_row([LEFT, &agent.to_string()], |row| row.get::<_, Option<i64>>(0))?;
@@ -325,10 +325,10 @@ fn known_agent<'d>(directory: &'d Directory, name: &Name) -> Result<&'d AgentRec
 
 fn not_reserved(name: &Name) -> Result<(), HubError> {
     if name.is_human() {
-        return Err(HubError::ReservedName { name: name.clone(), keeper: "the person" });
+        return Err(HubError::ReservedName { name: name.clone(), reserved_for: "the person" });
     }
     if name.as_str().eq_ignore_ascii_case(HUB_NAME) {
-        return Err(HubError::ReservedName { name: name.clone(), keeper: "the hub" });
+        return Err(HubError::ReservedName { name: name.clone(), reserved_for: "the hub" });
     }
     Ok(())
 }

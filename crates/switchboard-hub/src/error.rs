@@ -11,7 +11,7 @@ use switchboard_sys::service_lease::LeaseError;
 use crate::claims::LONGEST_LEASE;
 use crate::reservations::Reservation;
 
-/// Why the hub did not do what was asked. Nothing was accepted, unless it is said to be [unsure](HubError::Unsure).
+/// Why the hub did not do what was asked. Nothing was accepted, unless it is said to be [unsure](HubError::OutcomeUnknown).
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The address leads to nobody.
@@ -101,12 +101,12 @@ pub enum HubError {
         agent: AgentId,
     },
     /// The name stands for the person or for the hub itself: no agent is registered or writes under it.
-    #[error("'{name}' is kept for {keeper}, and no agent can have it")]
+    #[error("'{name}' is kept for {reserved_for}, and no agent can have it")]
     ReservedName {
         /// The name.
         name: Name,
         /// Whom it is kept for.
-        keeper: &'static str,
+        reserved_for: &'static str,
     },
     /// The name is in use.
     #[error("the name '{name}' is already in use")]
@@ -247,7 +247,7 @@ pub enum HubError {
     Rebuilding,
     /// The disk failed after the message was written, and the message could not be taken back.
     #[error("the disk failed while the message was written, and whether it was kept is not known")]
-    Unsure {
+    OutcomeUnknown {
         /// What was being written.
         #[source]
         source: Arc<rusqlite::Error>,
@@ -307,7 +307,7 @@ impl HubError {
     pub fn is_disk(&self) -> bool {
         use rusqlite::ErrorCode::{CannotOpen, SystemIoFailure};
         match self {
-            Self::NoSpace { .. } | Self::ReadOnly { .. } | Self::Unsure { .. } => true,
+            Self::NoSpace { .. } | Self::ReadOnly { .. } | Self::OutcomeUnknown { .. } => true,
             Self::File(error) => error.is_disk(),
             Self::Store { source } => {
                 matches!(source.sqlite_error_code(), Some(CannotOpen | SystemIoFailure))
@@ -329,7 +329,7 @@ impl HubError {
             Self::Store { source }
             | Self::NoSpace { source }
             | Self::ReadOnly { source }
-            | Self::Unsure { source } => {
+            | Self::OutcomeUnknown { source } => {
                 matches!(**source, rusqlite::Error::SqliteFailure(..)).then_some(source)
             }
             _ => None,
@@ -356,7 +356,7 @@ impl HubError {
         match self {
             Self::NoSpace { .. }
             | Self::ReadOnly { .. }
-            | Self::Unsure { .. }
+            | Self::OutcomeUnknown { .. }
             | Self::Closed
             | Self::Rebuilding
             | Self::DamagedInUse { .. }

@@ -36,7 +36,7 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::showing::Hold;
+pub use self::showing::DisplayLease;
 use crate::bell::{Bell, Ear, LOOK_EVERY, LOOK_SELDOM};
 use crate::config::HubConfig;
 use crate::error::{HubError, is_damage, is_suspicious};
@@ -55,7 +55,7 @@ use crate::store::readers::Readers;
 use crate::store::recover::{self, DATABASE, DatabaseState, Opened};
 use crate::store::search;
 use crate::store::writer::{CachedDirectory, Running, Setup, Work, Writer};
-use crate::submit::{self, Accepted, Draft, Passed, Prepared};
+use crate::submit::{self, Accepted, Draft, Prepared, RelayedMessage};
 use crate::unseen::begin as begin_judging;
 
 pub use self::work::Selection;
@@ -190,8 +190,8 @@ impl Hub {
     }
 
     /// Has the next one that opens the hub look as closely as [`Hub::check`] does, and move a damaged database aside.
-    pub fn suspect(folder: &Dir) {
-        recover::suspect(folder);
+    pub fn mark_suspect(folder: &Dir) {
+        recover::mark_suspect(folder);
     }
 
     /// Stops taking work, finishes what was taken, and lets go of the database.
@@ -215,13 +215,13 @@ impl Hub {
     }
 
     /// Whether the store was recovered since this was last asked, so that doors should read back what their files hold.
-    pub fn take_recovery(&self) -> bool {
-        self.inner.store.take_recovery()
+    pub fn consume_recovery(&self) -> bool {
+        self.inner.store.consume_recovery()
     }
 
-    /// Returns once the store was recovered; [`Hub::take_recovery`] then says so.
-    pub async fn recovered(&self) {
-        self.inner.store.recovered().await;
+    /// Returns once the store was recovered; [`Hub::consume_recovery`] then says so.
+    pub async fn wait_for_recovery(&self) {
+        self.inner.store.wait_for_recovery().await;
     }
 
     /// True while agents may be missing after a recovery of the store.
@@ -230,13 +230,13 @@ impl Hub {
     }
 
     /// Takes the right to be the one process that runs a service, or says who has it.
-    pub fn claim_service(&self, name: &str) -> Result<ServiceLease, HubError> {
+    pub fn lease_service(&self, name: &str) -> Result<ServiceLease, HubError> {
         Ok(service_lease::claim(&self.inner.folder, name, None)?)
     }
 
     /// Claims a service for a session. A lease that was claimed with the same key is taken over, although its process is
     /// still there: it may be stopped.
-    pub fn claim_service_with(&self, name: &str, key: &LeaseKey) -> Result<ServiceLease, HubError> {
+    pub fn lease_service_with(&self, name: &str, key: &LeaseKey) -> Result<ServiceLease, HubError> {
         Ok(service_lease::claim(&self.inner.folder, name, Some(key))?)
     }
 
@@ -358,9 +358,9 @@ impl Hub {
     }
 
     /// The same for messages that other hubs passed on.
-    pub async fn submit_passed(&self, passed: Vec<Passed>) -> Vec<Result<Accepted, HubError>> {
+    pub async fn submit_relayed(&self, passed: Vec<RelayedMessage>) -> Vec<Result<Accepted, HubError>> {
         let config = &self.inner.config;
-        let prepare = |passed| Prepared::passed(passed, config.body_limit, config.metadata_limit);
+        let prepare = |passed| Prepared::relayed(passed, config.body_limit, config.metadata_limit);
         self.submit_prepared(passed.into_iter().map(prepare)).await
     }
 
@@ -570,7 +570,7 @@ impl Hub {
         if let Err(HubError::Store { source }) = result
             && is_suspicious(source)
         {
-            recover::suspect(&self.inner.folder);
+            recover::mark_suspect(&self.inner.folder);
         }
         if let Err(HubError::Store { source }) = result
             && (is_damage(source) || is_short_read(source))

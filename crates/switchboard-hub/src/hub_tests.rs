@@ -286,7 +286,7 @@ async fn a_renamed_agent_keeps_its_mail_and_is_reached_by_its_old_name() {
         let page = hub.mailbox(query).await.expect("read");
         assert_eq!(page.items.len(), 1, "{known_as}");
         assert_eq!(hub.unread(agent.clone(), 10).await.expect("counted"), 1, "{known_as}");
-        assert_eq!(hub.waiting(agent.clone()).await.expect("read").len(), 1, "{known_as}");
+        assert_eq!(hub.expected_files(agent.clone()).await.expect("read").len(), 1, "{known_as}");
     }
     assert_eq!(hub.mark_seen(agent_id("old"), vec![waiting.id]).await.expect("marked").len(), 1);
     assert!(hub.acknowledge(agent_id("old"), waiting.id, None).await.expect("acknowledged").is_some());
@@ -359,7 +359,7 @@ async fn presence_follows_the_heartbeats_and_the_clock() {
     let awake = hub.hub.presence(&agent_id("A"));
     assert_eq!((awake.awareness, awake.status.as_deref()), (Awareness::Awake, Some("working")));
     let older = Heartbeat { agent: a.clone(), at: noon() - seconds(1), status: "idle".into(), message: None };
-    hub.hub.hear(older);
+    hub.hub.record_heartbeat(older);
     assert_eq!(hub.hub.presence(&a), awake);
     hub.clock.advance(seconds(300));
     assert_eq!(hub.hub.presence(&a).awareness, Awareness::Stale);
@@ -543,14 +543,14 @@ async fn a_service_has_one_holder_who_can_be_asked_for() {
     let test = TestHub::with(&[]).await;
     let hub = &test.hub;
     assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
-    let service = hub.claim_service("terminal.codex").expect("claimed");
+    let service = hub.lease_service("terminal.codex").expect("claimed");
     let holder = hub.service_holder("terminal.codex").expect("asked").expect("held");
     assert!(holder.starts_with(&format!("process {} on ", std::process::id())), "{holder}");
-    assert!(matches!(hub.claim_service("terminal.codex"), Err(HubError::ServiceTaken { .. })));
-    assert!(hub.claim_service("terminal.claude").is_ok());
+    assert!(matches!(hub.lease_service("terminal.codex"), Err(HubError::ServiceTaken { .. })));
+    assert!(hub.lease_service("terminal.claude").is_ok());
     drop(service);
     assert_eq!(hub.service_holder("terminal.codex").expect("asked"), None);
-    assert!(hub.claim_service("terminal.codex").is_ok());
+    assert!(hub.lease_service("terminal.codex").is_ok());
 }
 
 #[tokio::test]
@@ -560,9 +560,9 @@ async fn a_service_that_is_shared_is_nobody_s_alone() {
     let one = hub.share_service("session.codex").expect("asked").expect("shared");
     let other = hub.share_service("session.codex").expect("asked").expect("shared");
     drop(one);
-    assert!(matches!(hub.claim_service("session.codex"), Err(HubError::ServiceTaken { .. })));
+    assert!(matches!(hub.lease_service("session.codex"), Err(HubError::ServiceTaken { .. })));
     drop(other);
-    let _alone = hub.claim_service("session.codex").expect("claimed");
+    let _alone = hub.lease_service("session.codex").expect("claimed");
     assert!(hub.share_service("session.codex").expect("asked").is_none());
 }
 

@@ -27,9 +27,9 @@ const NAME: &str = "hub";
 
 /// A part of the journal, as far as it concerns other hubs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outgoing {
+pub struct OutgoingBatch {
     /// The messages, in order.
-    pub messages: Vec<Passage>,
+    pub messages: Vec<OutgoingRelay>,
     /// How far the journal has been looked at: the next cursor.
     pub until: i64,
     /// Whether there is more after that.
@@ -38,7 +38,7 @@ pub struct Outgoing {
 
 /// A message for other hubs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Passage {
+pub struct OutgoingRelay {
     /// The message.
     pub stored: Stored,
     /// All of its deliveries, also those within this hub.
@@ -47,20 +47,20 @@ pub struct Passage {
 
 /// What another hub says of a message that was passed on to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RemoteReceipt {
     /// The message.
     pub id: MessageId,
     /// For whom, as an agent of that hub.
     pub agent: AgentId,
     /// What it says.
-    pub word: Word,
+    pub status: ReceiptStatus,
 }
 
 /// What became of a message in another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Word {
+pub enum ReceiptStatus {
     /// Its journal has it.
-    Taken,
+    Accepted,
     /// It does not take it.
     Refused {
         /// Why.
@@ -75,11 +75,11 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl ReceiptStatus {
     /// The state that it brings a delivery to, with its note; nothing where it is no news.
     fn moves(&self, from: DeliveryState) -> Option<(DeliveryState, Option<&String>)> {
         match self {
-            Self::Taken => from.is_pending().then_some((DeliveryState::Delivered, None)),
+            Self::Accepted => from.is_pending().then_some((DeliveryState::Delivered, None)),
             Self::Refused { reason } => from.is_pending().then_some((DeliveryState::Refused, Some(reason))),
             Self::Seen => {
                 (from.is_pending() || from == DeliveryState::Delivered).then_some((DeliveryState::Seen, None))
@@ -93,7 +93,7 @@ impl Word {
 
 /// Posts that a link brought, in a part of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Brought {
+pub struct RelayedPosts {
     /// The posts, in order.
     pub posts: Vec<Stored>,
     /// How far the journal has been looked at: the next cursor.
@@ -106,7 +106,7 @@ pub struct Brought {
 /// the hub itself says of a message that a link brought has the door of that message, but came by no route.
 ///
 /// Looks at `limit` numbers of the journal at most.
-pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoing, HubError> {
+pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<OutgoingBatch, HubError> {
     let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
     let until = newest.min(after.saturating_add(limit)).max(after);
     let sql = format!(
@@ -123,7 +123,7 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
     while let Some(row) = rows.next()? {
         let read = Stored::read(row).and_then(|stored| {
             let deliveries = along.of(stored.seq, stored.message.id)?;
-            Ok(Passage { stored, deliveries })
+            Ok(OutgoingRelay { stored, deliveries })
         });
         match read {
             // It lay in a folder that hubs share, and the one that wrote it has passed it on.
@@ -133,7 +133,7 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
                 let seq = passage.stored.seq;
                 messages.push(passage);
                 if bytes > BYTES {
-                    return Ok(Outgoing { messages, until: seq, more: true });
+                    return Ok(OutgoingBatch { messages, until: seq, more: true });
                 }
             }
             Err(HubError::DamagedMessage { id }) => {
@@ -142,12 +142,12 @@ pub(crate) fn outgoing(db: &Connection, after: i64, limit: i64) -> Result<Outgoi
             Err(other) => return Err(other),
         }
     }
-    Ok(Outgoing { messages, until, more: until < newest })
+    Ok(OutgoingBatch { messages, until, more: until < newest })
 }
 
 /// The messages after a cursor that a link brought and that were posted in a channel where they come from, without being
 /// written to it. Looks at `limit` numbers of the journal at most.
-pub(crate) fn brought_posts(db: &Connection, after: i64, limit: i64) -> Result<Brought, HubError> {
+pub(crate) fn relayed_posts(db: &Connection, after: i64, limit: i64) -> Result<RelayedPosts, HubError> {
     let newest: i64 = db.query_row("SELECT coalesce(max(seq), 0) FROM messages", [], |row| row.get(0))?;
     let until = newest.min(after.saturating_add(limit)).max(after);
     // Most messages have no such key, and to look for it in the text costs less than to read them all.
@@ -166,7 +166,7 @@ pub(crate) fn brought_posts(db: &Connection, after: i64, limit: i64) -> Result<B
             Err(other) => return Err(other),
         }
     }
-    Ok(Brought { posts, until, more: until < newest })
+    Ok(RelayedPosts { posts, until, more: until < newest })
 }
 
 /// The deliveries of a part of the journal, read along with its messages: both are in the order of their numbers, and to
@@ -215,12 +215,12 @@ pub(crate) fn own_name(db: &Connection) -> Result<Option<Name>, HubError> {
 }
 
 /// Notes what this hub is called from now on.
-pub(crate) fn take_name(tx: &mut Work<'_>, name: &Name) -> Result<(), HubError> {
-    maintenance::note(tx, Door::Nats, LINK, NAME, Some(name.as_str()))
+pub(crate) fn set_own_name(tx: &mut Work<'_>, name: &Name) -> Result<(), HubError> {
+    maintenance::put_note(tx, Door::Nats, LINK, NAME, Some(name.as_str()))
 }
 
 /// Notes how far the journal has been passed on, and that these deliveries are on their way.
-pub(crate) fn passed_on(
+pub(crate) fn mark_relayed(
     tx: &mut Work<'_>,
     key: &str,
     cursor: &str,
@@ -245,13 +245,16 @@ pub(crate) fn passed_on(
 
 /// Notes how far a link has got.
 pub(crate) fn put_cursor(tx: &mut Work<'_>, key: &str, cursor: &str) -> Result<(), HubError> {
-    maintenance::note(tx, Door::Nats, LINK, key, Some(cursor))
+    maintenance::put_note(tx, Door::Nats, LINK, key, Some(cursor))
 }
 
 /// Notes what other hubs said; returns the deliveries for which that is news.
-pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
+pub(crate) fn apply_receipts(
+    tx: &mut Work<'_>,
+    verdicts: Vec<RemoteReceipt>,
+) -> Result<Vec<Delivery>, HubError> {
     let mut moved = Vec::new();
-    for Verdict { id, agent, word } in verdicts {
+    for RemoteReceipt { id, agent, status } in verdicts {
         let seq: Option<i64> = tx
             .db
             .prepare_cached("SELECT seq FROM messages WHERE id = ?1")?
@@ -262,8 +265,8 @@ pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<De
             // By the way it went: whom a hub speaks for is not always one of its own.
             let is_meant = delivery.agent.name == agent.name
                 && matches!(&delivery.route, Route::Hub { hub } if Some(hub) == agent.realm.as_ref());
-            let Some((state, note)) = word.moves(delivery.state).filter(|_| is_meant) else { continue };
-            if let Word::Refused { reason } = &word {
+            let Some((state, note)) = status.moves(delivery.state).filter(|_| is_meant) else { continue };
+            if let ReceiptStatus::Refused { reason } = &status {
                 tell_returned(tx, &delivery, reason)?;
             } else if delivery.state.is_pending() && state != DeliveryState::Delivered {
                 // Whoever was shown it has it, also where that word is still on its way.
@@ -277,7 +280,7 @@ pub(crate) fn judged(tx: &mut Work<'_>, verdicts: Vec<Verdict>) -> Result<Vec<De
 }
 
 /// Ends deliveries to other hubs that have waited since before a moment, at most `most` of them.
-pub(crate) fn give_up(
+pub(crate) fn expire_remote_deliveries(
     tx: &mut Work<'_>,
     before: Timestamp,
     reason: &str,

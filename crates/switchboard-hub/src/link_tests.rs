@@ -1,25 +1,25 @@
 use switchboard_core::{Hop, NativeId, Route};
 
 use super::*;
-use crate::directory::Resident;
+use crate::directory::RemoteAgent;
 use crate::test_hub::{TestHub, agent_id, name, seconds};
-use crate::{Draft, Passed};
+use crate::{Draft, RelayedMessage};
 
 /// A hub with `claude` and `codex`, linked with `office`, where `qc-1` is.
 async fn linked() -> TestHub {
     let hub = TestHub::with(&["claude", "codex"]).await;
-    let resident = Resident { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_residents(name("office"), vec![resident]).await.expect("noted");
+    let resident = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
+    hub.hub.put_remote_agents(name("office"), vec![resident]).await.expect("noted");
     hub
 }
 
 /// What `office` passes on.
-fn passed(hub: &TestHub, from: &str, to: &str) -> Passed {
+fn passed(hub: &TestHub, from: &str, to: &str) -> RelayedMessage {
     let draft = hub.draft(from, to, "from afar");
     let native = NativeId { door: Door::Nats, scope: "office".into(), id: draft.id.to_string() };
     let route = Some(Route::Hub { hub: name("office") });
     let thread = draft.id;
-    Passed { draft: Draft { native, native_is_id: true, route, ..draft }, thread, via: vec![] }
+    RelayedMessage { draft: Draft { native, native_is_id: true, route, ..draft }, thread, via: vec![] }
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn only_what_was_written_here_and_concerns_others_goes_out() {
     hub.send("claude", "codex", "of ours").await;
     let direct = hub.send("claude", "qc-1", "direct").await;
     let all = hub.send("claude", "all", "to all").await;
-    hub.hub.submit_passed(vec![passed(&hub, "qc-1@office", "all")]).await.remove(0).expect("taken");
+    hub.hub.submit_relayed(vec![passed(&hub, "qc-1@office", "all")]).await.remove(0).expect("taken");
 
     let page = hub.hub.outgoing(0, 100).await.expect("read");
     let ids: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
@@ -55,28 +55,28 @@ async fn what_is_posted_in_a_channel_goes_out_whomever_it_is_for_and_what_comes_
     post.draft.restored = Some(Vec::new());
     let there = post.draft.id;
     let plain = passed(&hub, "qc-1@office", "codex");
-    for answer in hub.hub.submit_passed(vec![plain, post]).await {
+    for answer in hub.hub.submit_relayed(vec![plain, post]).await {
         answer.expect("taken");
     }
 
     let page = hub.hub.outgoing(0, 100).await.expect("read");
     let ids: Vec<_> = page.messages.iter().map(|passage| passage.stored.message.id).collect();
     assert_eq!(ids, [here.id], "what a link brought goes to no further hub");
-    let page = hub.hub.brought_posts(0, 100).await.expect("read");
+    let page = hub.hub.relayed_posts(0, 100).await.expect("read");
     let ids: Vec<_> = page.posts.iter().map(|stored| stored.message.id).collect();
     assert_eq!((ids, page.until, page.more), (vec![there], 3, false));
-    let page = hub.hub.brought_posts(0, 2).await.expect("read");
+    let page = hub.hub.relayed_posts(0, 2).await.expect("read");
     assert_eq!((page.posts.len(), page.until, page.more), (0, 2, true));
 }
 
 #[tokio::test]
 async fn what_came_from_another_hub_goes_to_no_further_one() {
     let hub = linked().await;
-    let far = Resident { name: name("far-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_residents(name("lab"), vec![far]).await.expect("noted");
+    let far = RemoteAgent { name: name("far-1"), role: None, team: None, channels: vec![] };
+    hub.hub.put_remote_agents(name("lab"), vec![far]).await.expect("noted");
     let answers = hub
         .hub
-        .submit_passed(vec![passed(&hub, "qc-1@office", "all"), passed(&hub, "qc-1@office", "far-1@lab")])
+        .submit_relayed(vec![passed(&hub, "qc-1@office", "all"), passed(&hub, "qc-1@office", "far-1@lab")])
         .await;
     let routes: Vec<_> =
         answers[0].as_ref().expect("taken").deliveries.iter().map(|d| d.route.to_string()).collect();
@@ -93,7 +93,7 @@ async fn a_message_keeps_its_conversation_also_where_the_parent_is_elsewhere() {
     one.thread = elsewhere;
     one.via = vec![Hop::Agent(agent_id("far-1@lab"))];
     let id = one.draft.id;
-    hub.hub.submit_passed(vec![one.clone(), one]).await.remove(0).expect("taken");
+    hub.hub.submit_relayed(vec![one.clone(), one]).await.remove(0).expect("taken");
     let message = hub.stored(id).await.message;
     assert_eq!((message.thread, message.via), (elsewhere, vec![Hop::Agent(agent_id("far-1@lab"))]));
     let reply = hub.reply("claude", "qc-1@office", id).await;
@@ -108,19 +108,20 @@ async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_s
     let (one, two) = (hub.send("claude", "qc-1", "one").await, hub.send("claude", "qc-1", "two").await);
     assert_eq!(hub.state(one.id).await, DeliveryState::Queued);
     let deliveries = [&one, &two].map(|sent| sent.deliveries[0].clone()).to_vec();
-    hub.hub.passed_on("cursor", "7 1".into(), deliveries).await.expect("noted");
+    hub.hub.mark_relayed("cursor", "7 1".into(), deliveries).await.expect("noted");
     assert_eq!(hub.state(one.id).await, DeliveryState::InFlight);
     let noted = hub.hub.notes(Door::Nats, LINK).await.expect("read");
     assert_eq!(noted, [("cursor".to_owned(), "7 1".to_owned())]);
 
-    let verdict = |id, refused: Option<&str>| Verdict {
+    let verdict = |id, refused: Option<&str>| RemoteReceipt {
         id,
         agent: agent_id("qc-1@office"),
-        word: refused.map_or(Word::Taken, |reason| Word::Refused { reason: reason.to_owned() }),
+        status: refused
+            .map_or(ReceiptStatus::Accepted, |reason| ReceiptStatus::Refused { reason: reason.to_owned() }),
     };
     let said = vec![verdict(one.id, None), verdict(two.id, Some("gone")), verdict(hub.hub.next_id(), None)];
-    assert_eq!(hub.hub.judged(said.clone()).await.expect("noted").len(), 2);
-    assert_eq!(hub.hub.judged(said).await.expect("noted").len(), 0, "old news");
+    assert_eq!(hub.hub.apply_receipts(said.clone()).await.expect("noted").len(), 2);
+    assert_eq!(hub.hub.apply_receipts(said).await.expect("noted").len(), 0, "old news");
     assert_eq!(hub.state(one.id).await, DeliveryState::Delivered);
     let refused = &hub.deliveries(two.id).await[0];
     assert_eq!((refused.state, refused.note.as_deref()), (DeliveryState::Refused, Some("gone")));
@@ -130,13 +131,13 @@ async fn a_delivery_to_another_hub_is_queued_then_passed_on_then_what_that_hub_s
 async fn only_what_is_meant_for_another_hub_can_be_judged_by_one_and_what_waits_too_long_is_given_up() {
     let hub = linked().await;
     let local = hub.send("claude", "codex", "of ours").await;
-    let word = Word::Refused { reason: "no".into() };
-    let verdict = Verdict { id: local.id, agent: agent_id("codex"), word };
-    assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 0);
+    let status = ReceiptStatus::Refused { reason: "no".into() };
+    let verdict = RemoteReceipt { id: local.id, agent: agent_id("codex"), status };
+    assert_eq!(hub.hub.apply_receipts(vec![verdict]).await.expect("noted").len(), 0);
     let direct = hub.send("claude", "qc-1", "direct").await;
-    assert_eq!(hub.hub.give_up(hub.hub.now(), "too late").await.expect("noted").len(), 0);
+    assert_eq!(hub.hub.expire_remote_deliveries(hub.hub.now(), "too late").await.expect("noted").len(), 0);
     let later = hub.hub.now() + seconds(1);
-    assert_eq!(hub.hub.give_up(later, "too late").await.expect("noted").len(), 1);
+    assert_eq!(hub.hub.expire_remote_deliveries(later, "too late").await.expect("noted").len(), 1);
     assert_eq!(hub.state(direct.id).await, DeliveryState::Expired);
     assert_ne!(hub.state(local.id).await, DeliveryState::Expired);
 }
@@ -146,7 +147,7 @@ async fn only_what_is_meant_for_another_hub_can_be_judged_by_one_and_what_waits_
 async fn what_a_hub_brought_from_a_stranger_is_answered_by_that_hub() {
     let hub = linked().await;
     let asked =
-        hub.hub.submit_passed(vec![passed(&hub, "bob@research", "claude")]).await.remove(0).expect("taken");
+        hub.hub.submit_relayed(vec![passed(&hub, "bob@research", "claude")]).await.remove(0).expect("taken");
     let answer = Draft { in_reply_to: Some(asked.id), ..hub.draft("claude", "bob@research", "yes") };
     let answer = hub.hub.submit(answer).await.expect("taken");
     assert_eq!(answer.deliveries[0].route, Route::Hub { hub: name("office") });
@@ -155,31 +156,32 @@ async fn what_a_hub_brought_from_a_stranger_is_answered_by_that_hub() {
         hub.hub.submit(other).await.expect_err("nobody knows them");
     }
     // The hub names whom it speaks for by the name alone.
-    hub.hub.passed_on("cursor", "7 1".into(), answer.deliveries).await.expect("noted");
-    let verdict = Verdict { id: answer.id, agent: agent_id("bob@office"), word: Word::Taken };
-    assert_eq!(hub.hub.judged(vec![verdict]).await.expect("noted").len(), 1);
+    hub.hub.mark_relayed("cursor", "7 1".into(), answer.deliveries).await.expect("noted");
+    let verdict =
+        RemoteReceipt { id: answer.id, agent: agent_id("bob@office"), status: ReceiptStatus::Accepted };
+    assert_eq!(hub.hub.apply_receipts(vec![verdict]).await.expect("noted").len(), 1);
     assert_eq!(hub.state(answer.id).await, DeliveryState::Delivered);
 }
 
 #[tokio::test]
 async fn what_a_hub_says_moves_a_delivery_on_and_never_back() {
     use DeliveryState::{Acknowledged, Delivered, Expired, Refused, Seen};
-    let done = || Word::Acknowledged { note: Some("merged".into()) };
-    let refused = || Word::Refused { reason: "gone".into() };
+    let done = || ReceiptStatus::Acknowledged { note: Some("merged".into()) };
+    let refused = || ReceiptStatus::Refused { reason: "gone".into() };
     let table = [
-        (vec![Word::Taken, Word::Seen, done()], Acknowledged),
+        (vec![ReceiptStatus::Accepted, ReceiptStatus::Seen, done()], Acknowledged),
         // The first words may be overtaken by later ones.
-        (vec![Word::Seen, Word::Taken], Seen),
-        (vec![done(), Word::Taken, Word::Seen], Acknowledged),
-        (vec![Word::Taken, refused()], Delivered),
-        (vec![refused(), Word::Seen, done()], Refused),
+        (vec![ReceiptStatus::Seen, ReceiptStatus::Accepted], Seen),
+        (vec![done(), ReceiptStatus::Accepted, ReceiptStatus::Seen], Acknowledged),
+        (vec![ReceiptStatus::Accepted, refused()], Delivered),
+        (vec![refused(), ReceiptStatus::Seen, done()], Refused),
     ];
     let hub = linked().await;
     for (words, expected) in table {
         let sent = hub.send("claude", "qc-1", "please look").await;
-        for word in words.clone() {
-            let verdict = Verdict { id: sent.id, agent: agent_id("qc-1@office"), word };
-            hub.hub.judged(vec![verdict]).await.expect("noted");
+        for status in words.clone() {
+            let verdict = RemoteReceipt { id: sent.id, agent: agent_id("qc-1@office"), status };
+            hub.hub.apply_receipts(vec![verdict]).await.expect("noted");
         }
         let delivery = hub.deliveries(sent.id).await.remove(0);
         assert_eq!(delivery.state, expected, "{words:?}");
@@ -187,16 +189,16 @@ async fn what_a_hub_says_moves_a_delivery_on_and_never_back() {
         assert_eq!(delivery.note.as_deref() == Some("merged"), expected == Acknowledged, "{words:?}");
     }
     let late = hub.send("claude", "qc-1", "too late").await;
-    hub.hub.give_up(hub.hub.now() + seconds(1), "too late").await.expect("noted");
-    let verdict = Verdict { id: late.id, agent: agent_id("qc-1@office"), word: done() };
-    assert!(hub.hub.judged(vec![verdict]).await.expect("noted").is_empty());
+    hub.hub.expire_remote_deliveries(hub.hub.now() + seconds(1), "too late").await.expect("noted");
+    let verdict = RemoteReceipt { id: late.id, agent: agent_id("qc-1@office"), status: done() };
+    assert!(hub.hub.apply_receipts(vec![verdict]).await.expect("noted").is_empty());
     assert_eq!(hub.state(late.id).await, Expired);
 }
 
 #[tokio::test]
 async fn what_the_hub_says_to_an_agent_of_another_goes_out_and_is_told_for_a_notice_there() {
     let hub = linked().await;
-    let answer = hub.hub.submit_passed(vec![passed(&hub, "qc-1@office", "claude")]).await.remove(0);
+    let answer = hub.hub.submit_relayed(vec![passed(&hub, "qc-1@office", "claude")]).await.remove(0);
     let about = hub.stored(answer.expect("taken").id).await.message;
     let to = agent_id("qc-1@office");
     let write = move |tx: &mut Work<'_>| {
@@ -233,7 +235,7 @@ async fn what_another_hub_has_passed_on_already_does_not_go_out_again() {
 
 #[tokio::test]
 async fn what_was_found_in_a_folder_and_is_brought_then_goes_to_those_who_do_not_have_it() {
-    for (word, reached) in [("office", vec!["codex", "claude", "human"]), ("lab", vec!["codex"])] {
+    for (status, reached) in [("office", vec!["codex", "claude", "human"]), ("lab", vec!["codex"])] {
         let hub = linked().await;
         let brought = passed(&hub, "qc-1@office", "all");
         let mut found = brought.draft.clone();
@@ -241,17 +243,19 @@ async fn what_was_found_in_a_folder_and_is_brought_then_goes_to_those_who_do_not
         found.native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
         found.native_is_id = false;
         found.route = Some(Route::Channel { channel: name("general") });
-        found.metadata.insert(switchboard_core::PASSED_ON.into(), word.into());
+        found.metadata.insert(switchboard_core::PASSED_ON.into(), status.into());
         let first = hub.hub.submit(found).await.expect("taken");
         for _ in 0..2 {
-            let again = hub.hub.submit_passed(vec![brought.clone()]).await.remove(0).expect("the same");
+            let again = hub.hub.submit_relayed(vec![brought.clone()]).await.remove(0).expect("the same");
             assert_eq!((again.id, again.seq, again.duplicate), (first.id, first.seq, true));
             let agents: Vec<_> = again.deliveries.iter().map(|one| one.agent.to_string()).collect();
-            assert_eq!(agents, reached, "passed on by {word}");
+            assert_eq!(agents, reached, "passed on by {status}");
         }
-        let other =
-            Passed { draft: Draft { body: "other words".into(), ..brought.draft.clone() }, ..brought };
-        let other = hub.hub.submit_passed(vec![other]).await.remove(0);
+        let other = RelayedMessage {
+            draft: Draft { body: "other words".into(), ..brought.draft.clone() },
+            ..brought
+        };
+        let other = hub.hub.submit_relayed(vec![other]).await.remove(0);
         assert!(matches!(other, Err(HubError::Conflict { .. })), "{other:?}");
     }
 }

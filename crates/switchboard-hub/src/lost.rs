@@ -13,7 +13,7 @@ use crate::submit::READ_BACK;
 
 /// A message that has lost deliveries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LostDeliveries {
+pub struct MissingDeliveries {
     /// The message.
     pub stored: Stored,
     /// Who should have one, as far as that can be said today.
@@ -28,7 +28,7 @@ pub(crate) fn find(
     db: &Connection,
     directory: &Directory,
     after: i64,
-) -> Result<Vec<LostDeliveries>, HubError> {
+) -> Result<Vec<MissingDeliveries>, HubError> {
     let mut found = Vec::new();
     for stored in with_gaps(db, after)? {
         if matches!(stored.message.origin.route, Some(Route::Channel { .. })) {
@@ -37,7 +37,7 @@ pub(crate) fn find(
         let left = left(db, stored.seq)?;
         let agents: Vec<_> = missing(&stored, &left, directory).into_iter().map(|one| one.agent).collect();
         if !agents.is_empty() || left.is_empty() {
-            found.push(LostDeliveries { stored, agents });
+            found.push(MissingDeliveries { stored, agents });
         }
     }
     Ok(found)

@@ -6,7 +6,7 @@ use crate::test_hub::{TestHub, agent_id};
 use crate::{Draft, Registration};
 
 async fn lost(hub: &TestHub) -> Vec<(MessageId, Vec<String>)> {
-    let found = hub.hub.lost_deliveries(crate::Extent::Everything).await.expect("looked");
+    let found = hub.hub.missing_deliveries(crate::Extent::Everything).await.expect("looked");
     let names = |agents: Vec<AgentId>| agents.iter().map(ToString::to_string).collect();
     found.into_iter().map(|lost| (lost.stored.message.id, names(lost.agents))).collect()
 }

@@ -8,7 +8,7 @@ use switchboard_sys::clock::from_micros;
 use crate::error::{HubError, is_suspicious};
 use crate::outbox::WAITS_FOR_DISK;
 use crate::outbox::put_state;
-use crate::reads::{self, Waiting};
+use crate::reads::{self, ExpectedFile};
 use crate::store::chain::{self, BreakReason};
 use crate::store::rows::{self, DELIVERY_COLUMNS, MESSAGE_COLUMNS, SPREAD, Stored};
 use crate::store::search;
@@ -127,7 +127,12 @@ pub(crate) fn notes(db: &Connection, door: Door, topic: &str) -> Result<Vec<(Str
 }
 
 /// One note of a door.
-pub(crate) fn noted(db: &Connection, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
+pub(crate) fn get_note(
+    db: &Connection,
+    door: Door,
+    topic: &str,
+    key: &str,
+) -> Result<Option<String>, HubError> {
     Ok(db
         .prepare_cached("SELECT value FROM notes WHERE door = ?1 AND topic = ?2 AND key = ?3")?
         .query_row([door.as_str(), topic, key], |row| row.get(0))
@@ -135,7 +140,7 @@ pub(crate) fn noted(db: &Connection, door: Door, topic: &str, key: &str) -> Resu
 }
 
 /// Writes, or forgets, a note.
-pub(crate) fn note(
+pub(crate) fn put_note(
     tx: &mut Work<'_>,
     door: Door,
     topic: &str,
@@ -159,13 +164,13 @@ pub(crate) fn note(
 
 /// What retention has to know of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Aged {
+pub struct RetentionCandidate {
     /// Its place in the journal.
     pub seq: i64,
     /// When it was accepted.
     pub accepted_at: Timestamp,
     /// The message, without its text.
-    pub message: Waiting,
+    pub message: ExpectedFile,
     /// Who sent it.
     pub from: AgentId,
     /// The recipients of this hub that are done with it.
@@ -175,7 +180,11 @@ pub struct Aged {
 }
 
 /// The next `most` messages of the journal after a number, for retention. Rows that cannot be read are left out.
-pub(crate) fn aged(db: &Connection, after: i64, most: usize) -> Result<Vec<Aged>, HubError> {
+pub(crate) fn retention_candidates(
+    db: &Connection,
+    after: i64,
+    most: usize,
+) -> Result<Vec<RetentionCandidate>, HubError> {
     let mut messages = db.prepare_cached(
         "SELECT seq, id, sender, door, scope, native_id, accepted_at FROM messages WHERE seq > ?1 ORDER BY seq LIMIT ?2",
     )?;
@@ -198,12 +207,12 @@ pub(crate) fn aged(db: &Connection, after: i64, most: usize) -> Result<Vec<Aged>
     Ok(aged)
 }
 
-fn read_aged(row: &Row<'_>) -> Option<Aged> {
+fn read_aged(row: &Row<'_>) -> Option<RetentionCandidate> {
     let text = |column| row.get::<_, String>(column).ok();
-    Some(Aged {
+    Some(RetentionCandidate {
         seq: row.get(0).ok()?,
         accepted_at: from_micros(row.get(6).ok()?),
-        message: Waiting {
+        message: ExpectedFile {
             id: MessageId::from_bytes(row.get(1).ok()?),
             native: NativeId { door: Door::from_name(&text(3)?)?, scope: text(4)?, id: text(5)? },
         },
@@ -242,7 +251,7 @@ pub(crate) fn prune(tx: &mut Work<'_>, mut entries: Vec<i64>) -> Result<usize, H
         (last, removed) = (Some(seq), removed + 1);
     }
     if let Some(last) = last {
-        let pruned = last.max(reads::oldest_kept(tx.db)? - 1);
+        let pruned = last.max(reads::oldest_retained(tx.db)? - 1);
         tx.db
             .prepare_cached("INSERT OR REPLACE INTO meta (key, value) VALUES ('pruned', CAST(?1 AS TEXT))")?
             .execute([pruned])?;

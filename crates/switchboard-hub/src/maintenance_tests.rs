@@ -114,7 +114,7 @@ async fn a_mailbox_is_read_in_pages_by_cursor() {
     assert_eq!(got, (0..25).step_by(2).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(hub.hub.unread(agent_id("b"), 1000).await.expect("counted"), 13);
     assert_eq!(hub.hub.unread(agent_id("b"), 7).await.expect("counted"), 7);
-    let waiting = hub.hub.waiting(agent_id("b")).await.expect("read");
+    let waiting = hub.hub.expected_files(agent_id("b")).await.expect("read");
     assert_eq!(waiting.len(), 13);
     assert_eq!(waiting[0].native.id, waiting[0].id.to_string());
 }
@@ -123,7 +123,7 @@ async fn a_mailbox_is_read_in_pages_by_cursor() {
 async fn notes_are_kept_per_door_and_topic() {
     let hub = TestHub::with(&[]).await;
     let note = |topic, key: &str, value: Option<&str>| {
-        hub.hub.note(Door::Workspace, topic, key.to_owned(), value.map(str::to_owned))
+        hub.hub.put_note(Door::Workspace, topic, key.to_owned(), value.map(str::to_owned))
     };
     note("cursor", "b", Some("1")).await.expect("noted");
     hub.clock.advance(seconds(1));
@@ -158,7 +158,7 @@ async fn f27_retention_removes_what_is_done_and_a_cursor_before_it_is_told_so() 
     assert_eq!(found(&hub.hub, "word1").await, Vec::<String>::new());
     assert_eq!(found(&hub.hub, "word2").await, ["word2"]);
     assert_eq!(hub.hub.message(sent[1].id).await.expect("read"), None);
-    assert_eq!(hub.hub.by_native(None, &sent[1].id.to_string()).await.expect("read"), []);
+    assert_eq!(hub.hub.find_by_native(None, &sent[1].id.to_string()).await.expect("read"), []);
     let oldest = sent[3].seq + 1;
     assert_eq!(cursor_error(&hub.hub, sent[0].seq).await, Some((sent[0].seq, oldest)));
     assert_eq!(cursor_error(&hub.hub, sent[2].seq).await, Some((sent[2].seq, oldest)));
@@ -265,7 +265,7 @@ async fn f26_a_damaged_row_is_reported_as_itself_alone_and_every_listing_goes_on
     assert_eq!((mailbox.items.len(), mailbox.damaged), (1, 8));
     let found = hub.hub.search("common", None, 100).await.expect("searched");
     assert_eq!((found.items.len(), found.damaged), (2, 7));
-    let waiting = hub.hub.waiting(agent_id("b")).await.expect("read");
+    let waiting = hub.hub.expected_files(agent_id("b")).await.expect("read");
     assert!(waiting.iter().any(|waiting| waiting.id == sent[8].id));
     let message = hub.hub.message(sent[0].id).await;
     assert!(matches!(message, Err(HubError::DamagedMessage { .. })), "{message:?}");
@@ -370,7 +370,7 @@ async fn f26_a_message_that_was_set_aside_as_damaged_is_delivered_once_it_is_put
 async fn f25_a_new_database_asks_to_be_rebuilt_until_it_was() {
     let hub = TestHub::with(&[]).await;
     assert!(hub.hub.needs_rebuild().await.expect("read"));
-    hub.hub.rebuilt().await.expect("noted");
+    hub.hub.mark_rebuilt().await.expect("noted");
     assert!(!hub.another().await.needs_rebuild().await.expect("read"));
 }
 
@@ -403,7 +403,7 @@ async fn database_shrinks_after_retention_and_its_chain_holds() {
         accepted.expect("accepted");
     }
     hub.deliver_all().await;
-    for mail in hub.hub.waiting(agent_id("b")).await.expect("read") {
+    for mail in hub.hub.expected_files(agent_id("b")).await.expect("read") {
         hub.hub.acknowledge(agent_id("b"), mail.id, None).await.expect("acknowledged");
     }
     let pages =

@@ -11,7 +11,7 @@ async fn mends(column: &str, value: &str) -> bool {
     let damage = format!("UPDATE messages SET {column} = {value} WHERE seq = ?1");
     test.sql().execute(&damage, params![before.seq]).unwrap();
     assert!(test.hub.message(id).await.is_err(), "{column}");
-    let mended = test.hub.mend_damaged(before.seq, None).await.unwrap();
+    let mended = test.hub.repair_damaged(before.seq, None).await.unwrap();
     if mended {
         assert_eq!(test.hub.message(id).await.unwrap().unwrap(), before, "{column}");
         assert_eq!(test.hub.audit(None).await.unwrap().bad, 0, "{column}");

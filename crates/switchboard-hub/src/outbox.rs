@@ -24,8 +24,8 @@ use self::claim::{half_lease, renew};
 pub(crate) use self::returned::tell as tell_returned;
 use self::state::{NO_OUTCOME, delivered, settle};
 pub(crate) use self::state::{
-    UNFILED, bound_times, expire_due, expired_unfiled, hurry, hurry_firsts, put_state, release_gone,
-    take_back, unfiled_key,
+    UNFILED, bound_times, expire_due, expired_unarchived, put_state, release_gone, retry_first_deliveries,
+    retry_peer_now, take_back, unfiled_key,
 };
 use crate::error::HubError;
 use crate::store::writer::{Work, Writer};
@@ -235,7 +235,7 @@ impl Handoff {
 
     /// Begins the lease anew, for work that waits here longer than a lease lasts. Nobody waits for that; where somebody
     /// else has taken the delivery over, nothing changes.
-    pub fn keep(&self) {
+    pub fn renew_lease(&self) {
         if let Some(Claim { id, fence, writer, .. }) = &self.claim {
             let claim = (*id, *fence);
             writer.post(move |tx| renew(tx, &[claim]).map(drop));

@@ -108,7 +108,7 @@ async fn s18_what_waits_behind_others_is_not_tried_and_comes_first_things_first_
         handoff.report(Outcome::Behind { reason: "others go first".into() }).await.expect("reported");
     }
     first.report(Outcome::Delivered).await.expect("reported");
-    hub.hub.hurry(agent_id("p@swarm")).await.expect("hurried");
+    hub.hub.retry_peer_now(agent_id("p@swarm")).await.expect("hurried");
     let bodies: Vec<_> = ready(&mut door).iter().map(|handoff| handoff.message.body.clone()).collect();
     let expected: Vec<_> = (1..=64).map(|n| n.to_string()).collect();
     assert_eq!(bodies, expected, "as many as the door takes on, in order");
@@ -122,7 +122,7 @@ async fn s18_a_door_that_begins_tries_the_first_of_each_peer() {
         hub.send("a", "p@swarm", text).await;
         one(&mut door).await.report(Outcome::Behind { reason: "busy".into() }).await.expect("reported");
     }
-    hub.hub.hurry_firsts().await.expect("hurried");
+    hub.hub.retry_first_deliveries().await.expect("hurried");
     assert_eq!(one(&mut door).await.message.body, "first");
     assert!(ready(&mut door).is_empty());
 }
@@ -565,21 +565,21 @@ async fn what_expires_in_the_mailbox_disappears_from_it_at_once_and_is_then_expi
 async fn settled_waits_for_the_door_that_is_open_here_and_for_no_other() {
     let hub = TestHub::with(&["a", "b"]).await;
     let queued = hub.send("a", "b", "nobody").await;
-    let receipt = soon(hub.hub.settled(queued.id)).await.expect("settled");
+    let receipt = soon(hub.hub.wait_until_settled(queued.id)).await.expect("settled");
     assert_eq!(receipt.standing(), Standing::Pending);
     let mut door = workspace(&hub.hub).await;
     let _ = one(&mut door).await.report(Outcome::Delivered).await;
     let sent = hub.send("a", "b", "hi").await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
-        async move { hub.settled(sent.id).await }
+        async move { hub.wait_until_settled(sent.id).await }
     });
     let handoff = one(&mut door).await;
     assert!(!waiting.is_finished());
     handoff.report(unreachable()).await.expect("reported");
     let receipt = soon(waiting).await.expect("ended").expect("settled");
     assert!(matches!(receipt.deliveries[0].state, DeliveryState::Failed { .. }));
-    let unknown = hub.hub.settled(hub.hub.next_id()).await;
+    let unknown = hub.hub.wait_until_settled(hub.hub.next_id()).await;
     assert!(matches!(unknown, Err(HubError::UnknownMessage { .. })), "{unknown:?}");
 }
 
@@ -591,7 +591,7 @@ async fn settled_ends_when_the_hub_does() {
     let handoff = one(&mut door).await;
     let waiting = tokio::spawn({
         let hub = hub.hub.clone();
-        async move { hub.settled(sent.id).await }
+        async move { hub.wait_until_settled(sent.id).await }
     });
     soon(hub.hub.shut_down()).await;
     let _ = soon(waiting).await.expect("it ends");

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use switchboard_core::{Address, Delivery, DeliveryState, Door, MessageId, Name};
 
 use crate::error::HubError;
-use crate::link::Word;
+use crate::link::ReceiptStatus;
 use crate::store::rows::{self, DELIVERY_COLUMNS, SPREAD, state_number};
 use crate::store::writer::Work;
 
@@ -16,16 +16,16 @@ const TOPIC: &str = "owed";
 
 /// Something that another hub is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owed {
+pub struct PendingReceipt {
     key: String,
     value: String,
     /// What it is; nothing where the message is gone, and with it everything that could be said.
-    pub news: Option<News>,
+    pub update: Option<ReceiptUpdate>,
 }
 
 /// What became of a message of another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
+pub struct ReceiptUpdate {
     /// The hub that the message came from.
     pub hub: Name,
     /// The message.
@@ -33,7 +33,7 @@ pub struct News {
     /// Whom it was for, by the name that the other hub has for them: it knows nothing of whom mail is forwarded to here.
     pub agent: Name,
     /// What it is told.
-    pub word: Word,
+    pub status: ReceiptStatus,
 }
 
 /// Notes that a delivery got into a state that the hub of its message is told of; nothing where that is this hub.
@@ -58,7 +58,7 @@ pub(crate) fn note(tx: &Work<'_>, delivery: &Delivery, state: DeliveryState) -> 
 }
 
 /// What is to be told, at most so much of it.
-pub(crate) fn owed(db: &Connection, limit: usize) -> Result<Vec<Owed>, HubError> {
+pub(crate) fn pending(db: &Connection, limit: usize) -> Result<Vec<PendingReceipt>, HubError> {
     let sql = format!(
         "SELECT n.key, n.value, m.id, m.scope, m.recipient, {DELIVERY_COLUMNS} FROM notes n \
          LEFT JOIN deliveries d ON d.id = CAST(n.key AS INTEGER) \
@@ -70,12 +70,12 @@ pub(crate) fn owed(db: &Connection, limit: usize) -> Result<Vec<Owed>, HubError>
     let mut rows = statement.query(params![Door::Nats.as_str(), TOPIC, limit])?;
     let mut owed = Vec::new();
     while let Some(row) = rows.next()? {
-        let news = || {
+        let update = || {
             let id = MessageId::from_bytes(row.get(2).ok()?);
             let delivery = rows::delivery(row, 5, id).ok()?;
-            let word = match delivery.state {
-                DeliveryState::Seen => Word::Seen,
-                DeliveryState::Acknowledged => Word::Acknowledged { note: delivery.note },
+            let status = match delivery.state {
+                DeliveryState::Seen => ReceiptStatus::Seen,
+                DeliveryState::Acknowledged => ReceiptStatus::Acknowledged { note: delivery.note },
                 // It expired since, which the other hub finds out by itself.
                 _ => return None,
             };
@@ -83,16 +83,16 @@ pub(crate) fn owed(db: &Connection, limit: usize) -> Result<Vec<Owed>, HubError>
                 Address::Agent(agent) => agent.name,
                 _ => delivery.agent.name,
             };
-            Some(News { hub: row.get::<_, String>(3).ok()?.parse().ok()?, id, agent, word })
+            Some(ReceiptUpdate { hub: row.get::<_, String>(3).ok()?.parse().ok()?, id, agent, status })
         };
-        owed.push(Owed { key: row.get(0)?, value: row.get(1)?, news: news() });
+        owed.push(PendingReceipt { key: row.get(0)?, value: row.get(1)?, update: update() });
     }
     Ok(owed)
 }
 
 /// Strikes out what was told, except where there is more to tell by now.
-pub(crate) fn told(tx: &Work<'_>, owed: &[Owed]) -> Result<(), HubError> {
-    for Owed { key, value, .. } in owed {
+pub(crate) fn clear(tx: &Work<'_>, owed: &[PendingReceipt]) -> Result<(), HubError> {
+    for PendingReceipt { key, value, .. } in owed {
         tx.db
             .prepare_cached("DELETE FROM notes WHERE door = ?1 AND topic = ?2 AND key = ?3 AND value = ?4")?
             .execute([Door::Nats.as_str(), TOPIC, key, value])?;

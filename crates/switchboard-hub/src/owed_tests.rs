@@ -1,48 +1,48 @@
 use switchboard_core::{AgentId, NativeId, Route};
 
 use super::*;
-use crate::directory::Resident;
+use crate::directory::RemoteAgent;
 use crate::test_hub::{TestHub, agent_id, name};
-use crate::{Draft, Passed};
+use crate::{Draft, RelayedMessage};
 
 /// A hub with `claude` and `codex` that has a message of `office` for these.
 async fn asked(to: &str) -> (TestHub, MessageId) {
     let hub = TestHub::with(&["claude", "codex"]).await;
-    let resident = Resident { name: name("qc-1"), role: None, team: None, channels: vec![] };
-    hub.hub.put_residents(name("office"), vec![resident]).await.expect("noted");
+    let resident = RemoteAgent { name: name("qc-1"), role: None, team: None, channels: vec![] };
+    hub.hub.put_remote_agents(name("office"), vec![resident]).await.expect("noted");
     let draft = hub.draft("qc-1@office", to, "from afar");
     let (id, route) = (draft.id, Some(Route::Hub { hub: name("office") }));
     let native = NativeId { door: Door::Nats, scope: "office".into(), id: id.to_string() };
     let draft = Draft { native, native_is_id: true, route, ..draft };
-    let passed = Passed { draft, thread: id, via: vec![] };
-    hub.hub.submit_passed(vec![passed]).await.remove(0).expect("taken");
+    let passed = RelayedMessage { draft, thread: id, via: vec![] };
+    hub.hub.submit_relayed(vec![passed]).await.remove(0).expect("taken");
     hub.deliver_all().await;
     (hub, id)
 }
 
-async fn news(hub: &TestHub) -> Vec<News> {
-    hub.hub.owed(100).await.expect("read").into_iter().filter_map(|owed| owed.news).collect()
+async fn update(hub: &TestHub) -> Vec<ReceiptUpdate> {
+    hub.hub.pending_receipts(100).await.expect("read").into_iter().filter_map(|owed| owed.update).collect()
 }
 
-fn of(id: MessageId, agent: &str, word: Word) -> News {
-    News { hub: name("office"), id, agent: name(agent), word }
+fn of(id: MessageId, agent: &str, status: ReceiptStatus) -> ReceiptUpdate {
+    ReceiptUpdate { hub: name("office"), id, agent: name(agent), status }
 }
 
 #[tokio::test]
 async fn a_hub_owes_word_of_who_saw_its_message_until_that_was_told() {
     let (hub, id) = asked("claude").await;
-    assert_eq!(news(&hub).await, []);
+    assert_eq!(update(&hub).await, []);
     hub.hub.mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
-    assert_eq!(news(&hub).await, [of(id, "claude", Word::Seen)]);
+    assert_eq!(update(&hub).await, [of(id, "claude", ReceiptStatus::Seen)]);
     // More happens while that is being told.
-    let telling = hub.hub.owed(100).await.expect("read");
+    let telling = hub.hub.pending_receipts(100).await.expect("read");
     hub.hub.acknowledge(agent_id("claude"), id, Some("merged".into())).await.expect("noted");
-    hub.hub.told(telling).await.expect("noted");
-    let done = of(id, "claude", Word::Acknowledged { note: Some("merged".into()) });
-    assert_eq!(news(&hub).await, [done]);
-    let telling = hub.hub.owed(100).await.expect("read");
-    hub.hub.told(telling).await.expect("noted");
-    assert_eq!(hub.hub.owed(100).await.expect("read"), []);
+    hub.hub.clear_receipts(telling).await.expect("noted");
+    let done = of(id, "claude", ReceiptStatus::Acknowledged { note: Some("merged".into()) });
+    assert_eq!(update(&hub).await, [done]);
+    let telling = hub.hub.pending_receipts(100).await.expect("read");
+    hub.hub.clear_receipts(telling).await.expect("noted");
+    assert_eq!(hub.hub.pending_receipts(100).await.expect("read"), []);
 }
 
 #[tokio::test]
@@ -53,12 +53,12 @@ async fn each_reader_of_a_group_is_told_of_and_nothing_of_messages_of_our_own() 
     hub.hub.mark_seen(agent_id("codex"), vec![own.id, id]).await.expect("noted");
     hub.hub.acknowledge(agent_id("claude"), id, None).await.expect("noted");
     hub.hub.acknowledge(AgentId::human(), id, None).await.expect("noted");
-    let mut told = news(&hub).await;
-    told.sort_by_key(|news| news.agent.to_string());
-    let done = Word::Acknowledged { note: None };
+    let mut told = update(&hub).await;
+    told.sort_by_key(|update| update.agent.to_string());
+    let done = ReceiptStatus::Acknowledged { note: None };
     assert_eq!(
         told,
-        [of(id, "claude", done.clone()), of(id, "codex", Word::Seen), of(id, "human", done)],
+        [of(id, "claude", done.clone()), of(id, "codex", ReceiptStatus::Seen), of(id, "human", done)],
         "and only of the message that came from there"
     );
 }
@@ -68,8 +68,8 @@ async fn of_a_message_that_is_gone_nothing_is_told() {
     let (hub, id) = asked("claude").await;
     hub.hub.mark_seen(agent_id("claude"), vec![id]).await.expect("noted");
     hub.sql().execute("DELETE FROM deliveries", []).expect("deleted");
-    let owed = hub.hub.owed(100).await.expect("read");
-    assert_eq!(owed.iter().map(|owed| owed.news.is_none()).collect::<Vec<_>>(), [true]);
-    hub.hub.told(owed).await.expect("noted");
-    assert_eq!(hub.hub.owed(100).await.expect("read"), []);
+    let owed = hub.hub.pending_receipts(100).await.expect("read");
+    assert_eq!(owed.iter().map(|owed| owed.update.is_none()).collect::<Vec<_>>(), [true]);
+    hub.hub.clear_receipts(owed).await.expect("noted");
+    assert_eq!(hub.hub.pending_receipts(100).await.expect("read"), []);
 }

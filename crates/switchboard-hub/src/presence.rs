@@ -19,7 +19,7 @@ pub(crate) struct PresenceBoard {
 
 impl PresenceBoard {
     /// Takes a heartbeat; an older one than is known changes nothing.
-    pub(crate) fn hear(&self, beat: Heartbeat) {
+    pub(crate) fn record(&self, beat: Heartbeat) {
         let mut beats = self.beats.lock();
         let known = beats.get(&beat.agent);
         if known.is_some_and(|known| known.at > beat.at) {

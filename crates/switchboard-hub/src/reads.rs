@@ -50,7 +50,7 @@ impl Part {
 
 /// One message in a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mail {
+pub struct MailboxMessage {
     /// The message.
     pub stored: Stored,
     /// How far it got with this reader.
@@ -70,7 +70,7 @@ pub struct Page<T> {
 
 /// A waiting message, as far as its mailbox file is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct ExpectedFile {
     /// The message.
     pub id: MessageId,
     /// What the protocol it came in by calls it.
@@ -140,7 +140,7 @@ pub(crate) fn receipt(db: &Connection, id: MessageId) -> Result<Option<(Stored, 
 }
 
 /// The messages that a protocol calls by this id, whatever their scope.
-pub(crate) fn by_native(
+pub(crate) fn find_by_native(
     db: &Connection,
     door: Option<Door>,
     native: &str,
@@ -163,7 +163,7 @@ pub(crate) fn by_native(
 }
 
 /// All ids that a protocol uses within a scope.
-pub(crate) fn natives(db: &Connection, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
+pub(crate) fn native_ids(db: &Connection, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
     let mut statement = db.prepare_cached("SELECT id FROM native_ids WHERE door = ?1 AND scope = ?2")?;
     let rows = statement.query_map(params![door.as_str(), scope], |row| row.get(0))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -179,7 +179,11 @@ pub(crate) fn scopes(db: &Connection, door: Door) -> Result<Vec<String>, HubErro
 
 /// The messages that a door took in without a native id of their own and that have none in any scope of its
 /// protocol since: their file or the like was never made. Accepted before `before`, oldest first.
-pub(crate) fn unnamed(db: &Connection, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+pub(crate) fn without_native_id(
+    db: &Connection,
+    door: Door,
+    before: Timestamp,
+) -> Result<Vec<MessageId>, HubError> {
     let mut statement = db.prepare_cached(
         "SELECT id FROM messages WHERE door = ?1 AND scope = '' AND accepted_at < ?2 \
          AND seq NOT IN (SELECT seq FROM native_ids WHERE door = ?1 AND scope <> '') ORDER BY seq",
@@ -189,7 +193,7 @@ pub(crate) fn unnamed(db: &Connection, door: Door, before: Timestamp) -> Result<
 }
 
 /// What a message is called within a scope of a protocol it came in or went out by.
-pub(crate) fn native_in(
+pub(crate) fn native_id_in(
     db: &Connection,
     door: Door,
     scope: &str,
@@ -205,7 +209,11 @@ pub(crate) fn native_in(
 }
 
 /// A page of an agent's mailbox: what it has and is not done with, oldest first.
-pub(crate) fn mailbox(db: &Connection, query: &MailboxQuery, now: Timestamp) -> Result<Page<Mail>, HubError> {
+pub(crate) fn mailbox(
+    db: &Connection,
+    query: &MailboxQuery,
+    now: Timestamp,
+) -> Result<Page<MailboxMessage>, HubError> {
     Ok(mailbox_within(db, query, now, usize::MAX)?.unwrap_or_else(Page::new))
 }
 
@@ -215,7 +223,7 @@ pub(crate) fn mailbox_within(
     query: &MailboxQuery,
     now: Timestamp,
     most_bytes: usize,
-) -> Result<Option<Page<Mail>>, HubError> {
+) -> Result<Option<Page<MailboxMessage>>, HubError> {
     let (index, states) = query.part.index();
     // What has expired is hidden from the moment on, also before housekeeping comes by.
     let sql = format!(
@@ -230,7 +238,7 @@ pub(crate) fn mailbox_within(
     while let Some(row) = rows.next()? {
         let mail = Stored::read(row).and_then(|stored| {
             let delivery = rows::delivery(row, MESSAGE_WIDTH, stored.message.id)?;
-            Ok(Mail { stored, delivery })
+            Ok(MailboxMessage { stored, delivery })
         });
         bytes = bytes.saturating_add(mail.as_ref().map_or(0, |mail| mail.stored.message.body.len()));
         if bytes > most_bytes {
@@ -316,12 +324,12 @@ pub(crate) fn first_waits(db: &Connection, agent: &AgentId, now: Timestamp) -> R
 }
 
 /// The messages after a number of the journal that must have a file in an agent's mailbox folder, without the bodies.
-pub(crate) fn waiting_after(
+pub(crate) fn expected_files_after(
     db: &Connection,
     agent: &AgentId,
     after: i64,
     most: usize,
-) -> Result<Vec<(i64, Waiting)>, HubError> {
+) -> Result<Vec<(i64, ExpectedFile)>, HubError> {
     let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id, m.seq FROM deliveries d INDEXED BY deliveries_waiting \
          JOIN messages m ON m.seq = d.id / {SPREAD} WHERE d.agent = ?1 AND d.state IN (2, 3) AND d.id >= ?2 \
@@ -338,11 +346,11 @@ fn waiting_rows<T>(
     agent: &AgentId,
     values: impl rusqlite::Params,
     more: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
-) -> Result<Vec<(T, Waiting)>, HubError> {
-    let read = |row: &Row<'_>| -> rusqlite::Result<(T, Waiting)> {
+) -> Result<Vec<(T, ExpectedFile)>, HubError> {
+    let read = |row: &Row<'_>| -> rusqlite::Result<(T, ExpectedFile)> {
         let door = Door::from_name(&row.get::<_, String>(1)?).unwrap_or(Door::Workspace);
         let native = NativeId { door, scope: row.get(2)?, id: row.get(3)? };
-        Ok((more(row)?, Waiting { id: MessageId::from_bytes(row.get(0)?), native }))
+        Ok((more(row)?, ExpectedFile { id: MessageId::from_bytes(row.get(0)?), native }))
     };
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query(values)?;
@@ -357,7 +365,7 @@ fn waiting_rows<T>(
 }
 
 /// What is on its way to an agent's mailbox folder: its file may be there already, and need not be.
-pub(crate) fn on_the_way(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting>, HubError> {
+pub(crate) fn pending_files(db: &Connection, agent: &AgentId) -> Result<Vec<ExpectedFile>, HubError> {
     let sql = format!(
         "SELECT m.id, m.door, m.scope, m.native_id FROM deliveries d INDEXED BY deliveries_due \
          JOIN messages m ON m.seq = d.id / {SPREAD} \
@@ -369,7 +377,7 @@ pub(crate) fn on_the_way(db: &Connection, agent: &AgentId) -> Result<Vec<Waiting
 
 /// A page of the journal, in order of acceptance, after a cursor.
 pub(crate) fn journal(db: &Connection, after: i64, limit: usize) -> Result<Page<Stored>, HubError> {
-    let oldest = oldest_kept(db)?;
+    let oldest = oldest_retained(db)?;
     // A reader from the start asks for what there is; one that stood somewhere must not miss anything.
     if after > 0 && after < oldest - 1 {
         return Err(HubError::CursorExpired { cursor: after, oldest });
@@ -404,7 +412,7 @@ fn stored_page(
 }
 
 /// The first journal number after everything that retention has removed.
-pub(crate) fn oldest_kept(db: &Connection) -> Result<i64, HubError> {
+pub(crate) fn oldest_retained(db: &Connection) -> Result<i64, HubError> {
     Ok(db
         .prepare_cached("SELECT CAST(value AS INTEGER) + 1 FROM meta WHERE key = 'pruned'")?
         .query_row([], |row| row.get(0))

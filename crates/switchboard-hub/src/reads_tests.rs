@@ -98,7 +98,7 @@ async fn f22_however_many_messages_wait_they_cost_neither_senders_nor_readers() 
     let all = cheaply("a count of everything", hub.unread(agent_id("codex"), usize::MAX)).await.unwrap();
     assert_eq!(all, usize::try_from(MANY).unwrap() + 22);
     // Whoever asks for everything pays for it, which shows that the meter works.
-    let (all, read) = measured(hub.waiting(agent_id("codex"))).await;
+    let (all, read) = measured(hub.expected_files(agent_id("codex"))).await;
     assert_eq!(all.unwrap().len(), usize::try_from(MANY).unwrap() + 22);
     assert!(read.is_none_or(|read| read > PAGE), "{read:?} bytes read");
 }
@@ -125,11 +125,11 @@ async fn ordinary_paths_scan_no_table() {
     reply.in_reply_to = Some(sent.id);
     cheaply("a reply", hub.submit(reply)).await.unwrap();
     cheaply("what is due", hub.has_due(Door::Workspace)).await.unwrap();
-    cheaply("what is on its way", hub.on_the_way(codex.clone())).await.unwrap();
+    cheaply("what is on its way", hub.pending_files(codex.clone())).await.unwrap();
     cheaply("what other processes left", hub.write(outbox::release_gone)).await.unwrap();
     cheaply("times that lie ahead", hub.write(outbox::bound_times)).await.unwrap();
     cheaply("what has expired", hub.expire_due()).await.unwrap();
-    cheaply("what is to be archived", hub.expired_unfiled(100)).await.unwrap();
+    cheaply("what is to be archived", hub.expired_unarchived(100)).await.unwrap();
     cheaply("who has not seen it", hub.tell_unseen()).await;
     cheaply("a mark as seen", hub.mark_seen(codex.clone(), vec![sent.id])).await.unwrap();
     cheaply("unseen mail", hub.count(codex.clone(), Part::Unseen, usize::MAX)).await.unwrap();
@@ -137,12 +137,14 @@ async fn ordinary_paths_scan_no_table() {
     cheaply("mail that is done with", hub.count(codex.clone(), Part::Done, 100)).await.unwrap();
     cheaply("a thread", hub.thread(sent.id, 20)).await.unwrap();
     cheaply("replies", hub.replies(sent.id, 20)).await.unwrap();
-    cheaply("a native id", hub.by_native(None, "copy_7")).await.unwrap();
+    cheaply("a native id", hub.find_by_native(None, "copy_7")).await.unwrap();
     cheaply("the end of the journal", hub.newest(20)).await.unwrap();
     cheaply("a page of the journal", hub.journal(last - 20, 20)).await.unwrap();
-    cheaply("a page for retention", hub.aged(last - 20, 20)).await.unwrap();
+    cheaply("a page for retention", hub.retention_candidates(last - 20, 20)).await.unwrap();
     cheaply("a round of retention", hub.remove_entries(vec![sent.seq])).await.unwrap();
-    cheaply("a page of a mailbox folder", hub.waiting_after(codex.clone(), last - 20, 20)).await.unwrap();
+    cheaply("a page of a mailbox folder", hub.expected_files_after(codex.clone(), last - 20, 20))
+        .await
+        .unwrap();
     cheaply("free pages", hub.shrink()).await.unwrap();
     cheaply("how far the index is", hub.read(search::missing)).await.unwrap();
     cheaply("a portion of the index", hub.write(|tx| search::catch_up(tx, 20))).await.unwrap();

@@ -35,7 +35,7 @@ pub struct Reservation {
 
 /// What an agent asks for.
 #[derive(Debug, Clone)]
-pub struct Reserve {
+pub struct ReservationRequest {
     /// Who asks.
     pub agent: AgentId,
     /// Where.
@@ -53,7 +53,7 @@ pub struct Reserve {
 const COLUMNS: &str = "holder, repository, tree, pattern, shared, note, made_at, until";
 
 /// Reserves all of the patterns, or none where one of them overlaps what somebody else has.
-pub(crate) fn reserve(tx: &mut Work<'_>, asked: &Reserve) -> Result<Vec<Reservation>, HubError> {
+pub(crate) fn reserve(tx: &mut Work<'_>, asked: &ReservationRequest) -> Result<Vec<Reservation>, HubError> {
     let holder = tx.directory.value.canonical(&asked.agent);
     tx.db.execute(
         "DELETE FROM reservations WHERE until <= ?1 OR until - lease > ?1",
@@ -63,7 +63,7 @@ pub(crate) fn reserve(tx: &mut Work<'_>, asked: &Reserve) -> Result<Vec<Reservat
         list(tx.db, tx.now)?.into_iter().filter(|other| other.holder != holder).collect();
     let mut taken = Vec::new();
     for pattern in &asked.patterns {
-        let other = others.iter().find(|other| other.meets(&asked.tree, asked.shared, pattern));
+        let other = others.iter().find(|other| other.conflicts_with(&asked.tree, asked.shared, pattern));
         taken.extend(other.map(|other| (pattern.clone(), other.clone())));
     }
     if !taken.is_empty() {
@@ -164,7 +164,7 @@ pub(crate) fn list(db: &Connection, now: Timestamp) -> Result<Vec<Reservation>, 
 
 impl Reservation {
     /// Whether somebody who works at `pattern` in a tree gets into its way.
-    pub fn meets(&self, tree: &WorkTree, shared: bool, pattern: &Pattern) -> bool {
+    pub fn conflicts_with(&self, tree: &WorkTree, shared: bool, pattern: &Pattern) -> bool {
         let same_tree = self.tree.root == tree.root
             || (self.tree.repository == tree.repository && (self.shared || shared));
         // What cannot be read any more reserves nothing.

@@ -9,8 +9,8 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
     texts.iter().map(|text| Pattern::parse(text).expect("a pattern")).collect()
 }
 
-fn asked(agent: &str, texts: &[&str]) -> Reserve {
-    Reserve {
+fn asked(agent: &str, texts: &[&str]) -> ReservationRequest {
+    ReservationRequest {
         agent: agent_id(agent),
         tree: tree("repo"),
         patterns: patterns(texts),
@@ -45,11 +45,15 @@ async fn x6_overlapping_files_are_refused_to_others_in_either_order_and_all_or_n
 async fn x6_another_tree_of_the_repository_is_another_place_unless_one_of_them_is_shared() {
     for (one, other, is_met) in [(false, false, false), (true, false, true), (false, true, true)] {
         let hub = TestHub::with(&["a", "b"]).await;
-        hub.hub.reserve(Reserve { shared: one, ..asked("a", &["src/**"]) }).await.expect("reserved");
-        let elsewhere = Reserve { tree: tree("other"), shared: other, ..asked("b", &["src/a.rs"]) };
+        hub.hub
+            .reserve(ReservationRequest { shared: one, ..asked("a", &["src/**"]) })
+            .await
+            .expect("reserved");
+        let elsewhere =
+            ReservationRequest { tree: tree("other"), shared: other, ..asked("b", &["src/a.rs"]) };
         assert_eq!(hub.hub.reserve(elsewhere).await.is_err(), is_met, "{one}, {other}");
         let stranger = WorkTree { repository: "/else/.git".into(), root: "/else".into() };
-        let strange = Reserve { tree: stranger, shared: true, ..asked("b", &["src/a.rs"]) };
+        let strange = ReservationRequest { tree: stranger, shared: true, ..asked("b", &["src/a.rs"]) };
         hub.hub.reserve(strange).await.expect("reserved");
     }
 }

@@ -26,11 +26,11 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
 /// How a message comes before its reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Showing {
+pub enum DisplayMode {
     /// The reader asked for it.
-    Asked,
+    Pull,
     /// It is put before the reader unasked. What the reader was told of a short while ago is left alone.
-    Unasked,
+    Push,
 }
 
 /// Holds those of these messages that an agent has not seen and that nobody else is about to show; returns them.
@@ -38,7 +38,7 @@ pub(crate) fn hold(
     tx: &mut Work<'_>,
     agent: &AgentId,
     ids: &[MessageId],
-    how: Showing,
+    how: DisplayMode,
     token: &str,
     lease: SignedDuration,
 ) -> Result<Vec<MessageId>, HubError> {
@@ -58,11 +58,11 @@ pub(crate) fn hold(
 }
 
 /// Whether what somebody holds may be taken over.
-fn is_free(owner: &str, due: Timestamp, now: Timestamp, how: Showing) -> bool {
+fn is_free(owner: &str, due: Timestamp, now: Timestamp, how: DisplayMode) -> bool {
     // Longer than anybody holds anything: the clock was set back.
     let is_lost = now.saturating_add(LONGEST).is_ok_and(|latest| due > latest);
     if owner == TOLD {
-        return how == Showing::Asked || due <= now || is_lost;
+        return how == DisplayMode::Pull || due <= now || is_lost;
     }
     let process = owner.split_once(' ').map_or(owner, |(process, _)| process);
     due <= now || is_lost || process.parse::<Owner>().map_or(true, |process| process.is_gone())

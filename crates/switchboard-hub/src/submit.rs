@@ -68,7 +68,7 @@ pub struct Draft {
 
 /// A message that another hub passed on, with its place in a conversation that began elsewhere.
 #[derive(Debug, Clone)]
-pub struct Passed {
+pub struct RelayedMessage {
     /// The message.
     pub draft: Draft,
     /// The first message of its conversation. Where the message that it answers is known here, that one counts.
@@ -163,10 +163,14 @@ impl Prepared {
     }
 
     /// The same for a message of another hub.
-    pub(crate) fn passed(passed: Passed, body_limit: usize, metadata_limit: usize) -> Result<Self, HubError> {
-        let mut prepared = Self::new(passed.draft, body_limit, metadata_limit)?;
-        prepared.message.thread = passed.thread;
-        prepared.message.via = passed.via;
+    pub(crate) fn relayed(
+        relayed: RelayedMessage,
+        body_limit: usize,
+        metadata_limit: usize,
+    ) -> Result<Self, HubError> {
+        let mut prepared = Self::new(relayed.draft, body_limit, metadata_limit)?;
+        prepared.message.thread = relayed.thread;
+        prepared.message.via = relayed.via;
         Ok(prepared)
     }
 }
@@ -184,7 +188,7 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
         && message.from.realm.is_none()
         && is_notice(&message)
     {
-        return Err(HubError::ReservedName { name: message.from.name, keeper: "the hub" });
+        return Err(HubError::ReservedName { name: message.from.name, reserved_for: "the hub" });
     }
     let directory = with_way_back(tx, &message)?;
     if use_known_names(&mut message, &directory) {
@@ -247,10 +251,12 @@ pub(crate) fn submit(tx: &mut Work<'_>, prepared: Prepared) -> Result<Accepted, 
 /// Why a message has no recipient. That an agent was there and has left is something else than that it never was.
 fn nobody(tx: &Work<'_>, error: ResolveError) -> Result<ResolveError, HubError> {
     match error {
-        ResolveError::UnknownAgent { agent, near, known } => Ok(match directory::left_at(tx.db, &agent)? {
-            Some(at) => ResolveError::Retired { agent, at },
-            None => ResolveError::UnknownAgent { agent, near, known },
-        }),
+        ResolveError::UnknownAgent { agent, near, known } => {
+            Ok(match directory::retired_at(tx.db, &agent)? {
+                Some(at) => ResolveError::Retired { agent, at },
+                None => ResolveError::UnknownAgent { agent, near, known },
+            })
+        }
         other => Ok(other),
     }
 }
@@ -382,7 +388,7 @@ fn complete(
 const KEY_SCOPE: &str = "key of ";
 
 /// Whether ids of this scope are senders' own words, and no names that others may know a message by.
-pub fn is_key_scope(scope: &str) -> bool {
+pub fn is_idempotency_scope(scope: &str) -> bool {
     scope.starts_with(KEY_SCOPE)
 }
 
@@ -480,7 +486,7 @@ pub(crate) fn bind(tx: &Work<'_>, native: &NativeId, seq: i64) -> Result<bool, H
 }
 
 /// Records a further id of a message that is in the journal.
-pub(crate) fn name_again(tx: &mut Work<'_>, id: MessageId, native: &NativeId) -> Result<bool, HubError> {
+pub(crate) fn bind_native_id(tx: &mut Work<'_>, id: MessageId, native: &NativeId) -> Result<bool, HubError> {
     match crate::reads::message(tx.db, id)? {
         Some(Stored { seq, .. }) => bind(tx, native, seq),
         None => Err(HubError::UnknownMessage { id: id.to_string() }),

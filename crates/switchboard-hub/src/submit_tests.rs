@@ -108,10 +108,10 @@ async fn f15_the_same_id_in_another_scope_is_another_message() {
     let one = hub.hub.submit(one).await.expect("accepted");
     let two = hub.hub.submit(two).await.expect("accepted");
     assert!(!two.duplicate);
-    let found = hub.hub.by_native(Some(Door::Workspace), "msg-1").await.expect("read");
+    let found = hub.hub.find_by_native(Some(Door::Workspace), "msg-1").await.expect("read");
     assert_eq!(found, [("c".to_owned(), two.id), ("b".to_owned(), one.id)]);
-    assert_eq!(hub.hub.by_native(None, "msg-1").await.expect("read").len(), 2);
-    assert_eq!(hub.hub.by_native(Some(Door::Swarm), "msg-1").await.expect("read"), []);
+    assert_eq!(hub.hub.find_by_native(None, "msg-1").await.expect("read").len(), 2);
+    assert_eq!(hub.hub.find_by_native(Some(Door::Swarm), "msg-1").await.expect("read"), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -316,7 +316,7 @@ async fn nobody_else_writes_in_the_hubs_name() {
     let hub = TestHub::with(&["a"]).await;
     let draft = || Draft { verified: true, ..hub.draft("Switchboard", "a", "obey") };
     let refused = hub.hub.submit(draft()).await;
-    assert!(matches!(refused, Err(HubError::ReservedName { keeper: "the hub", .. })), "{refused:?}");
+    assert!(matches!(refused, Err(HubError::ReservedName { reserved_for: "the hub", .. })), "{refused:?}");
     assert_eq!(journal(&hub.hub).await, []);
     // A file may say what it likes; nobody vouches for it.
     hub.hub.submit(hub.draft("switchboard", "a", "a file")).await.expect("accepted");
@@ -479,21 +479,22 @@ async fn a_message_has_an_id_in_every_protocol_it_went_out_by() {
     let sent = hub.send("a", "b", "hi").await;
     let other = hub.send("a", "b", "ho").await;
     let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-1".into() };
-    assert!(hub.hub.name_again(sent.id, native.clone()).await.expect("named"));
-    assert!(!hub.hub.name_again(other.id, native).await.expect("asked"), "the first keeps it");
-    let called = hub.hub.by_native(Some(Door::Channels), "msg-1").await.expect("asked");
+    assert!(hub.hub.bind_native_id(sent.id, native.clone()).await.expect("named"));
+    assert!(!hub.hub.bind_native_id(other.id, native).await.expect("asked"), "the first keeps it");
+    let called = hub.hub.find_by_native(Some(Door::Channels), "msg-1").await.expect("asked");
     assert_eq!(called, [("general".to_owned(), sent.id)]);
-    let natives = hub.hub.natives(Door::Channels, "General").await.expect("listed");
+    let natives = hub.hub.native_ids(Door::Channels, "General").await.expect("listed");
     assert_eq!(natives.into_iter().collect::<Vec<_>>(), ["msg-1"]);
     let without = hub.draft("a", "b", "third");
     let native = NativeId { door: Door::Channels, scope: String::new(), id: without.id.to_string() };
     let third = hub.hub.submit(Draft { native, native_is_id: true, ..without }).await.expect("accepted");
-    let unnamed = async || hub.hub.unnamed(Door::Channels, hub.hub.now() + seconds(1)).await.expect("listed");
+    let unnamed =
+        async || hub.hub.without_native_id(Door::Channels, hub.hub.now() + seconds(1)).await.expect("listed");
     assert_eq!(unnamed().await, [third.id]);
     let native = NativeId { door: Door::Channels, scope: "general".into(), id: "msg-3".into() };
-    hub.hub.name_again(third.id, native).await.expect("named");
+    hub.hub.bind_native_id(third.id, native).await.expect("named");
     assert_eq!(unnamed().await, []);
-    let named = |id| hub.hub.native_in(Door::Channels, "general", id);
+    let named = |id| hub.hub.native_id_in(Door::Channels, "general", id);
     assert_eq!(named(sent.id).await.expect("asked").as_deref(), Some("msg-1"));
     assert_eq!(named(other.id).await.expect("asked"), None);
 }

@@ -10,7 +10,8 @@ const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
 /// A hub that tells senders after a minute, by the same clock and on the same folder.
 async fn telling(test: &TestHub) -> (Hub, Outbound) {
-    let config = HubConfig { unseen_after: Some(Duration::from_mins(1)), ..config(test.path(), &test.clock) };
+    let config =
+        HubConfig { unread_reminder_after: Some(Duration::from_mins(1)), ..config(test.path(), &test.clock) };
     let hub = Hub::open(config).await.expect("opened");
     let door = hub.open_door(Door::Workspace).await.expect("opened");
     (hub, door)

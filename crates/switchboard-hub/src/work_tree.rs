@@ -70,7 +70,7 @@ impl WorkTree {
 
     /// Where somebody in a folder works, who uses a workspace: the folder and its tree, or those of the workspace where
     /// the folder has nothing to do with it.
-    pub fn place(folder: &Path, workspace: &Path) -> Result<(PathBuf, Self), WorkTreeError> {
+    pub fn locate(folder: &Path, workspace: &Path) -> Result<(PathBuf, Self), WorkTreeError> {
         let (here, home) = (Self::of(folder)?, Self::of(workspace)?);
         let is_within = resolve(folder).starts_with(resolve(workspace));
         let is_plain = here.root == here.repository;

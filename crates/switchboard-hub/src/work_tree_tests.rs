@@ -66,7 +66,7 @@ fn x6_a_place_is_where_one_works_if_that_belongs_to_the_workspace() {
         ("plain/src", "main", "main", "main"),
         ("main/src", "plain", "plain", "plain"),
     ] {
-        let place = WorkTree::place(&repository.path(folder), &repository.path(workspace)).expect("a place");
+        let place = WorkTree::locate(&repository.path(folder), &repository.path(workspace)).expect("a place");
         assert_eq!(place, (repository.path(at), tree(expected)), "{folder} of {workspace}");
     }
 }

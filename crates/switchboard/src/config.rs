@@ -62,7 +62,7 @@ pub(crate) struct Settings {
     pub(crate) notify: Option<NotifyConfig>,
     channels: channels::ChannelSettings,
     links: Arc<Links>,
-    unseen_after: Option<Duration>,
+    unread_reminder_after: Option<Duration>,
     swarm: swarm::SwarmSettings,
     body_limit: Option<usize>,
     loops: LoopLimits,
@@ -79,7 +79,7 @@ impl Settings {
         hub.loops = self.loops;
         hub.budgets = self.budgets.clone();
         hub.links = self.links.clone();
-        hub.unseen_after = self.unseen_after;
+        hub.unread_reminder_after = self.unread_reminder_after;
     }
 
     /// The settings of the channels, which are in `folder` unless they are somewhere else.
@@ -269,7 +269,7 @@ fn resolve(file: ConfigFile) -> Result<Settings, String> {
     settings.loops.pair_per_minute = hub.replies_per_minute.unwrap_or(settings.loops.pair_per_minute);
     settings.loops.thread = hub.replies_per_thread.unwrap_or(settings.loops.thread);
     settings.budgets = budgets(file.budgets.unwrap_or_default())?;
-    settings.unseen_after = match hub.unseen_seconds {
+    settings.unread_reminder_after = match hub.unseen_seconds {
         Some(0) => None,
         seconds => Some(seconds.map_or(UNSEEN, Duration::from_secs)),
     };

@@ -107,7 +107,7 @@ impl Context {
             ));
         }
         if agent.name.as_str().eq_ignore_ascii_case(HUB_NAME) {
-            let reserved = HubError::ReservedName { name: agent.name, keeper: "the hub" };
+            let reserved = HubError::ReservedName { name: agent.name, reserved_for: "the hub" };
             return Err(Failure::from(reserved).hint("check --from and SWITCHBOARD_AGENT_NAME"));
         }
         // Only then is it looked for among all processes of the machine.
@@ -199,7 +199,7 @@ impl Context {
     /// Where whoever is asking works: a folder, and the tree of files that it is in.
     pub(crate) fn place(&self) -> Result<(PathBuf, WorkTree), Failure> {
         let here = std::env::current_dir().map_err(anyhow::Error::from)?;
-        Ok(WorkTree::place(&here, &self.workspace_folder()?)?)
+        Ok(WorkTree::locate(&here, &self.workspace_folder()?)?)
     }
 
     /// The same at the workspace of a folder: the one that was asked for, or else that of the folder. Nothing where

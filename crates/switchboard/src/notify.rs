@@ -10,7 +10,7 @@ use std::time::Duration;
 use door_workspace::Workspace;
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, Door, escape_json_line};
-use switchboard_hub::{Hub, Mail, MailboxQuery, Part};
+use switchboard_hub::{Hub, MailboxMessage, MailboxQuery, Part};
 use switchboard_sys::process::Spawn;
 use tokio::io::AsyncWriteExt;
 use tokio_util::sync::CancellationToken;
@@ -96,10 +96,10 @@ async fn tell(config: &NotifyConfig, hub: &Hub) -> Result<bool, Failure> {
 }
 
 async fn note(hub: &Hub, seq: i64) -> Result<(), Failure> {
-    Ok(hub.note(Door::Workspace, TOPIC, "cursor".to_owned(), Some(seq.to_string())).await?)
+    Ok(hub.put_note(Door::Workspace, TOPIC, "cursor".to_owned(), Some(seq.to_string())).await?)
 }
 
-async fn start(how: &How, mail: &[Mail], unread: usize) -> Result<(), Failure> {
+async fn start(how: &How, mail: &[MailboxMessage], unread: usize) -> Result<(), Failure> {
     let (program, args, input) = match how {
         How::Command(command) => {
             let (program, args) = command.split_first().map_or(("", &[][..]), |(p, args)| (p.as_str(), args));
@@ -136,8 +136,8 @@ async fn start(how: &How, mail: &[Mail], unread: usize) -> Result<(), Failure> {
 }
 
 /// What a program is told. Scripts rely on these names.
-fn object(mail: &[Mail], unread: usize) -> Value {
-    let one = |mail: &Mail| {
+fn object(mail: &[MailboxMessage], unread: usize) -> Value {
+    let one = |mail: &MailboxMessage| {
         let message = &mail.stored.message;
         let body: String = message.body.chars().take(PREVIEW).collect();
         json!({
@@ -155,7 +155,7 @@ fn object(mail: &[Mail], unread: usize) -> Value {
 }
 
 /// One line.
-fn summary(mail: &[Mail]) -> String {
+fn summary(mail: &[MailboxMessage]) -> String {
     let mut names: Vec<String> = Vec::new();
     for name in mail.iter().map(|mail| mail.stored.message.from.to_string()) {
         if !names.contains(&name) {
@@ -167,7 +167,7 @@ fn summary(mail: &[Mail]) -> String {
 }
 
 /// The beginning of the first one, on one line.
-fn preview(mail: &[Mail]) -> String {
+fn preview(mail: &[MailboxMessage]) -> String {
     let first = mail.first().map(|mail| mail.stored.message.body.as_str()).unwrap_or_default();
     plain(&first.chars().take(PREVIEW).collect::<String>()).replace('\n', " ")
 }

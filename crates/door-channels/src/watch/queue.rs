@@ -3,7 +3,7 @@
 use switchboard_core::{
     Address, AgentId, Delivery, DeliveryState, Directory, Door, Message, MessageId, Route,
 };
-use switchboard_hub::{HubError, Mail, MailboxQuery, Part, Stored, is_notice};
+use switchboard_hub::{HubError, MailboxMessage, MailboxQuery, Part, Stored, is_notice};
 
 use super::mention::{begins_with, is_mentioned};
 use super::watcher::{ANSWERED, Memory, Watcher};
@@ -35,7 +35,7 @@ enum Stage {
 
 impl Watcher {
     /// What was delivered to the agent in this channel and it is not done with, oldest first.
-    pub(super) async fn waiting(&self, agent: AgentId) -> Result<Vec<Mail>, ChannelError> {
+    pub(super) async fn waiting(&self, agent: AgentId) -> Result<Vec<MailboxMessage>, ChannelError> {
         let route = Route::Channel { channel: self.config.channel.clone() };
         let (mut after, mut found) = (0, Vec::new());
         loop {
@@ -184,7 +184,7 @@ impl Watcher {
 
     async fn set_cursor(&self, cursor: i64) -> Result<(), ChannelError> {
         let value = Some(cursor.to_string());
-        Ok(self.channels.hub().note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
+        Ok(self.channels.hub().put_note(Door::Channels, CURSOR, self.cursor_key(), value).await?)
     }
 
     /// Why a message is not answered; nothing where it is.
@@ -206,7 +206,7 @@ impl Watcher {
         }
         let Some(reply) = self.own_reply(stored).await? else { return Ok(None) };
         // One without a file was cut off on its way into the channel, unless another hub is about to write it.
-        let named = hub.native_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
+        let named = hub.native_id_in(Door::Channels, config.channel.as_str(), reply.message.id).await?;
         Ok((named.is_some() || reply.message.is_of_another_hub()).then_some(ANSWERED))
     }
 

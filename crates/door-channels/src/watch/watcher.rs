@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use switchboard_core::{AgentId, Door, Message, MessageId, NO_ANSWER};
-use switchboard_hub::{HubError, Showing, Stored, fresh_mark};
+use switchboard_hub::{DisplayMode, HubError, Stored, fresh_mark};
 use switchboard_sys::files::Dir;
 use tokio_util::sync::CancellationToken;
 
@@ -246,7 +246,7 @@ impl Watcher {
         // No hook and no tool of the same agent shows it meanwhile.
         let agent = AgentId::from(self.config.agent.clone());
         let held = self.config.timeout.saturating_add(GRACE.unsigned_abs());
-        let hold = self.channels.hub().hold_for(agent, vec![id], Showing::Asked, held).await?;
+        let hold = self.channels.hub().lease_display_for(agent, vec![id], DisplayMode::Pull, held).await?;
         let is_mail = self.is_in_the_mailbox(id).await?;
         if is_mail && hold.is_empty() {
             // It is on its way into the mailbox, or somebody is about to show it to the agent.
@@ -383,7 +383,7 @@ impl Watcher {
         let id = if native.door == Door::Channels && native.scope.eq_ignore_ascii_case(channel.as_str()) {
             Some(native.id.clone())
         } else {
-            self.channels.hub().native_in(Door::Channels, channel.as_str(), stored.message.id).await?
+            self.channels.hub().native_id_in(Door::Channels, channel.as_str(), stored.message.id).await?
         };
         Ok(id.map(|id| ChannelMessage { id, ..file }))
     }

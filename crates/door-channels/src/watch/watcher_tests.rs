@@ -1,5 +1,5 @@
 use switchboard_core::Outcome;
-use switchboard_hub::{MailboxQuery, Part, Resident};
+use switchboard_hub::{MailboxQuery, Part, RemoteAgent};
 
 use super::*;
 use crate::channels::Post;
@@ -207,8 +207,9 @@ async fn unread_mail_from_the_channel_is_answered_there_once_and_what_was_read_i
     deliver_mail(&test).await;
     let seen = test.post("human", "codex", "into your mailbox, and read").await;
     let seen = test.stored(&seen.id).await.message.id;
-    test.channels.hub().settled(seen).await.unwrap();
-    let hold = test.channels.hub().hold(agent("codex"), vec![seen], Showing::Asked).await.unwrap();
+    test.channels.hub().wait_until_settled(seen).await.unwrap();
+    let hold =
+        test.channels.hub().lease_display(agent("codex"), vec![seen], DisplayMode::Pull).await.unwrap();
     hold.finish(vec![seen], Vec::new()).await.unwrap();
     let mut unread = Vec::new();
     for number in 0..3 {
@@ -239,8 +240,8 @@ async fn mail_that_somebody_is_about_to_show_to_the_agent_is_left_to_the_agent()
     deliver_mail(&test).await;
     let mail = test.post("human", "codex", "into your mailbox").await;
     let id = test.stored(&mail.id).await.message.id;
-    test.channels.hub().settled(id).await.unwrap();
-    let _hold = test.channels.hub().hold(agent("codex"), vec![id], Showing::Asked).await.unwrap();
+    test.channels.hub().wait_until_settled(id).await.unwrap();
+    let _hold = test.channels.hub().lease_display(agent("codex"), vec![id], DisplayMode::Pull).await.unwrap();
     let work = start(&test, vec![watcher(&test, "echo 42")]).await;
     let next = test.post("human", "all", "@codex now you listen").await;
     answer_to(&test, &next.id).await;
@@ -476,8 +477,9 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
         let test = TestChannels::new(&[]).await;
         let (lab, office) = test.lab_and_office().await;
         lab.join(&agent("codex"), &name("general")).await.unwrap();
-        let codex = Resident { name: name("codex"), role: None, team: None, channels: vec![name("general")] };
-        office.hub().put_residents(name("lab"), vec![codex]).await.unwrap();
+        let codex =
+            RemoteAgent { name: name("codex"), role: None, team: None, channels: vec![name("general")] };
+        office.hub().put_remote_agents(name("lab"), vec![codex]).await.unwrap();
         let watchers = vec![watcher(&test, "echo 42")];
         let work = start_with(&test, |config| (config.linked, config.watchers) = (true, watchers)).await;
 
@@ -490,7 +492,7 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
         let brought = post_from_lab(Message { to: "codex@lab".parse().unwrap(), ..message.clone() });
         let native = async || {
             lab.put(&message, seq, &name("general")).await.unwrap();
-            lab.hub().native_in(Door::Channels, "general", message.id).await.unwrap().unwrap()
+            lab.hub().native_id_in(Door::Channels, "general", message.id).await.unwrap().unwrap()
         };
         let question = if is_file_first {
             let (question, mut changes) = (native().await, office.hub().changes());
@@ -500,10 +502,10 @@ async fn in_a_folder_that_linked_hubs_share_a_name_is_watched_for_whichever_hub_
                 }
             })
             .await;
-            office.hub().submit_passed(vec![brought]).await.remove(0).unwrap();
+            office.hub().submit_relayed(vec![brought]).await.remove(0).unwrap();
             question
         } else {
-            office.hub().submit_passed(vec![brought]).await.remove(0).unwrap();
+            office.hub().submit_relayed(vec![brought]).await.remove(0).unwrap();
             native().await
         };
         let answer = answer_to(&test, &question).await;

@@ -113,7 +113,7 @@ async fn a_key_that_is_lost_has_a_way_out() {
         })
         .await;
     alice.swarms.accept_key(None, "bob", None).await.unwrap();
-    bob.hub().hurry("alice@research".parse().unwrap()).await.unwrap();
+    bob.hub().retry_peer_now("alice@research".parse().unwrap()).await.unwrap();
     alice.gets("it is me").await;
 }
 

@@ -111,7 +111,7 @@ async fn a_long_backlog_is_worked_off_with_few_attempts() {
     alice.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
     let mut events = alice.hub().subscribe().await.unwrap();
-    alice.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
+    alice.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
     assert_eq!(alice.settled(last).await[0].state, DeliveryState::Delivered);
     let mut put_off = 0;
     loop {
@@ -144,7 +144,7 @@ async fn a_peer_that_was_away_while_the_key_changed_gets_everything() {
     let is_waiting = |delivery: &Delivery| matches!(delivery.state, DeliveryState::Failed { .. });
     carol.delivery(last, "put off", is_waiting).await;
     bob.serve().await;
-    carol.hub().hurry("bob@research".parse().unwrap()).await.unwrap();
+    carol.hub().retry_peer_now("bob@research".parse().unwrap()).await.unwrap();
     bob.gets("after").await;
     let heard: Vec<String> = bob.journal().await.into_iter().map(|stored| stored.message.body).collect();
     let words: Vec<&str> = heard
@@ -250,17 +250,17 @@ async fn a_new_member_is_heard_by_one_who_was_away_for_long() {
         let has_failed =
             |d: &Delivery| d.attempts >= attempts && matches!(d.state, DeliveryState::Failed { .. });
         dave.delivery(id, "another attempt", has_failed).await;
-        dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+        dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
     }
     carol.serve().await;
-    dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+    dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
     let unknown = |note: &String| note.contains("the sender is not a member");
     let told = dave.delivery(id, "an answer", |d| d.note.as_ref().is_some_and(unknown)).await;
     assert!(told.state.is_pending(), "{:?}", told.state);
     alice.serve().await;
-    alice.hub().hurry(to.parse().unwrap()).await.unwrap();
+    alice.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
     carol.knows(&["alice", "bob", "carol", "dave"]).await;
-    dave.hub().hurry(to.parse().unwrap()).await.unwrap();
+    dave.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
     carol.gets("nice to meet you").await;
 }
 

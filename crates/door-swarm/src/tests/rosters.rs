@@ -76,7 +76,7 @@ async fn whoever_leaves_and_comes_back_is_there_for_one_who_was_away() {
     // Both have things to tell it; the farewell is no longer one of them.
     for (peer, to) in [(&alice, "carol@research"), (&bob, "carol@research")] {
         let id = peer.send(peer.id.as_str(), to, &format!("{} is here", peer.id), None).await;
-        peer.hub().hurry(to.parse().unwrap()).await.unwrap();
+        peer.hub().retry_peer_now(to.parse().unwrap()).await.unwrap();
         assert_eq!(peer.settled(id).await[0].state, DeliveryState::Delivered);
     }
     carol.knows(&["alice", "bob", "carol"]).await;
@@ -110,7 +110,7 @@ async fn a_farewell_that_was_missed_is_learned_from_the_master() {
     bob.stop().await;
     carol.serve().await;
     alice.send("alice", "carol@research", "by the way", None).await;
-    alice.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     carol.knows(&["alice", "carol"]).await;
     agree(&[&alice, &carol]).await;
 }
@@ -131,7 +131,7 @@ async fn the_master_leads_until_the_one_it_asked_has_answered() {
     assert!(alice.swarms.cancel_transfer(None).await.is_err());
     carol.serve().await;
     let mark = alice.send("alice", "carol@research", "never mind", None).await;
-    alice.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     assert_eq!(alice.settled(mark).await[0].state, DeliveryState::Delivered);
     assert_eq!(carol.swarm().master.as_str(), "alice");
     agree(&[&alice, &bob, &carol]).await;
@@ -144,8 +144,8 @@ async fn the_master_leads_until_the_one_it_asked_has_answered() {
     bob.swarms.transfer(None, "carol").await.unwrap();
     dave.join(&bob.invite().await).await;
     carol.serve().await;
-    bob.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
-    alice.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+    bob.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
+    alice.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     for peer in [&alice, &bob, &carol, &dave] {
         peer.until("carol leads", || peer.swarm().master.as_str() == "carol").await;
         peer.knows(&["alice", "bob", "carol", "dave"]).await;
@@ -192,7 +192,7 @@ async fn a_master_that_hands_over_and_leaves_ends_nothing_for_one_who_was_away()
     bob.knows(&["bob", "carol"]).await;
     carol.serve().await;
     for peer in [&alice, &bob] {
-        peer.hub().hurry("carol@research".parse().unwrap()).await.unwrap();
+        peer.hub().retry_peer_now("carol@research".parse().unwrap()).await.unwrap();
     }
     carol.until("bob leads", || carol.swarm().master.as_str() == "bob").await;
     carol.knows(&["bob", "carol"]).await;

@@ -67,7 +67,7 @@ async fn what_a_killed_router_had_not_sent_yet_is_sent_by_the_next_one_and_once(
     }
     // The hub hands them over again, and finds that they are over.
     for id in sent {
-        let receipt = timeout(PATIENCE, rig.hub.settled(id)).await.unwrap().unwrap();
+        let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(id)).await.unwrap().unwrap();
         assert!(receipt.deliveries.iter().all(|d| d.state.as_str() == "seen"), "{receipt:?}");
     }
     rig.close().await;

@@ -174,7 +174,7 @@ impl Router {
     /// Whether all of these were accepted before, by their senders' words for them.
     async fn are_known(&self, drafts: &[(Draft, Place)]) -> bool {
         for key in drafts.iter().map(|(draft, _)| draft.key.as_deref().unwrap_or_default()) {
-            match self.hub().by_native(Some(Door::Workers), key).await {
+            match self.hub().find_by_native(Some(Door::Workers), key).await {
                 Ok(found) if !found.is_empty() => {}
                 _ => return false,
             }

@@ -107,7 +107,7 @@ impl Router {
             let _ = self.hub().deregister(node.name.clone()).await;
         }
         self.inner.jobs.lock().remove(&job.id);
-        let _ = self.hub().note(Door::Workers, JOBS, job.id.to_string(), None).await;
+        let _ = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await;
     }
 
     fn check(&self, launch: &Launch) -> Result<JobId, CommandRejected> {
@@ -281,7 +281,7 @@ impl Router {
         let many = over.len().saturating_sub(self.config().history);
         for job in over.into_iter().take(many) {
             self.inner.jobs.lock().remove(&job.id);
-            if let Err(error) = self.hub().note(Door::Workers, JOBS, job.id.to_string(), None).await {
+            if let Err(error) = self.hub().put_note(Door::Workers, JOBS, job.id.to_string(), None).await {
                 tracing::warn!(%error, "an old job cannot be forgotten");
             }
             self.remove_folder(&job.id);

@@ -9,7 +9,7 @@ use crate::test_router::Rig;
 /// The newest message, and how its delivery ended.
 async fn newest(rig: &Rig) -> (String, DeliveryState) {
     let message = rig.hub.newest(1).await.unwrap().items.remove(0).message;
-    let settled = rig.hub.settled(message.id).await.unwrap();
+    let settled = rig.hub.wait_until_settled(message.id).await.unwrap();
     (message.body, settled.deliveries[0].state)
 }
 

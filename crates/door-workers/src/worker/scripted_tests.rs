@@ -134,7 +134,7 @@ async fn whoever_asks_about_a_prompt_has_accepted_it() {
     }
     assert_eq!(events, ["inject_delivered", "turn_started", "approval_required"]);
     // The hub has been told as well: it is nobody's to hand over again.
-    let receipt = timeout(PATIENCE, rig.hub.settled(id.parse().unwrap())).await.unwrap().unwrap();
+    let receipt = timeout(PATIENCE, rig.hub.wait_until_settled(id.parse().unwrap())).await.unwrap().unwrap();
     assert_eq!(receipt.deliveries[0].state.as_str(), "seen");
     let asked = client.ask("approvals_list", json!({})).await;
     let approval = &asked.data["approvals"][0]["approval_id"];

@@ -190,7 +190,7 @@ impl From<HubError> for Problem {
             HubError::StoreDeleted { .. } => Self::new(text).next(
                 "Tell the person; `switchboard init` makes a new workspace, and a new session works in it.",
             ),
-            HubError::Unsure { .. } => Self::new(text)
+            HubError::OutcomeUnknown { .. } => Self::new(text)
                 .next("Look with search_messages whether it was sent before you send it again."),
             _ if temporary => Self::new(text).next("Try again."),
             _ => Self::new(text),

@@ -115,8 +115,8 @@ impl Claims {
         held.remove(&agent_key);
         let name = service(&agent_key);
         let claimed = match key {
-            Some(key) => self.hub.claim_service_with(&name, key),
-            None => self.hub.claim_service(&name),
+            Some(key) => self.hub.lease_service_with(&name, key),
+            None => self.hub.lease_service(&name),
         };
         match claimed {
             Ok(lock) => {

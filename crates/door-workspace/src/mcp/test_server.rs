@@ -64,7 +64,7 @@ impl TestTools {
     pub(crate) async fn arrived(&self, sent: &Value) {
         let id: MessageId =
             crate::ids::from_native(sent["id"].as_str().expect("an id")).expect("an id of ours");
-        self.workspace.workspace.hub().settled(id).await.expect("settled");
+        self.workspace.workspace.hub().wait_until_settled(id).await.expect("settled");
     }
 
     /// Returns once this is so.

@@ -1,7 +1,7 @@
 //! Notices of new mail, for a terminal whose owner wants them.
 
 use switchboard_core::{AgentId, Door, MessageId};
-use switchboard_hub::{Changes, Hold, Mail, MailboxQuery, Part, Showing};
+use switchboard_hub::{Changes, DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
 
 use super::post::TerminalPost;
 use super::rule::EXECUTE;
@@ -31,7 +31,7 @@ pub struct Notices {
 pub struct Notice {
     /// The line.
     pub text: String,
-    hold: Hold,
+    hold: DisplayLease,
     ids: Vec<MessageId>,
     oldest: Option<MessageId>,
 }
@@ -57,8 +57,9 @@ impl Notices {
     pub async fn take(&mut self) -> Result<Option<Notice>, WorkspaceError> {
         let Some((mail, more)) = self.look().await? else { return Ok(None) };
         let oldest = mail.first().map(|mail| mail.stored.message.id);
-        let hold = self.workspace.hold_unseen(&self.agent, &mail, Showing::Unasked).await?;
-        let told: Vec<&Mail> = mail.iter().filter(|mail| hold.has(mail.stored.message.id)).collect();
+        let hold = self.workspace.hold_unseen(&self.agent, &mail, DisplayMode::Push).await?;
+        let told: Vec<&MailboxMessage> =
+            mail.iter().filter(|mail| hold.contains(mail.stored.message.id)).collect();
         if told.is_empty() {
             self.outstanding = oldest;
             return Ok(None);
@@ -76,11 +77,11 @@ impl Notices {
         self.workspace.finish_showing(hold, Vec::new(), ids).await?;
         let hub = self.workspace.hub();
         let (key, value) = (self.agent.to_string(), format!("{} {text}", iso(hub.now())));
-        Ok(hub.note(Door::Workspace, NOTICES, key, Some(value)).await?)
+        Ok(hub.put_note(Door::Workspace, NOTICES, key, Some(value)).await?)
     }
 
     /// The mail to tell of, and whether there is more of it.
-    async fn look(&mut self) -> Result<Option<(Vec<Mail>, bool)>, WorkspaceError> {
+    async fn look(&mut self) -> Result<Option<(Vec<MailboxMessage>, bool)>, WorkspaceError> {
         let query =
             MailboxQuery { agent: self.agent.clone(), after: self.after, limit: MOST, part: Part::Unseen };
         let page = self.workspace.hub().mailbox(query).await?;

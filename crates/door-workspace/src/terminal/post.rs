@@ -90,7 +90,7 @@ impl Workspace {
 
     /// Why a message is not typed yet; none where nothing is known.
     pub(crate) async fn not_typed_reason(&self, id: MessageId) -> Result<Option<String>, WorkspaceError> {
-        Ok(self.hub().noted(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
+        Ok(self.hub().get_note(Door::Workspace, NOT_TYPED, &id.to_string()).await?)
     }
 
     /// Who types for an agent now, in words.
@@ -107,7 +107,7 @@ fn service_name(agent: &AgentId) -> String {
 async fn claim(workspace: &Workspace, agent: &AgentId) -> Result<ServiceLease, WorkspaceError> {
     let mut tries = 0;
     loop {
-        match workspace.hub().claim_service(&service_name(agent)) {
+        match workspace.hub().lease_service(&service_name(agent)) {
             Err(HubError::ServiceTaken { .. }) if tries < CLAIM_TRIES => {
                 tries += 1;
                 tokio::time::sleep(CLAIM_PAUSE).await;
@@ -146,7 +146,7 @@ impl TerminalPost {
         if self.quiet_at == Some(last_seq(&self.workspace).await?) {
             return Ok(false);
         }
-        match self.workspace.hub().claim_service(&service_name(&self.agent)) {
+        match self.workspace.hub().lease_service(&service_name(&self.agent)) {
             Ok(service) => self.service = Some(service),
             Err(HubError::ServiceTaken { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
@@ -199,7 +199,7 @@ impl TerminalPost {
             return Ok(None);
         }
         let hub = self.workspace.hub();
-        let is_complete = hub.on_the_way(self.agent.clone()).await?.is_empty();
+        let is_complete = hub.pending_files(self.agent.clone()).await?.is_empty();
         let mut after = self.cursor;
         loop {
             let query = MailboxQuery { agent: self.agent.clone(), after, limit: PAGE, part: Part::Waiting };
@@ -245,21 +245,21 @@ impl TerminalPost {
             return Ok(false);
         }
         let (key, agent) = (id.to_string(), self.agent.to_string());
-        self.workspace.hub().note(Door::Workspace, TYPING, key, Some(agent)).await?;
+        self.workspace.hub().put_note(Door::Workspace, TYPING, key, Some(agent)).await?;
         Ok(true)
     }
 
     /// Notes why a message is not typed yet, for its sender. It stays in the mailbox.
     pub async fn note_waiting(&self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
         let (key, reason) = (execute.message.id.to_string(), reason.to_owned());
-        Ok(self.workspace.hub().note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
+        Ok(self.workspace.hub().put_note(Door::Workspace, NOT_TYPED, key, Some(reason)).await?)
     }
 
     /// Puts a message back that was begun and of which nothing was entered; it comes again.
     pub async fn postpone(&mut self, execute: &Execute, reason: &str) -> Result<(), WorkspaceError> {
         self.note_waiting(execute, reason).await?;
         let key = execute.message.id.to_string();
-        self.workspace.hub().note(Door::Workspace, TYPING, key, None).await?;
+        self.workspace.hub().put_note(Door::Workspace, TYPING, key, None).await?;
         self.done.remove(&execute.message.id);
         self.quiet_at = None;
         Ok(())
@@ -284,8 +284,8 @@ impl TerminalPost {
 
     async fn record(&self, message: &Message, result: ExecuteResult) -> Result<(), WorkspaceError> {
         let (hub, key) = (self.workspace.hub(), message.id.to_string());
-        if hub.noted(Door::Workspace, NOT_TYPED, &key).await?.is_some() {
-            hub.note(Door::Workspace, NOT_TYPED, key, None).await?;
+        if hub.get_note(Door::Workspace, NOT_TYPED, &key).await?.is_some() {
+            hub.put_note(Door::Workspace, NOT_TYPED, key, None).await?;
         }
         let (tree, now) = (self.workspace.tree().clone(), self.workspace.hub().now());
         let (message, agent) = (message.clone(), self.agent.clone());
@@ -299,7 +299,7 @@ impl TerminalPost {
         hub.acknowledge(self.agent.clone(), message.id, Some(result.note())).await?;
         self.workspace.archive(&self.agent, message.id).await?;
         self.record(message, result).await?;
-        Ok(hub.note(Door::Workspace, TYPING, message.id.to_string(), None).await?)
+        Ok(hub.put_note(Door::Workspace, TYPING, message.id.to_string(), None).await?)
     }
 
     /// Says of what a former one at this post had begun what is known: that it is done, or else that it may
@@ -311,7 +311,7 @@ impl TerminalPost {
             let is_ours = agent.parse().is_ok_and(|agent: AgentId| directory.canonical(&agent) == self.agent);
             let Some(id) = key.parse::<MessageId>().ok().filter(|_| is_ours) else { continue };
             let Some((stored, receipt)) = hub.receipt(id).await? else {
-                hub.note(Door::Workspace, TYPING, key, None).await?;
+                hub.put_note(Door::Workspace, TYPING, key, None).await?;
                 continue;
             };
             let delivery = receipt.deliveries.iter().find(|delivery| delivery.agent == self.agent);

@@ -181,7 +181,7 @@ impl Workspace {
             }
             if let Some(at) = agent.last_seen {
                 let status = agent.status.unwrap_or_else(|| "active".to_owned());
-                self.hub.hear(Heartbeat {
+                self.hub.record_heartbeat(Heartbeat {
                     agent: directory.canonical(&id),
                     at,
                     status,

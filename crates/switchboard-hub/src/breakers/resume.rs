@@ -16,7 +16,7 @@ use crate::store::writer::Work;
 
 /// A message that a rule has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StoppedMessage {
     /// The message.
     pub stored: Stored,
     /// What the rule counts by, as the hub writes it; the same for all that are let go on together.
@@ -29,9 +29,9 @@ pub struct Stopped {
 
 /// A message that goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resumed {
+pub struct ResumedMessage {
     /// What was stopped.
-    pub stopped: Stopped,
+    pub stopped: StoppedMessage,
     /// The deliveries that are made now.
     pub deliveries: Vec<Delivery>,
     /// Those that are not: other hubs were told long ago that there is nothing for them.
@@ -39,7 +39,7 @@ pub struct Resumed {
 }
 
 /// What is stopped now, oldest first.
-pub(crate) fn list(db: &Connection) -> Result<Vec<Stopped>, HubError> {
+pub(crate) fn list(db: &Connection) -> Result<Vec<StoppedMessage>, HubError> {
     let mut statement = db.prepare(&format!(
         "SELECT {MESSAGE_COLUMNS}, s.subject, s.reason, s.at FROM stops s JOIN messages m ON m.seq = s.seq ORDER BY s.seq"
     ))?;
@@ -54,7 +54,7 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<Stopped>, HubError> {
             }
             Err(other) => return Err(other),
         };
-        stopped.push(Stopped {
+        stopped.push(StoppedMessage {
             stored,
             subject: row.get(MESSAGE_WIDTH)?,
             reason: row.get(MESSAGE_WIDTH + 1)?,
@@ -67,8 +67,8 @@ pub(crate) fn list(db: &Connection) -> Result<Vec<Stopped>, HubError> {
 /// Lets the subjects go on that stopped any of the messages that are meant. Their other messages go on as well.
 pub(crate) fn resume(
     tx: &mut Work<'_>,
-    is_meant: impl Fn(&Stopped) -> bool,
-) -> Result<Vec<Resumed>, HubError> {
+    is_meant: impl Fn(&StoppedMessage) -> bool,
+) -> Result<Vec<ResumedMessage>, HubError> {
     let stopped = list(tx.db)?;
     let meant: BTreeSet<String> =
         stopped.iter().filter(|one| is_meant(one)).map(|one| one.subject.clone()).collect();
@@ -97,7 +97,7 @@ fn go_on(tx: &Work<'_>, subject: &str, last: i64) -> Result<(), HubError> {
 }
 
 /// Queues the deliveries of a message that were not made for this reason.
-fn release(tx: &mut Work<'_>, stopped: Stopped) -> Result<Resumed, HubError> {
+fn release(tx: &mut Work<'_>, stopped: StoppedMessage) -> Result<ResumedMessage, HubError> {
     let message = &stopped.stored.message;
     let (mut deliveries, mut lost) = (Vec::new(), Vec::new());
     for mut delivery in reads::deliveries(tx.db, stopped.stored.seq, message.id)? {
@@ -124,10 +124,10 @@ fn release(tx: &mut Work<'_>, stopped: Stopped) -> Result<Resumed, HubError> {
         tx.after.events.push(HubEvent::Delivery(Box::new(delivery.clone())));
         deliveries.push(delivery);
     }
-    Ok(Resumed { stopped, deliveries, lost })
+    Ok(ResumedMessage { stopped, deliveries, lost })
 }
 
-impl Stopped {
+impl StoppedMessage {
     /// Whether an agent wrote it, is to get it, or is what the rule counts by.
     pub fn concerns(&self, agent: &AgentId) -> bool {
         let message = &self.stored.message;

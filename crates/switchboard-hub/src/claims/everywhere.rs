@@ -22,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// What is to be done with a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ClaimAct {
+pub enum ClaimAction {
     /// The task is taken on.
     Claim,
     /// The lease begins anew.
@@ -33,9 +33,9 @@ pub enum ClaimAct {
 
 /// What the link is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ClaimAsk {
+pub struct ClaimRequest {
     /// What is to be done.
-    pub act: ClaimAct,
+    pub act: ClaimAction,
     /// With which task.
     pub task: String,
     /// For whom.
@@ -74,21 +74,21 @@ pub enum ClaimAnswer {
 /// Writes down what the link is to do, as far as this hub has nothing against it.
 pub(crate) fn ask(
     tx: &mut Work<'_>,
-    act: ClaimAct,
+    act: ClaimAction,
     task: &TaskName,
     agent: &AgentId,
     (fence, lease, note): (i64, SignedDuration, Option<String>),
 ) -> Result<i64, HubError> {
     let agent = tx.directory.value.canonical(agent);
     let fence = match act {
-        ClaimAct::Claim => {
+        ClaimAction::Claim => {
             not_held(tx, task, &agent)?;
             next_fence(tx, task)?
         }
-        ClaimAct::Renew | ClaimAct::Release => check(tx, task, &agent, fence)?.fence,
+        ClaimAction::Renew | ClaimAction::Release => check(tx, task, &agent, fence)?.fence,
     };
     let until = tx.now.saturating_add(bounded(lease)).unwrap_or(tx.now).as_microsecond();
-    let ask = ClaimAsk { act, task: task.to_string(), agent: agent.to_string(), fence, until, note };
+    let ask = ClaimRequest { act, task: task.to_string(), agent: agent.to_string(), fence, until, note };
     // What nobody waits for any more.
     tx.db.execute(
         "DELETE FROM claim_asks WHERE at < ?1 OR at > ?2",
@@ -101,7 +101,7 @@ pub(crate) fn ask(
 }
 
 /// What the link is asked now, in order.
-pub(crate) fn asks(db: &Connection, now: Timestamp) -> Result<Vec<(i64, ClaimAsk)>, HubError> {
+pub(crate) fn asks(db: &Connection, now: Timestamp) -> Result<Vec<(i64, ClaimRequest)>, HubError> {
     let mut statement =
         db.prepare_cached("SELECT id, ask FROM claim_asks WHERE answer IS NULL AND at >= ?1 ORDER BY id")?;
     let rows = statement.query_map([oldest(now)], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
@@ -120,7 +120,7 @@ pub(crate) fn answer(tx: &mut Work<'_>, id: i64, answer: &ClaimAnswer) -> Result
         .db
         .query_row("SELECT ask FROM claim_asks WHERE id = ?1 AND answer IS NULL", [id], |row| row.get(0))
         .optional()?;
-    let Some(ask) = found.and_then(|ask| serde_json::from_str::<ClaimAsk>(&ask).ok()) else {
+    let Some(ask) = found.and_then(|ask| serde_json::from_str::<ClaimRequest>(&ask).ok()) else {
         return Ok(false);
     };
     let (Ok(task), Ok(agent)) = (ask.task.parse::<TaskName>(), ask.agent.parse::<AgentId>()) else {
@@ -128,7 +128,7 @@ pub(crate) fn answer(tx: &mut Work<'_>, id: i64, answer: &ClaimAnswer) -> Result
     };
     let (mut answer, mut is_done) = (answer.clone(), true);
     match (ask.act, &answer) {
-        (ClaimAct::Claim, ClaimAnswer::Done { fence }) => match in_force(tx, &task)? {
+        (ClaimAction::Claim, ClaimAnswer::Done { fence }) => match in_force(tx, &task)? {
             None => {
                 let (holder, note, until) = (agent, ask.note, from_micros(ask.until));
                 give(tx, TaskClaim { task, holder, fence: *fence, note, claimed_at: tx.now, until }, true)?;
@@ -140,13 +140,13 @@ pub(crate) fn answer(tx: &mut Work<'_>, id: i64, answer: &ClaimAnswer) -> Result
             }
         },
         // Where the claim has ended here in the meantime, there is nothing left to do.
-        (ClaimAct::Renew, ClaimAnswer::Done { fence }) => {
+        (ClaimAction::Renew, ClaimAnswer::Done { fence }) => {
             let lease = SignedDuration::from_micros(ask.until.saturating_sub(tx.now.as_microsecond()));
             if check(tx, &task, &agent, *fence).is_ok() {
                 renew(tx, &task, &agent, *fence, lease)?;
             }
         }
-        (ClaimAct::Release, ClaimAnswer::Done { .. }) | (_, ClaimAnswer::Stale { .. }) => {
+        (ClaimAction::Release, ClaimAnswer::Done { .. }) | (_, ClaimAnswer::Stale { .. }) => {
             if check(tx, &task, &agent, ask.fence).is_ok() {
                 release(tx, &task, &agent, ask.fence)?;
             }

@@ -64,7 +64,7 @@ async fn what_a_peer_has_not_got_is_told_in_order_and_hurried() {
         handoff.report(away.clone()).await.expect("reported");
     }
     assert!(matches!(hub.state(first.id).await, DeliveryState::Failed { .. }));
-    hub.hub.hurry(alice.clone()).await.expect("hurried");
+    hub.hub.retry_peer_now(alice.clone()).await.expect("hurried");
     let again = crate::test_hub::soon(door.next(1)).await;
     assert_eq!(again[0].message.body, "one", "due at once, by a clock that stands still, in its order");
 }

@@ -3,17 +3,20 @@
 use rusqlite::params;
 use switchboard_core::{AgentId, AgentRecord, Name, Route, TeamRecord};
 
-use super::{Resident, changed, put_agent, put_team};
+use super::{RemoteAgent, changed, put_agent, put_team};
 use crate::error::HubError;
 use crate::store::writer::Work;
 
 /// Makes these the agents of other hubs, and no others; says whether that changed anything.
 ///
 /// They are known as `name@hub`, so that no agent of ours is ever taken for one of theirs.
-pub(crate) fn put_residents(tx: &mut Work<'_>, hubs: &[(Name, Vec<Resident>)]) -> Result<bool, HubError> {
+pub(crate) fn put_remote_agents(
+    tx: &mut Work<'_>,
+    hubs: &[(Name, Vec<RemoteAgent>)],
+) -> Result<bool, HubError> {
     let mut has_changed = false;
     for (hub, residents) in hubs {
-        has_changed |= put_residents_of(tx, hub, residents)?;
+        has_changed |= put_remote_agents_of(tx, hub, residents)?;
     }
     if has_changed {
         changed(tx)?;
@@ -21,7 +24,7 @@ pub(crate) fn put_residents(tx: &mut Work<'_>, hubs: &[(Name, Vec<Resident>)]) -
     Ok(has_changed)
 }
 
-fn put_residents_of(tx: &mut Work<'_>, hub: &Name, residents: &[Resident]) -> Result<bool, HubError> {
+fn put_remote_agents_of(tx: &mut Work<'_>, hub: &Name, residents: &[RemoteAgent]) -> Result<bool, HubError> {
     let directory = tx.directory.value.clone();
     let mut has_changed = false;
     for known in directory.residents(hub) {

@@ -3,9 +3,9 @@ use switchboard_core::DeliveryState;
 use super::*;
 use crate::test_hub::{TestHub, agent_id, name};
 
-fn resident(text: &str, team: Option<&str>, channels: &[&str]) -> Resident {
+fn resident(text: &str, team: Option<&str>, channels: &[&str]) -> RemoteAgent {
     let channels = channels.iter().map(|channel| name(channel)).collect();
-    Resident { name: name(text), role: None, team: team.map(name), channels }
+    RemoteAgent { name: name(text), role: None, team: team.map(name), channels }
 }
 
 #[tokio::test]
@@ -13,8 +13,11 @@ async fn agents_of_another_hub_are_known_as_it_tells_of_them_and_reached_there()
     let hub = TestHub::with(&["codex", "claude"]).await;
     let office = name("office");
     let told = vec![resident("codex", Some("backend"), &[]), resident("qc-1", None, &["general"])];
-    assert!(hub.hub.put_residents(office.clone(), told.clone()).await.expect("noted"));
-    assert!(!hub.hub.put_residents(office.clone(), told).await.expect("noted"), "the same again is no news");
+    assert!(hub.hub.put_remote_agents(office.clone(), told.clone()).await.expect("noted"));
+    assert!(
+        !hub.hub.put_remote_agents(office.clone(), told).await.expect("noted"),
+        "the same again is no news"
+    );
 
     let route = |to: &'static str| {
         let hub = &hub;
@@ -29,7 +32,7 @@ async fn agents_of_another_hub_are_known_as_it_tells_of_them_and_reached_there()
     assert_eq!(hub.stored(sent.id).await.message.to, agent_id("qc-1@office").into());
     assert_eq!(hub.state(sent.id).await, DeliveryState::Queued);
 
-    assert!(hub.hub.put_residents(office, vec![]).await.expect("noted"));
+    assert!(hub.hub.put_remote_agents(office, vec![]).await.expect("noted"));
     let gone = hub.hub.submit(hub.draft("claude", "qc-1", "hello")).await;
     assert!(gone.is_err(), "{gone:?}");
     assert_eq!(hub.hub.directory().await.expect("read").agents().count(), 2);
@@ -39,7 +42,7 @@ async fn agents_of_another_hub_are_known_as_it_tells_of_them_and_reached_there()
 async fn a_name_that_two_hubs_have_has_to_be_written_in_full() {
     let hub = TestHub::with(&["claude"]).await;
     for other in ["office", "lab"] {
-        hub.hub.put_residents(name(other), vec![resident("qc-1", None, &[])]).await.expect("noted");
+        hub.hub.put_remote_agents(name(other), vec![resident("qc-1", None, &[])]).await.expect("noted");
     }
     let error = hub.hub.submit(hub.draft("claude", "qc-1", "hello")).await.expect_err("ambiguous");
     assert!(error.to_string().contains("no agent is named 'qc-1'"), "{error}");

@@ -79,7 +79,7 @@ impl Hub {
 
     /// True if a process that has ended left deliveries of this door in the queue, and no process works on them: `serve` does
     /// not run, or is stopped.
-    pub async fn has_left_over(&self, door: Door) -> Result<bool, HubError> {
+    pub async fn has_abandoned_deliveries(&self, door: Door) -> Result<bool, HubError> {
         let now = self.now();
         let waits =
             self.read(move |db| Ok(outbox::is_due(db, &[door], now)? || outbox::is_abandoned(db, door)?));

@@ -4,23 +4,23 @@ use jiff::Timestamp;
 use switchboard_core::{Delivery, Name};
 
 use super::Hub;
-use crate::directory::{self, Resident};
+use crate::directory::{self, RemoteAgent};
 use crate::error::HubError;
-use crate::link::{self, Brought, Outgoing, Verdict};
-use crate::owed::{self, Owed};
+use crate::link::{self, OutgoingBatch, RelayedPosts, RemoteReceipt};
+use crate::owed::{self, PendingReceipt};
 
 impl Hub {
     /// The messages after a cursor that concern other hubs. Looks at `limit` numbers of the journal at most.
-    pub async fn outgoing(&self, after: i64, limit: usize) -> Result<Outgoing, HubError> {
+    pub async fn outgoing(&self, after: i64, limit: usize) -> Result<OutgoingBatch, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.read(move |db| link::outgoing(db, after, limit)).await
     }
 
     /// The messages after a cursor that a link brought and that were posted in a channel where they come from. Looks at
     /// `limit` numbers of the journal at most.
-    pub async fn brought_posts(&self, after: i64, limit: usize) -> Result<Brought, HubError> {
+    pub async fn relayed_posts(&self, after: i64, limit: usize) -> Result<RelayedPosts, HubError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.read(move |db| link::brought_posts(db, after, limit)).await
+        self.read(move |db| link::relayed_posts(db, after, limit)).await
     }
 
     /// What this hub is called among those that it is linked with; nothing before it is.
@@ -29,21 +29,21 @@ impl Hub {
     }
 
     /// Notes what this hub is called among the others, for all processes that have it open.
-    pub async fn take_name(&self, name: Name) -> Result<(), HubError> {
-        self.write(move |tx| link::take_name(tx, &name)).await
+    pub async fn set_own_name(&self, name: Name) -> Result<(), HubError> {
+        self.write(move |tx| link::set_own_name(tx, &name)).await
     }
 
     /// Notes how far the journal has been passed on, and that these deliveries are on their way.
     ///
     /// Does not wait for the disk: forgotten in a power failure, it is found out again.
-    pub async fn passed_on(
+    pub async fn mark_relayed(
         &self,
         key: &'static str,
         cursor: String,
         deliveries: Vec<Delivery>,
     ) -> Result<(), HubError> {
         let writer = &self.inner.writer;
-        let noted = writer.queue_repeatable(move |tx| link::passed_on(tx, key, &cursor, deliveries));
+        let noted = writer.queue_repeatable(move |tx| link::mark_relayed(tx, key, &cursor, deliveries));
         let answer = noted.await?.result().await;
         self.note_damage(&answer);
         answer
@@ -61,34 +61,38 @@ impl Hub {
     }
 
     /// Notes what other hubs said of messages that were passed on; returns the deliveries for which it is news.
-    pub async fn judged(&self, verdicts: Vec<Verdict>) -> Result<Vec<Delivery>, HubError> {
-        self.write(move |tx| link::judged(tx, verdicts)).await
+    pub async fn apply_receipts(&self, verdicts: Vec<RemoteReceipt>) -> Result<Vec<Delivery>, HubError> {
+        self.write(move |tx| link::apply_receipts(tx, verdicts)).await
     }
 
     /// What other hubs are still to be told of their messages, at most so much of it.
-    pub async fn owed(&self, limit: usize) -> Result<Vec<Owed>, HubError> {
-        self.read(move |db| owed::owed(db, limit)).await
+    pub async fn pending_receipts(&self, limit: usize) -> Result<Vec<PendingReceipt>, HubError> {
+        self.read(move |db| owed::pending(db, limit)).await
     }
 
     /// Notes that this was told.
-    pub async fn told(&self, owed: Vec<Owed>) -> Result<(), HubError> {
-        self.write(move |tx| owed::told(tx, &owed)).await
+    pub async fn clear_receipts(&self, pending_receipts: Vec<PendingReceipt>) -> Result<(), HubError> {
+        self.write(move |tx| owed::clear(tx, &pending_receipts)).await
     }
 
     /// Ends deliveries to other hubs that have waited since before a moment; returns those that it ended.
-    pub async fn give_up(&self, before: Timestamp, reason: &'static str) -> Result<Vec<Delivery>, HubError> {
+    pub async fn expire_remote_deliveries(
+        &self,
+        before: Timestamp,
+        reason: &'static str,
+    ) -> Result<Vec<Delivery>, HubError> {
         /// One transaction holds up everybody else.
         const MOST: usize = 256;
-        self.write(move |tx| link::give_up(tx, before, reason, MOST)).await
+        self.write(move |tx| link::expire_remote_deliveries(tx, before, reason, MOST)).await
     }
 
     /// Makes these the known agents of another hub, and no others; says whether that changed anything.
-    pub async fn put_residents(&self, hub: Name, residents: Vec<Resident>) -> Result<bool, HubError> {
-        self.put_residents_of(vec![(hub, residents)]).await
+    pub async fn put_remote_agents(&self, hub: Name, residents: Vec<RemoteAgent>) -> Result<bool, HubError> {
+        self.put_remote_agents_of(vec![(hub, residents)]).await
     }
 
     /// The same for many hubs in one transaction: each change of the directory has it read again as a whole.
-    pub async fn put_residents_of(&self, hubs: Vec<(Name, Vec<Resident>)>) -> Result<bool, HubError> {
-        self.write(move |tx| directory::put_residents(tx, &hubs)).await
+    pub async fn put_remote_agents_of(&self, hubs: Vec<(Name, Vec<RemoteAgent>)>) -> Result<bool, HubError> {
+        self.write(move |tx| directory::put_remote_agents(tx, &hubs)).await
     }
 }

@@ -9,8 +9,8 @@ use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Name, 
 use super::Hub;
 use crate::error::HubError;
 use crate::extent::Extent;
-use crate::lost::{self, LostDeliveries};
-use crate::reads::{self, Mail, MailboxQuery, Page, Part, Waiting};
+use crate::lost::{self, MissingDeliveries};
+use crate::reads::{self, ExpectedFile, MailboxMessage, MailboxQuery, Page, Part};
 use crate::store::rows::Stored;
 use crate::store::search;
 use crate::store::writer::Work;
@@ -32,19 +32,19 @@ impl Hub {
     }
 
     /// The messages that a protocol (or any, for `None`) calls by this id: scope and message, newest first.
-    pub async fn by_native(
+    pub async fn find_by_native(
         &self,
         door: Option<Door>,
         id: &str,
     ) -> Result<Vec<(String, MessageId)>, HubError> {
         let id = id.to_owned();
-        self.read(move |db| reads::by_native(db, door, &id)).await
+        self.read(move |db| reads::find_by_native(db, door, &id)).await
     }
 
     /// All ids that a protocol uses within a scope.
-    pub async fn natives(&self, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
+    pub async fn native_ids(&self, door: Door, scope: &str) -> Result<HashSet<String>, HubError> {
         let scope = scope.to_owned();
-        self.read(move |db| reads::natives(db, door, &scope)).await
+        self.read(move |db| reads::native_ids(db, door, &scope)).await
     }
 
     /// The scopes that a protocol has used ids in.
@@ -53,34 +53,34 @@ impl Hub {
     }
 
     /// What a message is called within a scope of a protocol it came in or went out by.
-    pub async fn native_in(
+    pub async fn native_id_in(
         &self,
         door: Door,
         scope: &str,
         id: MessageId,
     ) -> Result<Option<String>, HubError> {
         let scope = scope.to_owned();
-        self.read(move |db| reads::native_in(db, door, &scope, id)).await
+        self.read(move |db| reads::native_id_in(db, door, &scope, id)).await
     }
 
     /// The messages that a door took in, before a moment, and that have no name in its protocol yet.
-    pub async fn unnamed(&self, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
-        self.read(move |db| reads::unnamed(db, door, before)).await
+    pub async fn without_native_id(&self, door: Door, before: Timestamp) -> Result<Vec<MessageId>, HubError> {
+        self.read(move |db| reads::without_native_id(db, door, before)).await
     }
 
     /// Notes what a protocol that a message went out by calls it, so that answers to that id find it. False
     /// where the id is in use, be it for this message.
     ///
     /// Does not wait for the disk: a power failure may take it, and what the door wrote tells it again.
-    pub async fn name_again(&self, id: MessageId, native: NativeId) -> Result<bool, HubError> {
-        let naming = self.inner.writer.queue_repeatable(move |tx| submit::name_again(tx, id, &native));
+    pub async fn bind_native_id(&self, id: MessageId, native: NativeId) -> Result<bool, HubError> {
+        let naming = self.inner.writer.queue_repeatable(move |tx| submit::bind_native_id(tx, id, &native));
         let answer = naming.await?.result().await;
         self.note_damage(&answer);
         answer
     }
 
     /// A page of an agent's mailbox.
-    pub async fn mailbox(&self, query: MailboxQuery) -> Result<Page<Mail>, HubError> {
+    pub async fn mailbox(&self, query: MailboxQuery) -> Result<Page<MailboxMessage>, HubError> {
         let now = self.now();
         self.read(move |db| {
             let agent = directory::canonical(db, &query.agent)?;
@@ -115,28 +115,34 @@ impl Hub {
     }
 
     /// Everything that must have a file in an agent's mailbox folder.
-    pub async fn waiting(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
-        Ok(self.waiting_after(agent, 0, usize::MAX).await?.into_iter().map(|(_, waiting)| waiting).collect())
+    pub async fn expected_files(&self, agent: AgentId) -> Result<Vec<ExpectedFile>, HubError> {
+        Ok(self
+            .expected_files_after(agent, 0, usize::MAX)
+            .await?
+            .into_iter()
+            .map(|(_, waiting)| waiting)
+            .collect())
     }
 
     /// The same after a number of the journal, at most `most` of them and in their order, each with its number.
-    pub async fn waiting_after(
+    pub async fn expected_files_after(
         &self,
         agent: AgentId,
         after: i64,
         most: usize,
-    ) -> Result<Vec<(i64, Waiting)>, HubError> {
-        self.read(move |db| reads::waiting_after(db, &directory::canonical(db, &agent)?, after, most)).await
+    ) -> Result<Vec<(i64, ExpectedFile)>, HubError> {
+        self.read(move |db| reads::expected_files_after(db, &directory::canonical(db, &agent)?, after, most))
+            .await
     }
 
     /// What is on its way to an agent's mailbox folder.
-    pub async fn on_the_way(&self, agent: AgentId) -> Result<Vec<Waiting>, HubError> {
-        self.read(move |db| reads::on_the_way(db, &directory::canonical(db, &agent)?)).await
+    pub async fn pending_files(&self, agent: AgentId) -> Result<Vec<ExpectedFile>, HubError> {
+        self.read(move |db| reads::pending_files(db, &directory::canonical(db, &agent)?)).await
     }
 
     /// The first number of the journal after everything that retention has removed; 0 where it has removed nothing.
-    pub async fn oldest_kept(&self) -> Result<i64, HubError> {
-        self.read(reads::oldest_kept).await
+    pub async fn oldest_retained(&self) -> Result<i64, HubError> {
+        self.read(reads::oldest_retained).await
     }
 
     /// A page of the journal after a cursor, in order of acceptance.
@@ -280,14 +286,14 @@ impl Hub {
     }
 
     /// The mailbox deliveries that expired and whose files are still to be archived, at most `most`.
-    pub async fn expired_unfiled(&self, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
-        self.read(move |db| outbox::expired_unfiled(db, most)).await
+    pub async fn expired_unarchived(&self, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
+        self.read(move |db| outbox::expired_unarchived(db, most)).await
     }
 
     /// Notes that the file of an expired delivery is archived.
-    pub async fn filed(&self, agent: &AgentId, id: MessageId) -> Result<(), HubError> {
+    pub async fn mark_archived(&self, agent: &AgentId, id: MessageId) -> Result<(), HubError> {
         let key = outbox::unfiled_key(agent, id);
-        self.note(Door::Workspace, outbox::UNFILED, key, None).await
+        self.put_note(Door::Workspace, outbox::UNFILED, key, None).await
     }
 
     /// Ends deliveries whose message lost its use; returns them.
@@ -296,7 +302,7 @@ impl Hub {
     }
 
     /// Returns once no delivery of this message waits for a door that is open in this process.
-    pub async fn settled(&self, id: MessageId) -> Result<Receipt, HubError> {
+    pub async fn wait_until_settled(&self, id: MessageId) -> Result<Receipt, HubError> {
         let mut changes = self.changes();
         loop {
             let found = self.receipt(id).await?;
@@ -324,18 +330,18 @@ impl Hub {
 
     /// Makes the first of what could not be delivered to a peer due at once, in its order: the peer can be reached again.
     /// Nothing where the very first is on its way: whoever has it hurries the others when it is there.
-    pub async fn hurry(&self, peer: AgentId) -> Result<(), HubError> {
+    pub async fn retry_peer_now(&self, peer: AgentId) -> Result<(), HubError> {
         // Mostly nothing waits, and to look costs less than to write.
         let now = self.now();
         if self.glance(|db| reads::first_waits(db, &peer, now)) == Some(false) {
             return Ok(());
         }
-        self.write(move |tx| outbox::hurry(tx, &peer)).await
+        self.write(move |tx| outbox::retry_peer_now(tx, &peer)).await
     }
 
     /// The same for the very first of each peer, for a door that begins: who was to hurry it may be gone.
-    pub async fn hurry_firsts(&self) -> Result<(), HubError> {
-        self.write(outbox::hurry_firsts).await
+    pub async fn retry_first_deliveries(&self) -> Result<(), HubError> {
+        self.write(outbox::retry_first_deliveries).await
     }
 
     /// What a door noted under a topic.
@@ -344,19 +350,23 @@ impl Hub {
     }
 
     /// Notes something for the next run; `None` forgets it.
-    pub async fn note(
+    pub async fn put_note(
         &self,
         door: Door,
         topic: &'static str,
         key: String,
         value: Option<String>,
     ) -> Result<(), HubError> {
-        self.write(move |tx| maintenance::note(tx, door, topic, &key, value.as_deref())).await
+        self.write(move |tx| maintenance::put_note(tx, door, topic, &key, value.as_deref())).await
     }
 
     /// The next `most` messages of the journal after a number, for retention.
-    pub async fn aged(&self, after: i64, most: usize) -> Result<Vec<maintenance::Aged>, HubError> {
-        self.read(move |db| maintenance::aged(db, after, most)).await
+    pub async fn retention_candidates(
+        &self,
+        after: i64,
+        most: usize,
+    ) -> Result<Vec<maintenance::RetentionCandidate>, HubError> {
+        self.read(move |db| maintenance::retention_candidates(db, after, most)).await
     }
 
     /// Removes these messages from the journal, except for those that a recipient is not done with; returns how many.
@@ -366,14 +376,14 @@ impl Hub {
 
     /// Notes something that may be lost in a power failure, because a process that misses it finds it out again. Does not wait
     /// for the disk.
-    pub async fn note_repeatable(
+    pub async fn put_note_unsynced(
         &self,
         door: Door,
         topic: &'static str,
         key: String,
         value: Option<String>,
     ) -> Result<(), HubError> {
-        let note = move |tx: &mut Work<'_>| maintenance::note(tx, door, topic, &key, value.as_deref());
+        let note = move |tx: &mut Work<'_>| maintenance::put_note(tx, door, topic, &key, value.as_deref());
         let answer = self.inner.writer.queue_repeatable(note).await?.result().await;
         self.note_damage(&answer);
         answer
@@ -385,10 +395,10 @@ impl Hub {
         const STEP: usize = 500;
         let (mut after, mut removed) = (0, 0);
         loop {
-            let page = self.aged(after, STEP).await?;
+            let page = self.retention_candidates(after, STEP).await?;
             let Some(last) = page.last() else { return Ok(removed) };
             after = last.seq;
-            let is_old = |aged: &&maintenance::Aged| aged.is_done && aged.accepted_at < before;
+            let is_old = |aged: &&maintenance::RetentionCandidate| aged.is_done && aged.accepted_at < before;
             let old: Vec<i64> = page.iter().filter(is_old).map(|aged| aged.seq).collect();
             if !old.is_empty() {
                 removed += self.remove_entries(old).await?;
@@ -422,14 +432,14 @@ impl Hub {
     }
 
     /// The messages in a part of the journal that have lost deliveries.
-    pub async fn lost_deliveries(&self, extent: Extent) -> Result<Vec<LostDeliveries>, HubError> {
+    pub async fn missing_deliveries(&self, extent: Extent) -> Result<Vec<MissingDeliveries>, HubError> {
         let directory = self.directory().await?;
         self.read(move |db| lost::find(db, &directory, extent.after(db)?)).await
     }
 
     /// Repairs a row of the journal whose digest or native id is damaged; false where something else is. `likely` is
     /// what its door would call the message.
-    pub async fn mend_damaged(&self, seq: i64, likely: Option<NativeId>) -> Result<bool, HubError> {
+    pub async fn repair_damaged(&self, seq: i64, likely: Option<NativeId>) -> Result<bool, HubError> {
         self.write(move |tx| mend::mend(tx, seq, likely)).await
     }
 
@@ -445,12 +455,12 @@ impl Hub {
 
     /// Goes through the whole journal and says whether every entry is as it was written. `noted` is the end of it as
     /// it was noted before. Takes time in proportion to the journal's size.
-    pub async fn audit(&self, noted: Option<audit::Head>) -> Result<audit::Audit, HubError> {
+    pub async fn audit(&self, noted: Option<audit::ChainHead>) -> Result<audit::Audit, HubError> {
         self.read(move |db| audit::verify(db, noted)).await
     }
 
     /// A page of the journal after a cursor, each entry with its place in the chain; also those that are damaged.
-    pub async fn audit_entries(&self, after: i64, limit: usize) -> Result<Vec<audit::Entry>, HubError> {
+    pub async fn audit_entries(&self, after: i64, limit: usize) -> Result<Vec<audit::AuditEntry>, HubError> {
         self.read(move |db| audit::entries(db, after, limit)).await
     }
 
@@ -460,7 +470,7 @@ impl Hub {
     }
 
     /// Notes that the doors have read back what their files hold.
-    pub async fn rebuilt(&self) -> Result<(), HubError> {
+    pub async fn mark_rebuilt(&self) -> Result<(), HubError> {
         self.write(maintenance::set_rebuilt).await?;
         self.inner.store.end_rebuild();
         Ok(())

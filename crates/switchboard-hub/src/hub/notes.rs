@@ -16,7 +16,7 @@ pub struct Notes<'a, 't> {
 impl Notes<'_, '_> {
     /// What is noted under a topic and a key.
     pub fn get(&self, topic: &str, key: &str) -> Result<Option<String>, HubError> {
-        maintenance::noted(self.tx.db, self.door, topic, key)
+        maintenance::get_note(self.tx.db, self.door, topic, key)
     }
 
     /// Everything that is noted under a topic, oldest first.
@@ -26,7 +26,7 @@ impl Notes<'_, '_> {
 
     /// Notes something; `None` forgets it.
     pub fn put(&mut self, topic: &str, key: &str, value: Option<&str>) -> Result<(), HubError> {
-        maintenance::note(self.tx, self.door, topic, key, value)
+        maintenance::put_note(self.tx, self.door, topic, key, value)
     }
 }
 
@@ -42,17 +42,17 @@ impl Hub {
     }
 
     /// One note of a door.
-    pub async fn noted(
+    pub async fn get_note(
         &self,
         door: Door,
         topic: &'static str,
         key: &str,
     ) -> Result<Option<String>, HubError> {
-        let found = self.glance(|db| maintenance::noted(db, door, topic, key));
+        let found = self.glance(|db| maintenance::get_note(db, door, topic, key));
         if let Some(found) = found {
             return Ok(found);
         }
         let key = key.to_owned();
-        self.read(move |db| maintenance::noted(db, door, topic, &key)).await
+        self.read(move |db| maintenance::get_note(db, door, topic, &key)).await
     }
 }

@@ -94,8 +94,8 @@ impl Hub {
     }
 
     /// When an agent that is not known any more was removed, as far as that is remembered.
-    pub async fn left_at(&self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
-        self.read(move |db| directory::left_at(db, &agent)).await
+    pub async fn retired_at(&self, agent: AgentId) -> Result<Option<Timestamp>, HubError> {
+        self.read(move |db| directory::retired_at(db, &agent)).await
     }
 
     /// Notes a sign of life of an agent.
@@ -106,13 +106,13 @@ impl Hub {
             status: status.to_owned(),
             message: message.map(str::to_owned),
         };
-        self.hear(beat);
+        self.record_heartbeat(beat);
     }
 
     /// Takes over a sign of life that was given elsewhere, at the time it was given.
-    pub fn hear(&self, beat: Heartbeat) {
+    pub fn record_heartbeat(&self, beat: Heartbeat) {
         let agent = beat.agent.clone();
-        self.inner.presence.hear(beat);
+        self.inner.presence.record(beat);
         self.inner.events.send(HubEvent::Presence(Box::new(self.presence(&agent))));
     }
 

@@ -9,7 +9,7 @@ use switchboard_sys::owner::Owner;
 
 use super::Hub;
 use crate::error::HubError;
-use crate::showing::{self, Showing};
+use crate::showing::{self, DisplayMode};
 use crate::store::writer::Work;
 
 /// Tells the holds of one process apart.
@@ -17,7 +17,7 @@ static HOLDS: AtomicU64 = AtomicU64::new(0);
 
 /// Messages that somebody is about to show to their reader. Dropped, it lets them go again; so does the end of
 /// the process, and the end of its time.
-pub struct Hold {
+pub struct DisplayLease {
     hub: Hub,
     agent: AgentId,
     token: String,
@@ -26,24 +26,29 @@ pub struct Hold {
 
 impl Hub {
     /// Holds those of these messages that an agent has not seen and that nobody else is about to show to it.
-    pub async fn hold(&self, agent: AgentId, ids: Vec<MessageId>, how: Showing) -> Result<Hold, HubError> {
-        self.hold_for(agent, ids, how, self.inner.config.lease).await
-    }
-
-    /// The same for somebody who takes longer.
-    pub async fn hold_for(
+    pub async fn lease_display(
         &self,
         agent: AgentId,
         ids: Vec<MessageId>,
-        how: Showing,
+        how: DisplayMode,
+    ) -> Result<DisplayLease, HubError> {
+        self.lease_display_for(agent, ids, how, self.inner.config.lease).await
+    }
+
+    /// The same for somebody who takes longer.
+    pub async fn lease_display_for(
+        &self,
+        agent: AgentId,
+        ids: Vec<MessageId>,
+        how: DisplayMode,
         lease: Duration,
-    ) -> Result<Hold, HubError> {
+    ) -> Result<DisplayLease, HubError> {
         let number = HOLDS.fetch_add(1, Ordering::Relaxed);
         let token = format!("{} {number}", Owner::this_process());
         let agent = self.directory().await?.canonical(&agent);
         // From here on a caller that is cancelled lets them go: the writer may hold them already.
         let mut hold =
-            Hold { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: ids.clone() };
+            DisplayLease { hub: self.clone(), agent: agent.clone(), token: token.clone(), ids: ids.clone() };
         if ids.is_empty() {
             return Ok(hold);
         }
@@ -62,9 +67,9 @@ impl Hub {
     }
 }
 
-impl Hold {
+impl DisplayLease {
     /// Whether a message is held.
-    pub fn has(&self, id: MessageId) -> bool {
+    pub fn contains(&self, id: MessageId) -> bool {
         self.ids.contains(&id)
     }
 
@@ -106,7 +111,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for DisplayLease {
     fn drop(&mut self) {
         if self.ids.is_empty() {
             return;

@@ -10,7 +10,7 @@ impl Hub {
     ///
     /// Should it fail, the next tick tries again.
     pub(crate) async fn tell_unseen(&self) {
-        let Some(after) = self.inner.config.unseen_after else { return };
+        let Some(after) = self.inner.config.unread_reminder_after else { return };
         let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
         let now = self.now();
         let look = move |db: &rusqlite::Connection| unseen::due(db, now, after);

@@ -10,7 +10,7 @@ use super::Hub;
 use super::people::read_directory;
 use crate::error::HubError;
 use crate::maintenance;
-use crate::reads::{self, Mail, MailboxQuery, Page, Part};
+use crate::reads::{self, MailboxMessage, MailboxQuery, Page, Part};
 
 /// The hub as of one moment. Everything read through it comes from one read transaction.
 pub struct View<'a> {
@@ -32,14 +32,18 @@ impl View<'_> {
 
     /// A page of an agent's mailbox; `None` if its messages have more than `most_bytes`. Such a page takes too long to
     /// read and check on a thread that must not wait: read it with [`Hub::mailbox`].
-    pub fn mailbox(&self, query: &MailboxQuery, most_bytes: usize) -> Result<Option<Page<Mail>>, HubError> {
+    pub fn mailbox(
+        &self,
+        query: &MailboxQuery,
+        most_bytes: usize,
+    ) -> Result<Option<Page<MailboxMessage>>, HubError> {
         let query = MailboxQuery { agent: self.directory.canonical(&query.agent), ..*query };
         reads::mailbox_within(self.db, &query, self.now, most_bytes)
     }
 
     /// One note of a door.
-    pub fn noted(&self, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
-        maintenance::noted(self.db, door, topic, key)
+    pub fn get_note(&self, door: Door, topic: &str, key: &str) -> Result<Option<String>, HubError> {
+        maintenance::get_note(self.db, door, topic, key)
     }
 
     /// What a door noted under a topic, oldest first.

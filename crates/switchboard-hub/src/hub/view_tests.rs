@@ -33,18 +33,18 @@ async fn view_shows_what_others_committed_before() {
 #[tokio::test]
 async fn view_reads_in_one_transaction() {
     let test = TestHub::with(&["codex"]).await;
-    test.hub.note(Door::Workspace, "topic", "key".into(), Some("before".into())).await.unwrap();
+    test.hub.put_note(Door::Workspace, "topic", "key".into(), Some("before".into())).await.unwrap();
     let database = test.database();
     let seen = test.hub.view(move |view| {
-        let first = view.noted(Door::Workspace, "topic", "key")?;
+        let first = view.get_note(Door::Workspace, "topic", "key")?;
         let other = rusqlite::Connection::open(&database).unwrap();
         other.busy_timeout(std::time::Duration::from_secs(30)).unwrap();
         other.execute("UPDATE notes SET value = 'after'", []).unwrap();
-        Ok((first, view.noted(Door::Workspace, "topic", "key")?, view.notes(Door::Workspace, "topic")?))
+        Ok((first, view.get_note(Door::Workspace, "topic", "key")?, view.notes(Door::Workspace, "topic")?))
     });
     let before = || "before".to_owned();
     assert_eq!(seen.await.unwrap(), (Some(before()), Some(before()), vec![("key".to_owned(), before())]));
-    let after = test.hub.view(|view| view.noted(Door::Workspace, "topic", "key"));
+    let after = test.hub.view(|view| view.get_note(Door::Workspace, "topic", "key"));
     assert_eq!(after.await.unwrap().as_deref(), Some("after"), "the transaction has ended");
 }
 

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::Hub;
 use crate::activity::{self, Activity};
-use crate::breakers::{self, Resumed, Stopped};
-use crate::claims::{self, CLAIM_LEASE, ClaimAct, ClaimAnswer, ClaimAsk, TaskClaim};
+use crate::breakers::{self, ResumedMessage, StoppedMessage};
+use crate::claims::{self, CLAIM_LEASE, ClaimAction, ClaimAnswer, ClaimRequest, TaskClaim};
 use crate::error::HubError;
-use crate::reservations::{self, Reservation, Reserve};
+use crate::reservations::{self, Reservation, ReservationRequest};
 use crate::work_tree::WorkTree;
 
 /// What a person lets go on.
@@ -26,12 +26,12 @@ pub enum Selection {
 
 impl Hub {
     /// What the rules against storms and costs have stopped, oldest first.
-    pub async fn stopped(&self) -> Result<Vec<Stopped>, HubError> {
+    pub async fn stopped(&self) -> Result<Vec<StoppedMessage>, HubError> {
         self.read(breakers::list).await
     }
 
     /// Lets what was stopped go on: it is delivered, and its rules count anew. Only for a person to ask.
-    pub async fn resume(&self, selection: Selection) -> Result<Vec<Resumed>, HubError> {
+    pub async fn resume(&self, selection: Selection) -> Result<Vec<ResumedMessage>, HubError> {
         self.write(move |tx| {
             let agent = match &selection {
                 Selection::Agent(agent) => Some(tx.directory.value.canonical(agent)),
@@ -53,7 +53,7 @@ impl Hub {
     }
 
     /// Notes tokens that an agent's model has used, as its door was told. They count for its budget.
-    pub async fn note_tokens(&self, agent: AgentId, tokens: u64) -> Result<(), HubError> {
+    pub async fn record_tokens(&self, agent: AgentId, tokens: u64) -> Result<(), HubError> {
         self.write(move |tx| {
             let agent = tx.directory.value.canonical(&agent);
             breakers::charge(tx, &agent, 0, tokens)
@@ -75,7 +75,7 @@ impl Hub {
     }
 
     /// The same among all linked hubs. The process that has the link is asked, and must answer within seconds.
-    pub async fn claim_everywhere(
+    pub async fn claim_globally(
         &self,
         task: TaskName,
         agent: AgentId,
@@ -83,7 +83,7 @@ impl Hub {
         note: Option<String>,
     ) -> Result<TaskClaim, HubError> {
         claims::check_lease(lease)?;
-        self.ask_everywhere(ClaimAct::Claim, task, agent, (0, lease, note)).await
+        self.ask_everywhere(ClaimAction::Claim, task, agent, (0, lease, note)).await
     }
 
     async fn is_everywhere(&self, task: &TaskName) -> Result<bool, HubError> {
@@ -93,7 +93,7 @@ impl Hub {
 
     async fn ask_everywhere(
         &self,
-        act: ClaimAct,
+        act: ClaimAction,
         task: TaskName,
         agent: AgentId,
         asked: (i64, SignedDuration, Option<String>),
@@ -126,7 +126,7 @@ impl Hub {
     }
 
     /// What the link to other hubs is asked now.
-    pub async fn claim_asks(&self) -> Result<Vec<(i64, ClaimAsk)>, HubError> {
+    pub async fn claim_requests(&self) -> Result<Vec<(i64, ClaimRequest)>, HubError> {
         let now = self.now();
         self.read(move |db| claims::asks(db, now)).await
     }
@@ -153,7 +153,7 @@ impl Hub {
             self.read(move |db| claims::lease_of(db, &task)).await?.unwrap_or(CLAIM_LEASE)
         };
         if self.is_everywhere(&task).await? {
-            return self.ask_everywhere(ClaimAct::Renew, task, agent, (fence, lease, None)).await;
+            return self.ask_everywhere(ClaimAction::Renew, task, agent, (fence, lease, None)).await;
         }
         self.write(move |tx| claims::renew(tx, &task, &agent, fence, lease)).await
     }
@@ -167,7 +167,7 @@ impl Hub {
     ) -> Result<TaskClaim, HubError> {
         if self.is_everywhere(&task).await? {
             let asked = (fence, CLAIM_LEASE, None);
-            return self.ask_everywhere(ClaimAct::Release, task, agent, asked).await;
+            return self.ask_everywhere(ClaimAction::Release, task, agent, asked).await;
         }
         self.write(move |tx| claims::release(tx, &task, &agent, fence)).await
     }
@@ -190,7 +190,7 @@ impl Hub {
     }
 
     /// Reserves files, all or none.
-    pub async fn reserve(&self, asked: Reserve) -> Result<Vec<Reservation>, HubError> {
+    pub async fn reserve(&self, asked: ReservationRequest) -> Result<Vec<Reservation>, HubError> {
         claims::check_lease(asked.lease)?;
         self.write(move |tx| reservations::reserve(tx, &asked)).await
     }

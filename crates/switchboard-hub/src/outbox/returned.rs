@@ -32,7 +32,7 @@ pub(crate) fn tell(tx: &mut Work<'_>, delivery: &Delivery, reason: &str) -> Resu
     let (to, door, id) = (&delivery.agent, delivery.route.door(), message.id);
     let way = format!("{first} {to}");
     let metadata = Map::from_iter([("notice".to_owned(), Value::from("returned"))]);
-    let is_told = match maintenance::noted(tx.db, door, TOPIC, &way)? {
+    let is_told = match maintenance::get_note(tx.db, door, TOPIC, &way)? {
         Some(told) => is_unseen(tx, &told)?,
         None => false,
     };
@@ -46,7 +46,7 @@ pub(crate) fn tell(tx: &mut Work<'_>, delivery: &Delivery, reason: &str) -> Resu
             message.from, message.to
         );
         let told = notice::write(tx, &message, AgentId::human(), body, metadata.clone())?;
-        maintenance::note(tx, door, TOPIC, &way, Some(&told.to_string()))?;
+        maintenance::put_note(tx, door, TOPIC, &way, Some(&told.to_string()))?;
     }
     let body = format!(
         "Your message to {} was refused: mail for {first} is sent on to {to}, who does not take it. The person knows.",

@@ -221,7 +221,7 @@ pub(crate) fn release_gone(tx: &mut Work<'_>) -> Result<(), HubError> {
 const HURRIED: i64 = 64;
 
 /// Makes the first of the failed deliveries to a peer due at once.
-pub(crate) fn hurry(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> {
+pub(crate) fn retry_peer_now(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
             "UPDATE deliveries SET due_at = ?2 WHERE id IN (SELECT id FROM deliveries WHERE agent = ?1 \
@@ -232,7 +232,7 @@ pub(crate) fn hurry(tx: &mut Work<'_>, agent: &AgentId) -> Result<(), HubError> 
 }
 
 /// Makes what each peer has to get before anything else due at once, where it failed.
-pub(crate) fn hurry_firsts(tx: &mut Work<'_>) -> Result<(), HubError> {
+pub(crate) fn retry_first_deliveries(tx: &mut Work<'_>) -> Result<(), HubError> {
     tx.db
         .prepare_cached(
             "UPDATE deliveries SET due_at = ?1 WHERE id IN (SELECT min(id) FROM deliveries \
@@ -270,7 +270,10 @@ pub(crate) fn unfiled_key(agent: &AgentId, message: MessageId) -> String {
 }
 
 /// The expired deliveries whose files are not in the archive yet.
-pub(crate) fn expired_unfiled(db: &Connection, most: usize) -> Result<Vec<(AgentId, MessageId)>, HubError> {
+pub(crate) fn expired_unarchived(
+    db: &Connection,
+    most: usize,
+) -> Result<Vec<(AgentId, MessageId)>, HubError> {
     let mut statement =
         db.prepare_cached("SELECT key FROM notes WHERE door = ?1 AND topic = ?2 ORDER BY key LIMIT ?3")?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -317,7 +320,7 @@ pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>
         put_state(tx, delivery, DeliveryState::Expired, Some("it was not taken before it expired".into()))?;
         if matches!(delivery.route, Route::Mailbox { .. }) {
             let key = unfiled_key(&delivery.agent, delivery.message);
-            maintenance::note(tx, Door::Workspace, UNFILED, &key, Some(""))?;
+            maintenance::put_note(tx, Door::Workspace, UNFILED, &key, Some(""))?;
         }
     }
     // Others may have waited behind them.
@@ -327,7 +330,7 @@ pub(crate) fn expire_due(tx: &mut Work<'_>, most: usize) -> Result<Vec<Delivery>
         .map(|delivery| &delivery.agent)
         .collect();
     for peer in peers {
-        hurry(tx, peer)?;
+        retry_peer_now(tx, peer)?;
     }
     Ok(expired)
 }

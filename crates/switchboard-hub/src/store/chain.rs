@@ -12,10 +12,10 @@ use crate::store::rows::{self, MESSAGE_COLUMNS, MESSAGE_WIDTH, SPREAD, Stored};
 use crate::submit::READ_BACK;
 
 /// A hash of the chain.
-pub(crate) type Link = [u8; 32];
+pub(crate) type RowHash = [u8; 32];
 
 /// What the first row of a journal follows.
-pub(crate) const GENESIS: Link = [0; 32];
+pub(crate) const GENESIS: RowHash = [0; 32];
 
 /// Why a row does not follow from the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl BreakReason {
 }
 
 /// The hash of a row: `content` is the hash of all that it says.
-pub(crate) fn link(previous: &Link, seq: i64, content: &[u8; 32]) -> Link {
+pub(crate) fn hash_row(previous: &RowHash, seq: i64, content: &[u8; 32]) -> RowHash {
     let mut hash = Sha256::new();
     hash.update(previous);
     hash.update(seq.to_le_bytes());
@@ -113,24 +113,25 @@ pub(crate) fn note_restored(
     content: &[u8; 32],
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let own: Option<Link> = db
+    let own: Option<RowHash> = db
         .query_row("SELECT chain FROM messages WHERE seq = ?1", [seq], |row| Ok(row.get(0).ok()))
         .optional()?
         .flatten();
-    let follows = before(db, seq)?.is_some_and(|previous| own == Some(link(&previous, seq, content)));
+    let follows =
+        previous_hash(db, seq)?.is_some_and(|previous| own == Some(hash_row(&previous, seq, content)));
     if follows { Ok(()) } else { note_break(db, seq, None, BreakReason::Restored, now) }
 }
 
 /// The hash that a row follows; nothing where that is lost.
-pub(crate) fn before(db: &Connection, seq: i64) -> rusqlite::Result<Option<Link>> {
-    let noted: Option<Option<Link>> = db
+pub(crate) fn previous_hash(db: &Connection, seq: i64) -> rusqlite::Result<Option<RowHash>> {
+    let noted: Option<Option<RowHash>> = db
         .query_row("SELECT previous FROM chain_breaks WHERE seq = ?1", [seq], |row| Ok(row.get(0).ok()))
         .optional()?;
     if let Some(noted) = noted {
         return Ok(noted);
     }
     let row_before = "SELECT chain FROM messages WHERE seq < ?1 ORDER BY seq DESC LIMIT 1";
-    let found: Option<Option<Link>> =
+    let found: Option<Option<RowHash>> =
         db.query_row(row_before, [seq], |row| Ok(row.get(0).ok())).optional()?;
     Ok(found.unwrap_or(Some(GENESIS)))
 }
@@ -148,12 +149,12 @@ pub(crate) fn mend(db: &Connection, now: Timestamp) -> Result<(), HubError> {
         while let Some(row) = rows.next()? {
             let (stored, digest) = Stored::read_unsealed(row)?;
             let content = rows::content(&stored.message, stored.accepted_at, &digest);
-            page.push((stored.seq, content, row.get::<_, Link>(MESSAGE_WIDTH).ok()));
+            page.push((stored.seq, content, row.get::<_, RowHash>(MESSAGE_WIDTH).ok()));
         }
         let Some((newest, ..)) = page.last() else { return Ok(()) };
         last = *newest;
         for (seq, content, own) in page {
-            let expected = link(&previous, seq, &content);
+            let expected = hash_row(&previous, seq, &content);
             match own {
                 Some(own) if own == expected || has_break(db, seq)? => previous = own,
                 Some(own) => {

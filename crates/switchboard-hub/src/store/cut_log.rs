@@ -81,7 +81,7 @@ impl LogMonitor {
             LogFault::Frames => {
                 tracing::error!(log, "the log was cut or overwritten while it was in use; it is recovered");
                 // Should this process end before, the next one recovers it.
-                recover::suspect(&setup.folder);
+                recover::mark_suspect(&setup.folder);
             }
             LogFault::Index => tracing::error!(log, "the index of the log was removed; it is made again"),
         }
@@ -213,7 +213,7 @@ impl LogMonitor {
         let opened = match alone_or(lock, has_index) {
             Some(()) => {
                 if self.fault == Some(LogFault::Frames) {
-                    recover::suspect(&setup.folder);
+                    recover::mark_suspect(&setup.folder);
                 }
                 recover::open_or_recover(&setup.folder, lock, key)
             }

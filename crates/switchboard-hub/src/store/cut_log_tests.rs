@@ -53,7 +53,7 @@ async fn recovers_from(damage: impl Fn(&Path)) {
     let (_, last) = send(&hub, "before").await;
     damage(folder.path());
     hub.register(Registration::mailbox(name("codex"))).await.expect("the first write recovers");
-    assert!(hub.take_recovery() && !hub.take_recovery());
+    assert!(hub.consume_recovery() && !hub.consume_recovery());
     assert!(hub.needs_rebuild().await.expect("read"));
     for agent in ["claude", "codex"] {
         hub.register(Registration::mailbox(name(agent))).await.expect("registered");
@@ -107,7 +107,7 @@ async fn log_overwritten_before_shutdown_is_recovered_by_next() {
     let folder = tempfile::tempdir().expect("a folder");
     let hub = open(folder.path()).await;
     send(&hub, "before").await;
-    hub.rebuilt().await.expect("noted");
+    hub.mark_rebuilt().await.expect("noted");
     assert!(!hub.needs_rebuild().await.expect("read"));
     // The frames that note it are in the database.
     let other = rusqlite::Connection::open(folder.path().join("hub.db")).expect("opens");
@@ -133,7 +133,7 @@ async fn garbage_after_last_frame_does_no_harm() {
     for id in [before, after] {
         assert!(hub.message(id).await.expect("read").is_some());
     }
-    assert!(!hub.take_recovery());
+    assert!(!hub.consume_recovery());
 }
 
 #[tokio::test]
@@ -144,8 +144,8 @@ async fn unknown_agent_is_temporary_until_rebuilt() {
     cut(folder.path(), 0);
     let refused = hub.submit(draft(&hub, "claude", "codex", "meanwhile")).await;
     assert!(refused.as_ref().is_err_and(crate::HubError::is_temporary), "{refused:?}");
-    hub.recovered().await;
-    hub.rebuilt().await.expect("noted");
+    hub.wait_for_recovery().await;
+    hub.mark_rebuilt().await.expect("noted");
     let unknown = hub.submit(draft(&hub, "claude", "codex", "after")).await;
     assert!(matches!(unknown, Err(crate::HubError::Unresolved(_))), "{unknown:?}");
 }
@@ -178,11 +178,11 @@ async fn recovers_from_damage_during_transaction(damage: impl Fn(&Path) + Send +
         tx.db.execute("INSERT INTO meta (key, value) VALUES ('behind the hole', '')", [])?;
         Ok(())
     });
-    assert!(matches!(behind.await, Err(crate::HubError::Unsure { .. })));
+    assert!(matches!(behind.await, Err(crate::HubError::OutcomeUnknown { .. })));
     for agent in ["claude", "codex"] {
         hub.register(Registration::mailbox(name(agent))).await.expect("registered");
     }
-    assert!(hub.take_recovery());
+    assert!(hub.consume_recovery());
     let (kept, _) = send(&hub, "after").await;
     hub.shut_down().await;
     let hub = open(folder.path()).await;
@@ -221,7 +221,7 @@ async fn idle_hub_notices_cut_log() {
     let _door = hub.open_door(Door::Workspace).await.expect("opened");
     send(&hub, "before").await;
     cut(folder.path(), 0);
-    while !hub.take_recovery() {
+    while !hub.consume_recovery() {
         tokio::task::yield_now().await;
     }
     assert!(hub.needs_rebuild().await.expect("read"));
@@ -237,7 +237,7 @@ async fn log_that_was_written_back_is_not_cut() {
     drop(other);
     assert_eq!(length(folder.path()), 0);
     send(&hub, "after").await;
-    assert!(!hub.take_recovery());
+    assert!(!hub.consume_recovery());
 }
 
 #[tokio::test]
@@ -252,5 +252,5 @@ async fn log_in_use_by_others_is_recovered_when_they_are_gone() {
     other.shut_down().await;
     drop(other);
     hub.register(Registration::mailbox(name("codex"))).await.expect("recovered");
-    assert!(hub.take_recovery());
+    assert!(hub.consume_recovery());
 }

@@ -230,7 +230,7 @@ impl Inner {
                     _ if !job.is_submission() => Some(error.clone().into()),
                     Ok(kept) if !stays(kept) => Some(error.clone().into()),
                     Ok(_) if on_disk.is_ok() => None,
-                    Ok(_) | Err(_) => Some(HubError::Unsure { source: error.clone() }),
+                    Ok(_) | Err(_) => Some(HubError::OutcomeUnknown { source: error.clone() }),
                 };
                 job.finish(failure);
             }
@@ -269,7 +269,7 @@ impl Inner {
             self.is_broken.store(false, Ordering::Release);
         } else {
             // Should this process end before it is mended, the next one looks first.
-            recover::suspect(&self.setup.folder);
+            recover::mark_suspect(&self.setup.folder);
         }
         mended
     }

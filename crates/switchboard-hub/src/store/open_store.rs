@@ -46,12 +46,12 @@ impl OpenStore {
     }
 
     /// Whether something was recovered since this was last asked.
-    pub(crate) fn take_recovery(&self) -> bool {
+    pub(crate) fn consume_recovery(&self) -> bool {
         self.was_recovered.swap(false, Ordering::AcqRel)
     }
 
     /// Returns once something was recovered.
-    pub(crate) async fn recovered(&self) {
+    pub(crate) async fn wait_for_recovery(&self) {
         self.recovered.notified().await;
     }
 

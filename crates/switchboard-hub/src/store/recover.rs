@@ -243,7 +243,7 @@ pub(super) fn share(lock: &File) {
 }
 
 /// Notes that damage was met, so that the next open looks closely instead of trusting the header.
-pub(crate) fn suspect(folder: &Dir) {
+pub(crate) fn mark_suspect(folder: &Dir) {
     if let Err(error) = folder.replace(SUSPECT, b"", 0o600) {
         tracing::warn!(error = %error, "the damage could not be noted");
     }

@@ -285,8 +285,8 @@ async fn f25_numbers_native_ids_and_the_end_of_retention_survive_recovery() {
     assert_eq!(bodies(&hub).await, ["2", "3", "4", "5", "6", "7", "8"]);
     let again = hub.submit(sent[5].0.clone()).await.expect("accepted");
     assert!(again.duplicate);
-    let by_native = Draft { id: hub.next_id(), ..sent[5].0.clone() };
-    assert!(hub.submit(by_native).await.expect("accepted").duplicate);
+    let find_by_native = Draft { id: hub.next_id(), ..sent[5].0.clone() };
+    assert!(hub.submit(find_by_native).await.expect("accepted").duplicate);
     let new = hub.submit(draft(&hub, "a", "b", "new")).await.expect("accepted");
     assert!(new.seq > sent[9].1.seq, "{} was given out before", new.seq);
     let expired = hub.journal(sent[0].1.seq, 10).await;
@@ -400,7 +400,7 @@ async fn f25_recovery_takes_over_everything_that_can_be_read() {
     let (folder, clock, written) = closed_with(50).await;
     let before = {
         let hub = open(folder.path(), &clock).await;
-        hub.note(switchboard_core::Door::Workspace, "cursor", "k".into(), Some("v".into()))
+        hub.put_note(switchboard_core::Door::Workspace, "cursor", "k".into(), Some("v".into()))
             .await
             .expect("noted");
         let before = (journal(&hub).await, hub.directory().await.expect("read"));

@@ -13,7 +13,7 @@ use switchboard_core::{
 use switchboard_sys::clock::from_micros;
 
 use crate::error::HubError;
-use crate::store::chain::{self, Link};
+use crate::store::chain::{self, RowHash};
 
 /// A message's deliveries have the ids `seq * SPREAD + n`.
 pub(crate) const SPREAD: i64 = 1 << 16;
@@ -219,10 +219,10 @@ impl<'t> Inserts<'t> {
         message: &Message,
         accepted_at: Timestamp,
         digest: &[u8; 32],
-        previous: &Link,
-    ) -> rusqlite::Result<Link> {
+        previous: &RowHash,
+    ) -> rusqlite::Result<RowHash> {
         let content = content(message, accepted_at, digest);
-        let chain = chain::link(previous, seq, &content);
+        let chain = chain::hash_row(previous, seq, &content);
         let via = (!message.via.is_empty()).then(|| json(&message.via.iter().collect::<Vec<&Hop>>()));
         let recipient = match &message.to {
             Address::Agent(agent) => agent_text(agent),

@@ -19,7 +19,7 @@ use switchboard_sys::files::{Dir, Durability};
 
 use crate::error::HubError;
 use crate::store::binding::{self, BINDING, HubKey};
-use crate::store::recover::{DATABASE, alone_or, share, suspect};
+use crate::store::recover::{DATABASE, alone_or, mark_suspect, share};
 
 /// The write-ahead log.
 pub(crate) const LOG: &str = "hub.db-wal";
@@ -100,7 +100,7 @@ fn renew_unless_in_use(folder: &Dir, key: Option<&HubKey>) -> Result<Renewed, Hu
     rustix::fs::fcntl_lock(&database, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| HubError::SideFileInUse { path })?;
     // Without its log, a database may be in the middle of a checkpoint.
-    suspect(folder);
+    mark_suspect(folder);
     let renewed = renew(folder, key)?;
     for aside in &renewed.moved_aside {
         tracing::warn!(file = %aside.display(), "a file beside the database was not ours and was moved aside");

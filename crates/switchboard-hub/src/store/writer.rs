@@ -23,7 +23,7 @@ use crate::events::{Events, HubEvent};
 use crate::outbox::{self, Doors, Ready};
 use crate::store::binding;
 use crate::store::caught::caught;
-use crate::store::chain::{self, Link};
+use crate::store::chain::{self, RowHash};
 use crate::store::cut_log::{LogMonitor, is_short_read};
 use crate::store::degraded;
 use crate::store::finish::{Batch, Finisher};
@@ -236,7 +236,7 @@ pub(crate) struct End {
     next: i64,
     /// The number and the hash of the last one.
     last: i64,
-    chain: Link,
+    chain: RowHash,
 }
 
 /// What happens once the transaction is on disk, and not before.
@@ -529,7 +529,7 @@ impl WriterLoop {
                 if let Err(error) = noted {
                     let source = Arc::new(error);
                     for job in jobs {
-                        job.finish(Some(HubError::Unsure { source: source.clone() }));
+                        job.finish(Some(HubError::OutcomeUnknown { source: source.clone() }));
                     }
                     return;
                 }
@@ -539,7 +539,7 @@ impl WriterLoop {
                 drop(connection);
                 tracing::warn!(error = %error, "the journal could not be written");
                 if is_suspicious(&error) {
-                    recover::suspect(&self.setup.folder);
+                    recover::mark_suspect(&self.setup.folder);
                 }
                 if is_damage(&error) || is_short_read(&error) {
                     self.setup.store.suspect_log();

@@ -123,7 +123,8 @@ pub(crate) async fn known(workspace: &Workspace, name: &str) -> Result<AgentReco
     match switchboard_core::resolve(&id.into(), &AgentId::human(), &directory) {
         Err(error) => Err(error.into()),
         Ok(_) => {
-            Err(switchboard_hub::HubError::ReservedName { name: Name::human(), keeper: "the person" }.into())
+            Err(switchboard_hub::HubError::ReservedName { name: Name::human(), reserved_for: "the person" }
+                .into())
         }
     }
 }

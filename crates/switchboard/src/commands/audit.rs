@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use door_workspace::Workspace;
 use serde_json::{Value, json};
 use switchboard_core::Hop;
-use switchboard_hub::{Audit as Found, BreakReason, Entry, Hash, Head};
+use switchboard_hub::{Audit as Found, AuditEntry, BreakReason, ChainHash, ChainHead};
 use switchboard_sys::clock::ago;
 
 use crate::context::Context;
@@ -26,7 +26,7 @@ enum Verb {
     Verify {
         /// The end of the journal as it was told before: it must still be in it
         #[arg(long, value_name = "NUMBER:HASH", value_parser = head)]
-        head: Option<Head>,
+        head: Option<ChainHead>,
     },
     /// Print every entry with its hashes, one JSON object a line
     Export {
@@ -50,13 +50,13 @@ pub(crate) async fn run(args: Audit, context: Context) -> Result<(), Failure> {
 }
 
 /// The end of a journal as `verify` prints it.
-fn head(text: &str) -> Result<Head, String> {
+fn head(text: &str) -> Result<ChainHead, String> {
     let parts = text.split_once(':');
-    let read = || Some(Head { seq: parts?.0.parse().ok()?, hash: Hash::parse(parts?.1)? });
+    let read = || Some(ChainHead { seq: parts?.0.parse().ok()?, hash: ChainHash::parse(parts?.1)? });
     read().ok_or_else(|| "it is NUMBER:HASH, as `switchboard audit verify` prints it".to_owned())
 }
 
-async fn verify(workspace: &Workspace, context: &Context, noted: Option<Head>) -> Result<(), Failure> {
+async fn verify(workspace: &Workspace, context: &Context, noted: Option<ChainHead>) -> Result<(), Failure> {
     let working = context.printer.working("reading the journal");
     let found = workspace.hub().audit(noted).await?;
     if let Some(bar) = working {
@@ -130,8 +130,8 @@ async fn export(
 }
 
 /// An entry as JSON. Scripts rely on these names.
-fn line(entry: &Entry, bodies: bool) -> Value {
-    let text = |hash: Option<Hash>| hash.map(|hash| hash.to_string());
+fn line(entry: &AuditEntry, bodies: bool) -> Value {
+    let text = |hash: Option<ChainHash>| hash.map(|hash| hash.to_string());
     let mut line = json!({
         "seq": entry.seq(),
         "previous": text(entry.previous),

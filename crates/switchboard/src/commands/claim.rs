@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Claim, context: Context) -> Result<(), Failure> {
         (Some(task), None) => {
             let me = context.known(hub.directory().await?.as_ref())?;
             let claim = if args.everywhere {
-                hub.claim_everywhere(task, me, lease, args.note).await?
+                hub.claim_globally(task, me, lease, args.note).await?
             } else {
                 hub.claim_task(task, me, lease, args.note).await?
             };

@@ -195,7 +195,7 @@ async fn examine(
             return Ok(checks);
         }
         // Not every damage is met by whoever opens it.
-        DatabaseState::Damaged { .. } => Hub::suspect(tree.root()),
+        DatabaseState::Damaged { .. } => Hub::mark_suspect(tree.root()),
         DatabaseState::Older { .. }
         | DatabaseState::Missing
         | DatabaseState::Sound

@@ -67,7 +67,7 @@ async fn check(context: &Context) -> Result<(), Failure> {
     let mut met = Vec::new();
     for path in &staged {
         let file = Pattern::path(path);
-        met.extend(others.iter().find(|one| one.meets(&tree, false, &file)).map(|one| (path, *one)));
+        met.extend(others.iter().find(|one| one.conflicts_with(&tree, false, &file)).map(|one| (path, *one)));
     }
     for (path, one) in &met {
         if context.printer.is_json() {

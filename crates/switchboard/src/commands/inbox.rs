@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     known_mailbox(&workspace, &owner, &directory).await?;
     workspace.sweep_mailbox(&owner).await?;
     // Whoever sent it may have been killed on the way, and it is there to be read.
-    if !hub.on_the_way(owner.clone()).await?.is_empty() {
+    if !hub.pending_files(owner.clone()).await?.is_empty() {
         workspace.finish_deliveries().await?;
     }
     let after = match &args.since {
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: Inbox, context: Context) -> Result<(), Failure> {
     }
     if context.reads_own(&owner, &directory)? && !args.archived {
         // What was cut short has not been seen.
-        let whole = |mail: &&switchboard_hub::Mail| {
+        let whole = |mail: &&switchboard_hub::MailboxMessage| {
             printer.is_json() || show::is_whole(&mail.stored, args.full, reader)
         };
         let shown = page.items.iter().filter(whole).map(|mail| mail.stored.message.id).collect();
@@ -162,7 +162,7 @@ pub(crate) async fn seq_of(
 /// What is to be said of a message that retention may have removed: whoever goes on from it might miss something.
 async fn expired(workspace: &Workspace, text: &str) -> Result<Option<Failure>, Failure> {
     let hub = workspace.hub();
-    let oldest = hub.oldest_kept().await?;
+    let oldest = hub.oldest_retained().await?;
     let Some(id) = text.parse().ok().or_else(|| door_workspace::from_native(text)).filter(|_| oldest > 0)
     else {
         return Ok(None);

@@ -65,7 +65,7 @@ pub(crate) async fn run(args: Reserve, context: Context) -> Result<(), Failure> 
             context.printer.note("Nobody has reserved files.");
         }
     } else {
-        let asked = switchboard_hub::Reserve {
+        let asked = switchboard_hub::ReservationRequest {
             agent: context.known(hub.directory().await?.as_ref())?,
             tree: tree.clone(),
             patterns,

@@ -6,7 +6,7 @@ use clap::Args;
 use door_workspace::{Workspace, WorkspaceError, native_of};
 use serde_json::json;
 use switchboard_core::{AgentId, Delivery, Directory, nearest};
-use switchboard_hub::{HubError, Resumed, Selection, Stopped};
+use switchboard_hub::{HubError, ResumedMessage, Selection, StoppedMessage};
 use switchboard_sys::clock::ago;
 
 use crate::context::Context;
@@ -78,7 +78,7 @@ async fn resume(workspace: &Workspace, context: &Context, what: Option<&str>) ->
             .hint("`switchboard resume` lists what is stopped"));
     }
     for one in &resumed {
-        let settled = hub.settled(one.stopped.stored.message.id);
+        let settled = hub.wait_until_settled(one.stopped.stored.message.id);
         let _ = tokio::time::timeout(ARRIVAL, settled).await;
         print_resumed(context, one);
     }
@@ -113,7 +113,7 @@ fn unknown(text: &str, directory: &Directory) -> Failure {
         .hint("`switchboard resume` lists what is stopped, with its ids")
 }
 
-fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {
+fn print_stopped(workspace: &Workspace, context: &Context, one: &StoppedMessage) {
     let message = &one.stored.message;
     if context.printer.is_json() {
         context.printer.object(&json!({
@@ -137,7 +137,7 @@ fn print_stopped(workspace: &Workspace, context: &Context, one: &Stopped) {
     }
 }
 
-fn print_resumed(context: &Context, one: &Resumed) {
+fn print_resumed(context: &Context, one: &ResumedMessage) {
     let message = &one.stopped.stored.message;
     let names = |deliveries: &[Delivery]| -> Vec<String> {
         deliveries.iter().map(|delivery| delivery.agent.to_string()).collect()

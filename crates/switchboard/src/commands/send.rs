@@ -149,7 +149,7 @@ pub(crate) async fn run(args: Send, context: Context) -> Result<(), Failure> {
     }
     if unmounted.is_none() {
         // Accepted is accepted: should the mailbox not answer in time, the outbox goes on trying.
-        let settled = tokio::time::timeout(ARRIVAL, workspace.hub().settled(accepted.id)).await;
+        let settled = tokio::time::timeout(ARRIVAL, workspace.hub().wait_until_settled(accepted.id)).await;
         drop(settled);
     }
     let Some((stored, receipt)) = workspace.hub().receipt(accepted.id).await? else {

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: Serve, context: Context) -> Result<(), Failure> {
     let settings = context.settings()?;
     let swarms = args.swarm(&settings)?;
     let workspace = context.open().await?;
-    let service = workspace.hub().claim_service("serve")?;
+    let service = workspace.hub().lease_service("serve")?;
     for problem in broken_links(&workspace).await? {
         tracing::error!("{problem}; {BROKEN_LINK}");
     }

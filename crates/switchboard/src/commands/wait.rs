@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use door_workspace::Workspace;
 use switchboard_core::AgentId;
-use switchboard_hub::{Hold, Mail, MailboxQuery, Part, Showing};
+use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, MailboxQuery, Part};
 
 use crate::commands::inbox::{known_mailbox, seq_of};
 use crate::commands::send::seconds_from;
@@ -103,7 +103,7 @@ async fn arrival(
     owner: &AgentId,
     after: i64,
     is_own: bool,
-) -> Result<(Vec<Mail>, Option<Hold>), Failure> {
+) -> Result<(Vec<MailboxMessage>, Option<DisplayLease>), Failure> {
     let hub = open.workspace.hub();
     let mut changes = hub.changes();
     let mut alive = Alive::new(&open.workspace, is_own.then_some(owner));
@@ -114,8 +114,8 @@ async fn arrival(
         if !is_own && !mail.is_empty() {
             return Ok((mail, None));
         }
-        let hold = open.workspace.hold_unseen(owner, &mail, Showing::Asked).await?;
-        mail.retain(|mail| hold.has(mail.stored.message.id));
+        let hold = open.workspace.hold_unseen(owner, &mail, DisplayMode::Pull).await?;
+        mail.retain(|mail| hold.contains(mail.stored.message.id));
         if !mail.is_empty() {
             return Ok((mail, Some(hold)));
         }

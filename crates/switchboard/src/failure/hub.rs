@@ -83,7 +83,7 @@ impl From<HubError> for Failure {
             HubError::StoreDeleted { .. } => Self::new("store_deleted", Exit::Failed, message)
                 .hint("`switchboard init` makes a new workspace; docs/workspace.md says how to restore a backup"),
             HubError::Rebuilding => Self::temporary("rebuilding", message).hint("try again in a second"),
-            HubError::Unsure { .. } => Self::temporary("unsure", message)
+            HubError::OutcomeUnknown { .. } => Self::temporary("unsure", message)
                 .hint("`switchboard tail` tells whether it was sent; look there before sending it again"),
             HubError::Store { .. } if damage => Self::temporary("damaged", message)
                 .hint("run the command again: the damaged journal is moved aside and rebuilt"),

@@ -156,7 +156,7 @@ async fn send(folder: &Path, name: &str, count: usize) {
         let accepted = library.workspace.send(letter(name, format!("{name} {number}"))).await.unwrap();
         say(&to_native(accepted.id));
         if number + 1 == count {
-            library.workspace.hub().settled(accepted.id).await.unwrap();
+            library.workspace.hub().wait_until_settled(accepted.id).await.unwrap();
         }
     }
     library.close().await;

@@ -52,7 +52,7 @@ pub(crate) async fn inside(folder: &Path) {
         let answer = library.workspace.send(letter("claude", format!("before {number}"))).await.unwrap();
         accepted.push(to_native(answer.id));
     }
-    library.workspace.hub().settled(accepted_id(&accepted)).await.unwrap();
+    library.workspace.hub().wait_until_settled(accepted_id(&accepted)).await.unwrap();
 
     let ballast = sandbox.path().join("ballast");
     fill(&ballast);
@@ -93,7 +93,7 @@ pub(crate) async fn inside(folder: &Path) {
         }
     };
     accepted.push(to_native(answer.id));
-    library.workspace.hub().settled(answer.id).await.unwrap();
+    library.workspace.hub().wait_until_settled(answer.id).await.unwrap();
     accepted.push(sandbox.send("claude", "codex", "from the command line"));
     poll::until("the dropped file to be taken in", || {
         (sandbox.run(["receipt", dropped]).code == Some(0)).then_some(())

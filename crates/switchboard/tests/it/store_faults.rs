@@ -208,7 +208,7 @@ async fn d9_doctor_examines_newest_messages_and_with_full_all() {
     let sent = (0..1_010).map(|number| library.workspace.send(letter("claude", format!("{number}"))));
     for accepted in futures_util::future::join_all(sent).await {
         let id = accepted.unwrap().id;
-        library.workspace.hub().settled(id).await.unwrap();
+        library.workspace.hub().wait_until_settled(id).await.unwrap();
     }
     library.close().await;
     let quick = sandbox.run(["doctor"]);

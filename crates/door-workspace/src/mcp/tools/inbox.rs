@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_core::{AgentId, DeliveryState, MessageId};
-use switchboard_hub::{Mail, MailboxQuery, Page, Part, Showing};
+use switchboard_hub::{DisplayMode, MailboxMessage, MailboxQuery, Page, Part};
 
 use super::Desk;
 use crate::letters::{Extent, PREVIEW, RESULT, Shown, show_mail};
@@ -126,15 +126,15 @@ async fn show(
     desk: &Desk<'_>,
     me: &AgentId,
     part: Part,
-    (mut mail, more): (Vec<Mail>, bool),
+    (mut mail, more): (Vec<MailboxMessage>, bool),
     verbose: bool,
 ) -> Outcome {
     let workspace = desk.workspace;
     let mut hold = None;
     if mail.iter().any(is_unseen) {
-        let held = workspace.hold_unseen(me, &mail, Showing::Asked).await?;
+        let held = workspace.hold_unseen(me, &mail, DisplayMode::Pull).await?;
         // Messages that another adapter shows to the same reader at this moment are left to it.
-        mail.retain(|mail| !is_unseen(mail) || held.has(mail.stored.message.id));
+        mail.retain(|mail| !is_unseen(mail) || held.contains(mail.stored.message.id));
         hold = Some(held);
     }
     let listing = Listing::of(desk, me, &mail, verbose).await?;
@@ -149,7 +149,7 @@ async fn show(
     Ok(listing.answer(me, part, cursor))
 }
 
-fn is_unseen(mail: &Mail) -> bool {
+fn is_unseen(mail: &MailboxMessage) -> bool {
     mail.delivery.state == DeliveryState::Delivered
 }
 
@@ -184,7 +184,7 @@ async fn take(
     since: Since,
     limit: usize,
     filter: Filter,
-) -> Result<(Vec<Mail>, bool), Problem> {
+) -> Result<(Vec<MailboxMessage>, bool), Problem> {
     let mut taken = Vec::new();
     let mut after = since.seq;
     loop {
@@ -220,7 +220,7 @@ impl Listing {
     pub(super) async fn of(
         desk: &Desk<'_>,
         me: &AgentId,
-        mail: &[Mail],
+        mail: &[MailboxMessage],
         verbose: bool,
     ) -> Result<Self, Problem> {
         let mut listing = Self { shown: Vec::new(), seen: Vec::new(), last: None };
@@ -270,7 +270,7 @@ async fn one(desk: &Desk<'_>, me: &AgentId, id: &str, offset: usize) -> Outcome 
     let workspace = desk.workspace;
     let id = workspace.find_for(me, id).await?;
     let (stored, delivery) = own(desk, me, id).await?;
-    let mail = Mail { stored, delivery };
+    let mail = MailboxMessage { stored, delivery };
     let extent = Extent { from: offset, most: RESULT, everything: true };
     let shown = show_mail(workspace, me, &mail, extent).await?;
     // Whoever reads on to the end has been shown it all.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use switchboard_core::AgentId;
-use switchboard_hub::{Hold, Mail, Part, Showing};
+use switchboard_hub::{DisplayLease, DisplayMode, MailboxMessage, Part};
 use tokio_util::sync::CancellationToken;
 
 use super::Desk;
@@ -81,10 +81,10 @@ fn nothing(me: &AgentId, limit: Duration, unheard: &CancellationToken) -> Answer
     Answer::new(text, json!({ "agent": me.to_string(), "messages": [], "timedOut": timed_out }))
 }
 
-async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<Mail>, Hold), Problem> {
+async fn arrival(desk: &Desk<'_>, me: &AgentId) -> Result<(Vec<MailboxMessage>, DisplayLease), Problem> {
     let mut changes = desk.workspace.hub().changes();
     loop {
-        let (mail, hold) = desk.workspace.take_unseen(me, MOST, Showing::Asked).await?;
+        let (mail, hold) = desk.workspace.take_unseen(me, MOST, DisplayMode::Pull).await?;
         if !mail.is_empty() {
             return Ok((mail, hold));
         }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use switchboard_core::TaskName;
-use switchboard_hub::{CLAIM_LEASE, RESERVATION_LEASE, Reserve, TaskClaim, WorkTree};
+use switchboard_hub::{CLAIM_LEASE, RESERVATION_LEASE, ReservationRequest, TaskClaim, WorkTree};
 
 use super::Desk;
 use crate::mcp::answer::{Answer, Outcome, Problem};
@@ -44,7 +44,7 @@ pub(super) async fn claim_task(desk: &Desk<'_>, given: ClaimTask) -> Outcome {
     given.note.as_deref().map_or(Ok(()), |note| is_title("note", note))?;
     let hub = desk.workspace.hub();
     let claim = match given.everywhere {
-        Some(true) => hub.claim_everywhere(task, me, lease, given.note).await?,
+        Some(true) => hub.claim_globally(task, me, lease, given.note).await?,
         _ => hub.claim_task(task, me, lease, given.note).await?,
     };
     let (task, fence) = (claim.task.as_str(), claim.fence);
@@ -140,7 +140,7 @@ pub(super) async fn reserve_files(desk: &Desk<'_>, given: ReserveFiles) -> Outco
     }
     let lease = minutes_from("minutes", given.minutes)?.unwrap_or(RESERVATION_LEASE);
     let (shared, note) = (given.shared.unwrap_or(false), given.note);
-    let made = hub.reserve(Reserve { agent: me, tree, patterns, shared, note, lease }).await?;
+    let made = hub.reserve(ReservationRequest { agent: me, tree, patterns, shared, note, lease }).await?;
     let until = made.first().map(|one| one.until.to_string());
     let text = format!("Reserved until {}: {}.", until.as_deref().unwrap_or("now"), names.join(", "));
     Ok(Answer::new(text, json!({ "patterns": names, "until": until })))
@@ -151,7 +151,7 @@ fn patterns(
     workspace: &Path,
     given: &[String],
 ) -> Result<(WorkTree, Vec<switchboard_core::Pattern>), Problem> {
-    let (folder, tree) = WorkTree::place(folder, workspace)?;
+    let (folder, tree) = WorkTree::locate(folder, workspace)?;
     let mut patterns = Vec::new();
     for text in given {
         patterns.extend(tree.patterns(&folder, text)?);

@@ -112,7 +112,7 @@ async fn post(
     };
     let Posted { message, path, accepted } = channels.post(post).await?;
     // Accepted is accepted: should a mailbox not answer in time, the outbox goes on trying.
-    let settled = tokio::time::timeout(ARRIVAL, channels.hub().settled(accepted.id)).await;
+    let settled = tokio::time::timeout(ARRIVAL, channels.hub().wait_until_settled(accepted.id)).await;
     if context.printer.is_json() {
         let receipt = match settled {
             Ok(receipt) => receipt?.deliveries,

@@ -2,7 +2,7 @@
 
 use door_workspace::{Workspace, to_native};
 use switchboard_core::Door;
-use switchboard_hub::{Extent, LostDeliveries};
+use switchboard_hub::{Extent, MissingDeliveries};
 
 use super::{Check, Status};
 use crate::commands::inbox::count;
@@ -73,14 +73,14 @@ pub(super) async fn deliveries(
     extent: Extent,
 ) -> Result<Vec<Check>, Failure> {
     let mut checks = Vec::new();
-    for lost in workspace.hub().lost_deliveries(extent).await? {
+    for lost in workspace.hub().missing_deliveries(extent).await? {
         let restored = if fix { workspace.restore_deliveries(&lost).await? } else { 0 };
         checks.push(describe(&lost, restored > 0));
     }
     Ok(checks)
 }
 
-fn describe(lost: &LostDeliveries, is_fixed: bool) -> Check {
+fn describe(lost: &MissingDeliveries, is_fixed: bool) -> Check {
     let message = &lost.stored.message;
     let id = to_native(message.id);
     if lost.agents.is_empty() {

@@ -152,12 +152,12 @@ impl<'w> Seat<'w> {
         // Those of the dead are cleared away, or every session that was killed would leave one behind.
         for (key, name) in hub.notes(Door::Workspace, WAITING).await? {
             if name.parse::<Owner>().map_or(true, |owner| owner.is_gone()) {
-                hub.note(Door::Workspace, WAITING, key, None).await?;
+                hub.put_note(Door::Workspace, WAITING, key, None).await?;
             }
         }
         let key = format!("{} {}", agent.key(), session.unwrap_or("-"));
         let name = Owner::this_process().to_string();
-        hub.note(Door::Workspace, WAITING, key.clone(), Some(name.clone())).await?;
+        hub.put_note(Door::Workspace, WAITING, key.clone(), Some(name.clone())).await?;
         Ok(Self { workspace, key, name })
     }
 
@@ -168,7 +168,7 @@ impl<'w> Seat<'w> {
 
     async fn leave(self) -> Result<(), Failure> {
         if self.is_ours().await? {
-            self.workspace.hub().note(Door::Workspace, WAITING, self.key.clone(), None).await?;
+            self.workspace.hub().put_note(Door::Workspace, WAITING, self.key.clone(), None).await?;
         }
         Ok(())
     }

@@ -151,7 +151,7 @@ fn warn_of_legacy(listener: &Listener) {
 async fn claim(hub: &Hub) -> Result<ServiceLease, HubError> {
     let until = tokio::time::Instant::now() + PATIENCE;
     loop {
-        match hub.claim_service(SERVICE) {
+        match hub.lease_service(SERVICE) {
             Err(HubError::ServiceTaken { .. }) if tokio::time::Instant::now() < until => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use door_workspace::Workspace;
 use switchboard_core::{AgentId, Delivery, DeliveryState, Door, MessageId, Receipt};
-use switchboard_hub::{Hub, Showing, Stored, is_notice};
+use switchboard_hub::{DisplayMode, Hub, Stored, is_notice};
 
 use super::{nobody_gets, seconds_from};
 use crate::commands::wait::Alive;
@@ -78,7 +78,7 @@ pub(super) async fn wait(
         })??,
     };
     let shown = vec![stored.message.id];
-    let hold = hub.hold(me.clone(), shown.clone(), Showing::Asked).await?;
+    let hold = hub.lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
     if context.printer.is_json() {
         context.printer.object(&show::MessageLine::new(&stored, "seen"));
     } else {
@@ -117,7 +117,7 @@ async fn tell(context: &Context, open: &Open, me: &AgentId, notice: &Stored) -> 
         return Ok(());
     }
     let shown = vec![notice.message.id];
-    let hold = open.workspace.hub().hold(me.clone(), shown.clone(), Showing::Asked).await?;
+    let hold = open.workspace.hub().lease_display(me.clone(), shown.clone(), DisplayMode::Pull).await?;
     if hold.is_empty() {
         return Ok(());
     }

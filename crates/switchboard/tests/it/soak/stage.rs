@@ -210,7 +210,7 @@ impl Stage {
             let hubs = open_all(self).await;
             let start = std::time::Instant::now();
             let late = loop {
-                let waiting = super::verdict::on_the_way(&hubs, ledger).await;
+                let waiting = super::verdict::pending_files(&hubs, ledger).await;
                 if waiting.is_empty() || start.elapsed() > ARRIVAL {
                     break waiting;
                 }

@@ -87,7 +87,7 @@ fn places(said: &Said) -> Vec<(usize, String)> {
 }
 
 /// What was accepted and is not where it belongs yet, with what is known of it.
-pub(super) async fn on_the_way(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<String> {
+pub(super) async fn pending_files(hubs: &[Hub; 3], ledger: &Ledger) -> Vec<String> {
     let journals = journals(hubs).await;
     let mut waiting = Vec::new();
     for (text, said) in ledger.all_said() {
