@@ -12,7 +12,7 @@ use http::header::RETRY_AFTER;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use switchboard_core::{AgentId, Door, Message, MessageId, NativeId, Outcome, Route};
-use switchboard_https::{Answer, Limits};
+use switchboard_https::{Limits, Response};
 use switchboard_hub::{Handoff, Outbound};
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
@@ -399,12 +399,12 @@ fn content_of(message: &Message) -> Option<SystemContent> {
 }
 
 /// Whether a peer says that it does not know our agent, its key, or the swarm.
-fn is_unknown(answer: &Answer) -> bool {
+fn is_unknown(answer: &Response) -> bool {
     matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND)
 }
 
 /// What an answer says of a delivery, where the peer has answered so many times in a row that it does not know us.
-fn judge(answer: &Answer, unknown: u32) -> Outcome {
+fn judge(answer: &Response, unknown: u32) -> Outcome {
     let status = answer.status;
     let error = error_of(answer);
     let is_of_protocol = error.is_some() || is_refused_form(answer);
@@ -432,7 +432,7 @@ fn judge(answer: &Answer, unknown: u32) -> Outcome {
 
 /// What an answer says of the question whether a member would lead the swarm. Programs that do not know the question take
 /// it as they take any message, and would never lead.
-fn judge_transfer(answer: &Answer, outcome: Outcome) -> Outcome {
+fn judge_transfer(answer: &Response, outcome: Outcome) -> Outcome {
     let answered = serde_json::from_slice::<Queued>(&answer.body);
     if outcome == Outcome::Delivered && answered.map_or(true, |answered| answered.status != "accepted") {
         return Outcome::Refused { reason: "it has not answered that it accepts".to_owned() };
@@ -441,14 +441,14 @@ fn judge_transfer(answer: &Answer, outcome: Outcome) -> Outcome {
 }
 
 /// Whether this is how the existing implementation refuses the form of a message: 422, with `detail`.
-fn is_refused_form(answer: &Answer) -> bool {
+fn is_refused_form(answer: &Response) -> bool {
     let body = serde_json::from_slice::<serde_json::Value>(&answer.body);
     answer.status == StatusCode::UNPROCESSABLE_ENTITY && body.is_ok_and(|body| body.get("detail").is_some())
 }
 
 /// Until when a peer does not want to be called again, where it has said so. The existing implementation writes the time
 /// in seconds since 1970 where the number of seconds belongs.
-fn wait_until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
+fn wait_until(answer: &Response, now: Timestamp) -> Option<Timestamp> {
     const MOST_SECONDS: i64 = 100_000_000;
     let is_busy = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let told =
@@ -463,7 +463,7 @@ fn wait_until(answer: &Answer, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// Whether a refusal says that it is about the time of the message.
-fn is_about_time(answer: &Answer) -> bool {
+fn is_about_time(answer: &Response) -> bool {
     let body = serde_json::from_slice::<ErrorBody>(&answer.body).ok();
     let details = body.and_then(|body| body.error.details);
     details.is_some_and(|details| details.get("field").is_some_and(|field| field == "timestamp"))

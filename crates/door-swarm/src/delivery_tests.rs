@@ -2,8 +2,8 @@ use http::{HeaderMap, HeaderValue, Version};
 
 use super::*;
 
-fn answer(status: u16, body: &str) -> Answer {
-    Answer {
+fn answer(status: u16, body: &str) -> Response {
+    Response {
         status: StatusCode::from_u16(status).unwrap(),
         version: Version::HTTP_11,
         headers: HeaderMap::new(),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use switchboard_core::Door;
-use switchboard_https::Answer;
+use switchboard_https::Response;
 use switchboard_sys::platform;
 
 use crate::agent_id::PeerId;
@@ -41,7 +41,7 @@ struct Difference {
 
 impl Swarms {
     /// Notes when our clock and a peer's differ: one of the two refuses messages for it.
-    pub(crate) async fn note_clock(&self, answer: &Answer, peer: &PeerId) {
+    pub(crate) async fn note_clock(&self, answer: &Response, peer: &PeerId) {
         let Some(theirs) = answer.date else { return };
         let now = self.hub().now();
         let difference = now.duration_since(theirs);

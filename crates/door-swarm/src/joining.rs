@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use switchboard_core::{Name, label_inline, quote_inline};
-use switchboard_https::{Answer, Limits, Url};
+use switchboard_https::{Limits, Response, Url};
 use uuid::Uuid;
 
 use crate::agent_id::PeerId;
@@ -68,7 +68,7 @@ impl Swarms {
         identity: &Identity,
         link: &InviteLink,
         token: &Token,
-    ) -> Result<Answer, SwarmError> {
+    ) -> Result<Response, SwarmError> {
         let invite = &token.invite;
         let key = self.key(&identity.agent).await?;
         let (message_id, timestamp) = (Uuid::new_v4().to_string(), stamp::render(self.hub().now()));
@@ -119,7 +119,7 @@ impl Swarms {
         agent: &PeerId,
         body: Bytes,
         limits: Limits,
-    ) -> Result<Answer, SwarmError> {
+    ) -> Result<Response, SwarmError> {
         let client = self.client()?;
         let url =
             |url: url::Url| Url::parse(url.as_str()).map_err(|_| SwarmError::field("endpoint", "is no URL"));
@@ -296,12 +296,12 @@ pub(crate) fn headers(agent: &PeerId) -> HeaderMap {
 }
 
 /// The error of the protocol in an answer, where it has one. Both texts are the peer's, and are quoted.
-pub(crate) fn error_of(answer: &Answer) -> Option<(String, String)> {
+pub(crate) fn error_of(answer: &Response) -> Option<(String, String)> {
     let body: ErrorBody = serde_json::from_slice(&answer.body).ok()?;
     Some((label_inline(&body.error.code), quote_inline(&body.error.message)))
 }
 
-fn read_accepted(endpoint: &Endpoint, answer: &Answer) -> Result<JoinAccepted, SwarmError> {
+fn read_accepted(endpoint: &Endpoint, answer: &Response) -> Result<JoinAccepted, SwarmError> {
     if answer.status != StatusCode::OK {
         let (code, message) = error_of(answer).unwrap_or_default();
         return Err(SwarmError::Refused {

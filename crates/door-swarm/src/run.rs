@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use switchboard_core::Door;
-use switchboard_https::Listening;
+use switchboard_https::ListenerHandle;
 use switchboard_hub::{Hub, Outbound};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -75,7 +75,7 @@ async fn keep_going(
     outbound: Outbound,
     queue: mpsc::Receiver<Task>,
     arrivals: mpsc::Receiver<Arrival>,
-    listeners: [Option<Listening>; 2],
+    listeners: [Option<ListenerHandle>; 2],
     shutdown: CancellationToken,
 ) -> Result<(), SwarmError> {
     let deliveries = Box::pin(run_deliveries(&swarms, outbound));
@@ -114,7 +114,7 @@ async fn listen(
     tasks: mpsc::Sender<Task>,
     arrivals: Option<mpsc::Sender<Arrival>>,
     shutdown: CancellationToken,
-) -> Result<Option<Listening>, SwarmError> {
+) -> Result<Option<ListenerHandle>, SwarmError> {
     let Some(settings) = swarms.config().listen.clone() else { return Ok(None) };
     let server = Server::new(swarms.clone(), tasks, arrivals);
     let listening = switchboard_https::listen(settings, server.router(), shutdown).await?;
@@ -125,7 +125,7 @@ async fn listen(
 async fn listen_to_github(
     swarms: &Swarms,
     shutdown: CancellationToken,
-) -> Result<Option<Listening>, SwarmError> {
+) -> Result<Option<ListenerHandle>, SwarmError> {
     let Some(config) = swarms.config().github.clone() else { return Ok(None) };
     let router = github::router(swarms.clone(), config.clone());
     let listening = switchboard_https::listen(config.listen, router, shutdown).await?;

@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::challenges::Challenges;
 use self::store::Store;
 use self::transport::Transport;
-use crate::certificate::{Certificate, Current, Loaded};
+use crate::certificate::{Certificate, CurrentCertificate, LoadedCertificate};
 use crate::error::Error;
 use crate::host;
 use crate::settings::Acme;
 
 /// The longest pause after a failure: the certificate still counts for a third of its life, so there is time, but a
 /// server that is back should be noticed the same day.
-const LONGEST_RETRY: Duration = Duration::from_hours(6);
+const MAX_RETRY_DELAY: Duration = Duration::from_hours(6);
 
 /// How often to look whether a certificate is due. Machines sleep and clocks are set, so one long wait would be wrong.
-const LOOK: Duration = Duration::from_mins(10);
+const CHECK_INTERVAL: Duration = Duration::from_mins(10);
 
 /// How long one attempt may take. Servers look at names from several places, and take a minute at most.
-const ATTEMPT: Duration = Duration::from_mins(5);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What obtains the certificate and keeps it fresh.
 pub(crate) struct Issuer {
@@ -71,57 +71,57 @@ impl Issuer {
     }
 
     /// The certificate of an earlier run, if it still counts.
-    pub(crate) fn stored(&self) -> Result<Option<Loaded>, Error> {
+    pub(crate) fn stored(&self) -> Result<Option<LoadedCertificate>, Error> {
         let stored = self.store.certificate()?;
         Ok(stored.filter(|loaded| self.clock.now() < loaded.certificate.not_after))
     }
 
     /// Obtains a certificate when there is none, and another when two thirds of its life are over, until `closing`.
-    pub(crate) async fn keep(self, current: Arc<Current>, closing: CancellationToken) {
-        let keeping = async {
+    pub(crate) async fn run_renewal(self, current: Arc<CurrentCertificate>, closing: CancellationToken) {
+        let renewal = async {
             let mut failures = 0;
             loop {
                 let certificate = current.watch().borrow().clone();
                 if let Some(certificate) = certificate {
-                    self.wait_until(due(&certificate)).await;
+                    self.wait_until(renewal_time(&certificate)).await;
                 }
-                match self.attempt().await {
+                match self.obtain_with_timeout().await {
                     Ok(loaded) => {
                         failures = 0;
                         let certificate = &loaded.certificate;
                         tracing::info!(names = ?certificate.names, until = %certificate.not_after, "a new certificate");
-                        let is_due = due(certificate) <= self.clock.now();
+                        let is_due = renewal_time(certificate) <= self.clock.now();
                         current.show(loaded);
                         if is_due {
                             // Without this pause, a server with a wrong clock would be asked again and again.
                             tracing::warn!("the new certificate is as good as over: is the clock right?");
-                            sleep(pause(&self.settings, 1)).await;
+                            sleep(retry_delay(&self.settings, 1)).await;
                         }
                     }
                     Err(error) => {
                         failures += 1;
-                        let pause = pause(&self.settings, failures);
-                        complain(&error, pause);
-                        sleep(pause).await;
+                        let retry_delay = retry_delay(&self.settings, failures);
+                        log_failure(&error, retry_delay);
+                        sleep(retry_delay).await;
                     }
                 }
             }
         };
         tokio::select! {
             () = closing.cancelled() => {}
-            () = keeping => {}
+            () = renewal => {}
         }
     }
 
-    async fn attempt(&self) -> Result<Loaded, Error> {
+    async fn obtain_with_timeout(&self) -> Result<LoadedCertificate, Error> {
         let took_too_long = || self.failed(instant_acme::Error::Timeout(None));
-        timeout(ATTEMPT, self.obtain()).await.unwrap_or_else(|_| Err(took_too_long()))
+        timeout(ATTEMPT_TIMEOUT, self.obtain()).await.unwrap_or_else(|_| Err(took_too_long()))
     }
 
     async fn wait_until(&self, moment: Timestamp) {
         loop {
             match Duration::try_from(moment.duration_since(self.clock.now())) {
-                Ok(rest) if !rest.is_zero() => sleep(rest.min(LOOK)).await,
+                Ok(rest) if !rest.is_zero() => sleep(rest.min(CHECK_INTERVAL)).await,
                 _ => return,
             }
         }
@@ -133,20 +133,20 @@ impl Issuer {
 }
 
 /// When a certificate is to be renewed: after two thirds of its life, as public CAs advise.
-fn due(certificate: &Certificate) -> Timestamp {
+fn renewal_time(certificate: &Certificate) -> Timestamp {
     let life = certificate.not_after.duration_since(certificate.not_before);
     let two_thirds = SignedDuration::from_nanos_i128(life.as_nanos() * 2 / 3);
     certificate.not_before.checked_add(two_thirds).unwrap_or(certificate.not_after)
 }
 
-fn complain(error: &(dyn std::error::Error + 'static), pause: Duration) {
-    tracing::warn!(error, seconds = pause.as_secs(), "no certificate by ACME; trying again later");
+fn log_failure(error: &(dyn std::error::Error + 'static), retry_delay: Duration) {
+    tracing::warn!(error, seconds = retry_delay.as_secs(), "no certificate by ACME; trying again later");
 }
 
 /// How long to wait after so many failures in a row. A little chance keeps many hubs from coming back at once.
-fn pause(settings: &Acme, failures: u32) -> Duration {
+fn retry_delay(settings: &Acme, failures: u32) -> Duration {
     let doubled = settings.first_retry.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));
-    doubled.min(LONGEST_RETRY).mul_f64(0.9 + 0.2 * fastrand::f64())
+    doubled.min(MAX_RETRY_DELAY).mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
 #[cfg(test)]

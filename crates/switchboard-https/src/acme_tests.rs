@@ -17,22 +17,22 @@ fn a_certificate_is_due_after_two_thirds_of_its_life() {
         ("2026-01-01T00:00:00Z", "2026-01-07T00:00:00Z", "2026-01-05T00:00:00Z"),
         ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z"),
     ] {
-        assert_eq!(due(&certificate(from, until)), expected.parse().unwrap(), "{from} to {until}");
+        assert_eq!(renewal_time(&certificate(from, until)), expected.parse().unwrap(), "{from} to {until}");
     }
 }
 
 #[test]
 fn pauses_double_up_to_a_limit() {
     let near = |failures, expected: Duration| {
-        let pause = pause(&settings(), failures);
+        let retry_delay = retry_delay(&settings(), failures);
         assert!(
-            pause >= expected.mul_f64(0.9) && pause <= expected.mul_f64(1.1),
-            "{failures}: {pause:?}, not {expected:?}"
+            retry_delay >= expected.mul_f64(0.9) && retry_delay <= expected.mul_f64(1.1),
+            "{failures}: {retry_delay:?}, not {expected:?}"
         );
     };
     near(1, Duration::from_mins(5));
     near(2, Duration::from_mins(10));
     near(5, Duration::from_mins(80));
-    near(8, LONGEST_RETRY);
-    near(u32::MAX, LONGEST_RETRY);
+    near(8, MAX_RETRY_DELAY);
+    near(u32::MAX, MAX_RETRY_DELAY);
 }

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::trust;
 
 /// The largest file that is read: the CA bundles of systems have about 200 KiB.
-const FILE_LIMIT: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// What a certificate says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,44 +36,44 @@ pub struct Certificate {
 
 /// A certificate with its chain and key, ready to be shown.
 #[derive(Debug, Clone)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedCertificate {
     pub(crate) key: Arc<CertifiedKey>,
     pub(crate) certificate: Certificate,
 }
 
 /// The certificate that new connections are shown. Those that are there keep theirs.
 #[derive(Debug)]
-pub(crate) struct Current {
-    shown: RwLock<Option<Arc<CertifiedKey>>>,
-    said: watch::Sender<Option<Certificate>>,
+pub(crate) struct CurrentCertificate {
+    key: RwLock<Option<Arc<CertifiedKey>>>,
+    info: watch::Sender<Option<Certificate>>,
 }
 
-impl Current {
+impl CurrentCertificate {
     /// None yet: handshakes fail until there is one.
     pub(crate) fn none() -> Arc<Self> {
-        Arc::new(Self { shown: RwLock::default(), said: watch::Sender::new(None) })
+        Arc::new(Self { key: RwLock::default(), info: watch::Sender::new(None) })
     }
 
     /// Shows another from now on.
-    pub(crate) fn show(&self, loaded: Loaded) {
-        *self.shown.write() = Some(loaded.key);
-        self.said.send_replace(Some(loaded.certificate));
+    pub(crate) fn show(&self, loaded: LoadedCertificate) {
+        *self.key.write() = Some(loaded.key);
+        self.info.send_replace(Some(loaded.certificate));
     }
 
     /// What is shown now, and every change of it.
     pub(crate) fn watch(&self) -> watch::Receiver<Option<Certificate>> {
-        self.said.subscribe()
+        self.info.subscribe()
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     /// One certificate, whatever name the client asked for: it may reach us by an address, or by a name of a proxy.
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.shown.read().clone()
+        self.key.read().clone()
     }
 }
 
-impl Loaded {
+impl LoadedCertificate {
     /// From a chain and a key in PEM. `what` names it in errors.
     pub(crate) fn from_pem(what: &'static str, chain: &[u8], key: &[u8]) -> Result<Self, PemError> {
         let chain = CertificateDer::pem_slice_iter(chain)
@@ -83,10 +83,11 @@ impl Loaded {
             .ok_or(PemError::NoCertificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| PemError::NoKey)?;
         let certificate = Certificate::read(&chain[0]).ok_or(PemError::NoCertificate)?;
-        let key = CertifiedKey::from_der(chain, key, &trust::provider()).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => PemError::OtherKey,
-            source => PemError::Unusable(Error::Unusable { what, source }),
-        })?;
+        let key =
+            CertifiedKey::from_der(chain, key, &trust::crypto_provider()).map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => PemError::OtherKey,
+                source => PemError::Unusable(Error::Unusable { what, source }),
+            })?;
         Ok(Self { key: Arc::new(key), certificate })
     }
 }
@@ -143,6 +144,6 @@ pub(crate) fn read_file(what: &'static str, path: &Path) -> Result<Vec<u8>, Erro
     let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
         return Err(missing());
     };
-    let contents = Dir::open_root(folder)?.read(name, FILE_LIMIT)?.ok_or_else(missing)?;
+    let contents = Dir::open_root(folder)?.read(name, MAX_FILE_BYTES)?.ok_or_else(missing)?;
     Ok(contents.bytes)
 }

@@ -5,7 +5,7 @@
 //! not followed, proxies that the environment names are not used, and what is not asked for is not read.
 
 mod egress;
-mod places;
+mod permits;
 mod resolver;
 
 #[cfg(test)]
@@ -24,38 +24,38 @@ use http::header::{CONTENT_TYPE, DATE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
-use reqwest::{Response, Url};
+use reqwest::Url;
 use tokio::time::timeout;
 
-use self::egress::Egress;
-use self::places::Places;
-use self::resolver::{Lookup, Refused, Resolver};
+use self::egress::EgressPolicy;
+use self::permits::CallPermits;
+use self::resolver::{Lookup, ResolveError, Resolver};
 use crate::error::Error;
 use crate::settings::{ClientSettings, Limits};
 use crate::trust;
 
 /// How long an unused connection is kept. Less than the 30 s after which a listener of ours closes it.
-const KEEP: Duration = Duration::from_secs(20);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Unused connections that are kept per host: calls come in bursts of a few.
-const KEEP_PER_HOST: usize = 4;
+const POOL_IDLE_PER_HOST: usize = 4;
 
 /// How often an HTTP/2 connection is tried, and how long its other end may take to answer. Otherwise a connection whose
 /// other end is gone would be used, in vain, until TCP gives up after a quarter of an hour.
-const PING: Duration = Duration::from_secs(10);
-const PONG: Duration = Duration::from_secs(5);
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The client for foreign addresses. A cheap handle: clones share connections and limits.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
-    egress: Arc<Egress>,
-    places: Arc<Places>,
+    egress: Arc<EgressPolicy>,
+    permits: Arc<CallPermits>,
 }
 
 /// What the other end said, whatever the status.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct Response {
     /// The status; a redirect is an answer like any other.
     pub status: StatusCode,
     /// The HTTP version that was spoken.
@@ -75,7 +75,7 @@ impl Client {
     }
 
     fn with_lookup(settings: ClientSettings, lookup: Lookup) -> Result<Self, Error> {
-        let egress = Arc::new(Egress::new(&settings.allow)?);
+        let egress = Arc::new(EgressPolicy::new(&settings.allow)?);
         let tls = trust::client_config(settings.ca_file.as_deref(), &settings.crl_files)?;
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(tls)
@@ -91,18 +91,22 @@ impl Client {
             .referer(false)
             .user_agent(concat!("switchboard/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
-            .pool_idle_timeout(KEEP)
-            .pool_max_idle_per_host(KEEP_PER_HOST)
-            .http2_keep_alive_interval(PING)
-            .http2_keep_alive_timeout(PONG)
+            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
+            .pool_max_idle_per_host(POOL_IDLE_PER_HOST)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .http2_keep_alive_timeout(PING_TIMEOUT)
             .http2_keep_alive_while_idle(true)
             .build()
             .map_err(Error::NoClient)?;
-        Ok(Self { http, egress, places: Arc::new(Places::new(settings.calls, settings.calls_per_host)) })
+        Ok(Self {
+            http,
+            egress,
+            permits: Arc::new(CallPermits::new(settings.calls, settings.calls_per_host)),
+        })
     }
 
     /// Reads what is at a URL.
-    pub async fn get(&self, url: &Url, headers: HeaderMap, limits: Limits) -> Result<Answer, Error> {
+    pub async fn get(&self, url: &Url, headers: HeaderMap, limits: Limits) -> Result<Response, Error> {
         self.call(Method::GET, url, headers, Bytes::new(), limits).await
     }
 
@@ -113,7 +117,7 @@ impl Client {
         mut headers: HeaderMap,
         body: Bytes,
         limits: Limits,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Response, Error> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         self.call(Method::POST, url, headers, body, limits).await
     }
@@ -125,15 +129,15 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
         limits: Limits,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Response, Error> {
         let host = self.egress.check_url(url)?;
-        let calling = async {
-            let _place = self.places.enter(&host).await;
+        let call = async {
+            let _permit = self.permits.acquire(&host).await;
             let request = self.http.request(method, url.clone()).headers(headers).body(body);
-            let response = request.send().await.map_err(|error| failed(&host, error))?;
-            read(&host, response, limits.body).await
+            let response = request.send().await.map_err(|error| call_error(&host, error))?;
+            read_response(&host, response, limits.body).await
         };
-        match timeout(limits.time, calling).await {
+        match timeout(limits.time, call).await {
             Ok(answer) => answer,
             Err(_) => Err(Error::TimedOut { host: host.clone(), limit: limits.time }),
         }
@@ -147,39 +151,39 @@ impl fmt::Debug for Client {
 }
 
 /// Reads an answer to its end, or until it has more than `limit` bytes.
-async fn read(host: &str, mut response: Response, limit: usize) -> Result<Answer, Error> {
+async fn read_response(host: &str, mut response: reqwest::Response, limit: usize) -> Result<Response, Error> {
     let too_large = || Error::TooLarge { host: host.to_owned(), limit };
     if response.content_length().is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
     let mut body = BytesMut::new();
-    while let Some(piece) = response.chunk().await.map_err(|error| failed(host, error))? {
+    while let Some(piece) = response.chunk().await.map_err(|error| call_error(host, error))? {
         if body.len() + piece.len() > limit {
             return Err(too_large());
         }
         body.extend_from_slice(&piece);
     }
     let headers = std::mem::take(response.headers_mut());
-    Ok(Answer {
+    Ok(Response {
         status: response.status(),
         version: response.version(),
-        date: date(&headers),
+        date: parse_date(&headers),
         headers,
         body: body.freeze(),
     })
 }
 
 /// The time in a `Date` header. One that cannot be read is as good as none.
-fn date(headers: &HeaderMap) -> Option<Timestamp> {
+fn parse_date(headers: &HeaderMap) -> Option<Timestamp> {
     let text = headers.get(DATE)?.to_str().ok()?;
     rfc2822::parse(text).ok().map(|zoned| zoned.timestamp())
 }
 
 /// Says what a failed call came to: a refusal of ours lies under what the HTTP library makes of it.
-fn failed(host: &str, error: reqwest::Error) -> Error {
+fn call_error(host: &str, error: reqwest::Error) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
-        if let Some(refused) = current.downcast_ref::<Refused>() {
+        if let Some(refused) = current.downcast_ref::<ResolveError>() {
             return refused.to_error(host);
         }
         cause = current.source();

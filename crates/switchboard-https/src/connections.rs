@@ -19,28 +19,28 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::busy::Busy;
-use crate::front::Front;
-use crate::places::Places;
+use crate::activity::ActivityTracker;
+use crate::certificate_source::ACME_TLS;
+use crate::middleware::Middleware;
+use crate::permits::ConnectionPermits;
 use crate::settings::ListenLimits;
-use crate::source::ACME_TLS;
 
 /// How long to wait when the system has no more sockets for us.
-const OUT_OF_SOCKETS: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The name of HTTP/2 in a handshake.
 const H2: &[u8] = b"h2";
 
 /// How an HTTP/2 client is tried that does not answer, and how long it may take; one that is gone is then forgotten.
-const PING: Duration = Duration::from_secs(20);
-const PONG: Duration = Duration::from_secs(10);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that a connection needs.
 pub(crate) struct Server {
-    pub(crate) front: Arc<Front>,
+    pub(crate) middleware: Arc<Middleware>,
     pub(crate) tls: Option<Tls>,
     pub(crate) limits: ListenLimits,
-    pub(crate) places: Places,
+    pub(crate) permits: ConnectionPermits,
     pub(crate) closing: CancellationToken,
 }
 
@@ -60,7 +60,7 @@ impl Server {
             let accepted = tokio::select! {
                 () = self.closing.cancelled() => break,
                 Some(joined) = connections.join_next() => {
-                    note_panic(joined);
+                    log_panic(joined);
                     continue;
                 }
                 accepted = socket.accept() => accepted,
@@ -69,13 +69,13 @@ impl Server {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
-                    sleep(OUT_OF_SOCKETS).await;
+                    sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 }
             };
             // Before the handshake there is nothing that could be said to a client, and afterwards it would cost what
             // the limit is to save.
-            let Some(place) = self.places.take(peer.ip()) else {
+            let Some(permit) = self.permits.acquire(peer.ip()) else {
                 tracing::debug!(client = %peer.ip(), "too many connections: closed one");
                 continue;
             };
@@ -85,33 +85,33 @@ impl Server {
             }
             let server = Arc::clone(&self);
             connections.spawn(async move {
-                server.connection(stream, peer.ip()).await;
-                drop(place);
+                server.serve_connection(stream, peer.ip()).await;
+                drop(permit);
             });
         }
         drop(socket);
         let all_ended = async {
             while let Some(joined) = connections.join_next().await {
-                note_panic(joined);
+                log_panic(joined);
             }
         };
-        if timeout(self.limits.grace, all_ended).await.is_err() {
-            tracing::debug!(left = connections.len(), "closed connections with answers in flight");
+        if timeout(self.limits.shutdown_grace, all_ended).await.is_err() {
+            tracing::debug!(remaining = connections.len(), "closed connections with answers in flight");
         }
         connections.shutdown().await;
     }
 
-    async fn connection(&self, stream: TcpStream, peer: IpAddr) {
-        let stream = Patient::new(stream, self.limits.write_time);
-        let Some(tls) = &self.tls else { return self.http(stream, peer, false).await };
-        let shaken = tokio::select! {
+    async fn serve_connection(&self, stream: TcpStream, peer: IpAddr) {
+        let stream = Patient::new(stream, self.limits.write_timeout);
+        let Some(tls) = &self.tls else { return self.serve_http(stream, peer, false).await };
+        let handshaken = tokio::select! {
             () = self.closing.cancelled() => return,
-            shaken = timeout(self.limits.handshake_time, tls.shake_hands(stream)) => shaken,
+            handshaken = timeout(self.limits.handshake_timeout, tls.handshake(stream)) => handshaken,
         };
-        match shaken {
+        match handshaken {
             Ok(Ok(Some(stream))) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(H2);
-                self.http(stream, peer, is_http2).await;
+                self.serve_http(stream, peer, is_http2).await;
             }
             Ok(Ok(None)) => tracing::info!("an ACME server asked for a proof"),
             Ok(Err(error)) => tracing::debug!(%error, client = %peer, "a handshake failed"),
@@ -120,16 +120,16 @@ impl Server {
     }
 
     /// Serves requests until the client goes, is idle for too long, or we are to stop.
-    async fn http<S>(&self, stream: S, peer: IpAddr, is_http2: bool)
+    async fn serve_http<S>(&self, stream: S, peer: IpAddr, is_http2: bool)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let busy = Busy::new();
+        let busy = ActivityTracker::new();
         let service = service_fn(|request| {
-            let (front, busy) = (Arc::clone(&self.front), busy.clone());
-            async move { Ok::<_, Infallible>(front.answer(request, peer, &busy).await) }
+            let (middleware, busy) = (Arc::clone(&self.middleware), busy.clone());
+            async move { Ok::<_, Infallible>(middleware.handle(request, peer, &busy).await) }
         });
-        let http = self.builder(is_http2);
+        let http = self.http_builder(is_http2);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
@@ -137,13 +137,13 @@ impl Server {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
-            () = busy.overdue(self.limits.request_time) => {
+            () = busy.request_overdue(self.limits.request_timeout) => {
                 tracing::debug!(client = %peer, "a request took too long: closed its connection");
                 return;
             }
-            () = busy.idle_for(self.limits.idle_time) => {
+            () = busy.idle_for(self.limits.idle_timeout) => {
                 connection.as_mut().graceful_shutdown();
-                timeout(self.limits.grace, connection).await.unwrap_or(Ok(()))
+                timeout(self.limits.shutdown_grace, connection).await.unwrap_or(Ok(()))
             }
         };
         if let Err(error) = ended {
@@ -152,25 +152,25 @@ impl Server {
     }
 
     /// The version was settled in the handshake, so that nobody has to guess it from the first bytes.
-    fn builder(&self, is_http2: bool) -> Builder<TokioExecutor> {
+    fn http_builder(&self, is_http2: bool) -> Builder<TokioExecutor> {
         let limits = &self.limits;
         let mut http = Builder::new(TokioExecutor::new());
         http.http1()
             .timer(TokioTimer::new())
-            .header_read_timeout(limits.head_time)
+            .header_read_timeout(limits.header_timeout)
             .max_buf_size(limits.head.max(MIN_BUFFER));
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(limits.requests_per_connection)
             .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PONG);
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
         if is_http2 { http.http2_only() } else { http.http1_only() }
     }
 }
 
 /// Tells of a task that ended by a panic: a fault of ours or of a handler, which cost one connection.
-pub(crate) fn note_panic(joined: Result<(), JoinError>) {
+pub(crate) fn log_panic(joined: Result<(), JoinError>) {
     if let Err(error) = joined
         && error.is_panic()
     {
@@ -183,11 +183,11 @@ const MIN_BUFFER: usize = 8192;
 
 impl Tls {
     /// Shakes hands with a client; nothing where it was an ACME server that has now seen what it wanted.
-    async fn shake_hands(&self, stream: Patient) -> std::io::Result<Option<TlsStream<Patient>>> {
+    async fn handshake(&self, stream: Patient) -> std::io::Result<Option<TlsStream<Patient>>> {
         let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-        let asks_for_proof = is_challenge(&hello.client_hello());
+        let is_challenge = is_challenge(&hello.client_hello());
         match &self.challenge {
-            Some(challenge) if asks_for_proof => {
+            Some(challenge) if is_challenge => {
                 let mut stream = hello.into_stream(Arc::clone(challenge)).await?;
                 stream.shutdown().await?;
                 Ok(None)

@@ -9,31 +9,38 @@ use crate::error::Error;
 /// A header that names no address where it should.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the last entry of `{header}` is not an IP address: the proxy in front must set it")]
-pub(crate) struct BadForward {
+pub(crate) struct ForwardedError {
     pub(crate) header: HeaderName,
 }
 
 /// Refuses headers that look otherwise than a list of addresses.
-pub(crate) fn check(header: &HeaderName) -> Result<(), Error> {
+pub(crate) fn validate_header(header: &HeaderName) -> Result<(), Error> {
     if *header == FORWARDED { Err(Error::BadHeader { header: header.clone() }) } else { Ok(()) }
 }
 
 /// The last address in the header: the proxy has put it there itself, while those before it came from its client.
 ///
 /// A request without the header did not come through the proxy, but from this machine; then it is `peer`'s.
-pub(crate) fn client(headers: &HeaderMap, header: &HeaderName, peer: IpAddr) -> Result<IpAddr, BadForward> {
+pub(crate) fn client_address(
+    headers: &HeaderMap,
+    header: &HeaderName,
+    peer: IpAddr,
+) -> Result<IpAddr, ForwardedError> {
     let Some(last) = headers.get_all(header).iter().next_back() else { return Ok(peer) };
-    let last =
-        last.to_str().ok().and_then(|list| list.rsplit(',').next()).and_then(|last| address(last.trim()));
-    last.ok_or_else(|| BadForward { header: header.clone() })
+    let last = last
+        .to_str()
+        .ok()
+        .and_then(|list| list.rsplit(',').next())
+        .and_then(|last| parse_address(last.trim()));
+    last.ok_or_else(|| ForwardedError { header: header.clone() })
 }
 
 /// An address as proxies write it: alone, with a port, or in brackets.
-fn address(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     let in_brackets = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
     let alone = in_brackets.unwrap_or(text).parse::<IpAddr>().ok();
-    let address = alone.or_else(|| text.parse::<SocketAddr>().ok().map(|with_port| with_port.ip()));
-    address.map(|address| address.to_canonical())
+    let parse_address = alone.or_else(|| text.parse::<SocketAddr>().ok().map(|with_port| with_port.ip()));
+    parse_address.map(|parse_address| parse_address.to_canonical())
 }
 
 #[cfg(test)]

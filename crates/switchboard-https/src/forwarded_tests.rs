@@ -16,7 +16,7 @@ fn addresses_as_proxies_write_them() {
         ("192.0.2", None),
         ("192.0.2.1 192.0.2.2", None),
     ] {
-        assert_eq!(address(text), expected.map(|text| text.parse().unwrap()), "{text}");
+        assert_eq!(parse_address(text), expected.map(|text| text.parse().unwrap()), "{text}");
     }
 }
 
@@ -25,7 +25,7 @@ fn a_value_that_is_no_text_is_no_address() {
     let header = HeaderName::from_static("x-forwarded-for");
     let peer = "127.0.0.1".parse().unwrap();
     let mut headers = HeaderMap::new();
-    assert_eq!(client(&headers, &header, peer), Ok(peer));
+    assert_eq!(client_address(&headers, &header, peer), Ok(peer));
     headers.insert(header.clone(), HeaderValue::from_bytes(b"192.0.2.1\xff").unwrap());
-    assert_eq!(client(&headers, &header, peer), Err(BadForward { header }));
+    assert_eq!(client_address(&headers, &header, peer), Err(ForwardedError { header }));
 }

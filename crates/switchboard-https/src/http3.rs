@@ -22,8 +22,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use self::metered::{Metered, MeteredStream, Meters};
-use crate::busy::Busy;
-use crate::connections::{Server, note_panic};
+use crate::activity::ActivityTracker;
+use crate::connections::{Server, log_panic};
 use crate::error::Error;
 use crate::settings::ListenLimits;
 
@@ -31,7 +31,7 @@ use crate::settings::ListenLimits;
 pub(crate) const H3: &[u8] = b"h3";
 
 /// Streams in one direction at once: HTTP/3 needs three, and clients open one more to see that we do not mind.
-const ONE_WAY_STREAMS: u8 = 8;
+const MAX_UNI_STREAMS: u8 = 8;
 
 /// What a stream may have on its way to us: enough for a request without a pause.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -43,7 +43,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 const SEND_WINDOW: u64 = 256 * 1024;
 
 /// How long the last answers of a connection have to reach its client.
-const LAST_WORDS: Duration = Duration::from_millis(250);
+const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 type Stream = RequestStream<MeteredStream, Bytes>;
 
@@ -59,11 +59,11 @@ pub(crate) fn bind(
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(limits.requests_per_connection.into())
-        .max_concurrent_uni_streams(ONE_WAY_STREAMS.into())
+        .max_concurrent_uni_streams(MAX_UNI_STREAMS.into())
         .stream_receive_window(STREAM_WINDOW.into())
         .receive_window(CONNECTION_WINDOW.into())
         .send_window(SEND_WINDOW)
-        .max_idle_timeout(limits.idle_time.try_into().ok())
+        .max_idle_timeout(limits.idle_timeout.try_into().ok())
         .datagram_receive_buffer_size(None);
     config.transport_config(Arc::new(transport)).max_incoming(limits.connections);
     let socket = UdpSocket::bind(address).map_err(failed)?;
@@ -82,7 +82,7 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
         let incoming = tokio::select! {
             () = server.closing.cancelled() => break,
             Some(joined) = connections.join_next() => {
-                note_panic(joined);
+                log_panic(joined);
                 continue;
             }
             incoming = endpoint.accept() => incoming,
@@ -95,7 +95,7 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             }
             continue;
         }
-        let Some(place) = server.places.take(incoming.remote_address().ip()) else {
+        let Some(permit) = server.permits.acquire(incoming.remote_address().ip()) else {
             incoming.refuse();
             continue;
         };
@@ -104,44 +104,44 @@ pub(crate) async fn serve(server: Arc<Server>, endpoint: Endpoint) {
             if let Err(error) = connection(server, incoming).await {
                 tracing::debug!(error, "an HTTP/3 connection ended early");
             }
-            drop(place);
+            drop(permit);
         });
     }
     let all_ended = async {
         while let Some(joined) = connections.join_next().await {
-            note_panic(joined);
+            log_panic(joined);
         }
     };
-    if timeout(server.limits.grace, all_ended).await.is_err() {
-        tracing::debug!(left = connections.len(), "closed HTTP/3 connections with answers in flight");
+    if timeout(server.limits.shutdown_grace, all_ended).await.is_err() {
+        tracing::debug!(remaining = connections.len(), "closed HTTP/3 connections with answers in flight");
     }
     connections.shutdown().await;
     endpoint.close(VarInt::from_u32(0), b"");
     // So that clients are told; those that are gone are not waited for.
-    let _ = timeout(LAST_WORDS, endpoint.wait_idle()).await;
+    let _ = timeout(DRAIN_TIME, endpoint.wait_idle()).await;
 }
 
 /// Serves the requests of one connection.
 async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum::BoxError> {
-    let quic = timeout(server.limits.handshake_time, incoming).await??;
+    let quic = timeout(server.limits.handshake_timeout, incoming).await??;
     let meters = Meters::new(server.limits.head);
     let metered = Metered::new(quic.clone(), meters.clone());
     let mut http = h3::server::builder()
         .max_field_section_size(server.limits.head as u64)
         .build::<_, Bytes>(metered)
         .await?;
-    let busy = Busy::new();
+    let busy = ActivityTracker::new();
     // As many as there are streams, which the transport limits.
     let mut requests = JoinSet::new();
     loop {
         let resolver = tokio::select! {
             resolver = http.accept() => resolver?,
             Some(joined) = requests.join_next() => {
-                note_panic(joined);
+                log_panic(joined);
                 continue;
             }
             () = server.closing.cancelled() => None,
-            () = busy.idle_for(server.limits.idle_time) => None,
+            () = busy.idle_for(server.limits.idle_timeout) => None,
         };
         let Some(resolver) = resolver else { break };
         let (server, busy, meters) = (Arc::clone(&server), busy.clone(), meters.clone());
@@ -149,13 +149,13 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
         let peer = quic.remote_address().ip();
         requests.spawn(async move {
             // Also while its head is on its way, which has a time of its own.
-            let _counts = busy.begin();
+            let _active = busy.track_request();
             let answering = async {
                 let (request, stream) =
-                    timeout(server.limits.head_time, resolver.resolve_request()).await??;
-                answer(&server, request, stream, peer, &busy, &meters).await
+                    timeout(server.limits.header_timeout, resolver.resolve_request()).await??;
+                respond(&server, request, stream, peer, &busy, &meters).await
             };
-            let answered = timeout(server.limits.request_time, answering).await;
+            let answered = timeout(server.limits.request_timeout, answering).await;
             if let Err(error) = answered.unwrap_or_else(|late| Err(late.into())) {
                 tracing::debug!(error, client = %peer, "an HTTP/3 request ended early");
             }
@@ -166,64 +166,64 @@ async fn connection(server: Arc<Server>, incoming: Incoming) -> Result<(), axum:
     // The connection works only while it is asked for more; the answers in flight need it.
     while !requests.is_empty() {
         tokio::select! {
-            Some(joined) = requests.join_next() => note_panic(joined),
+            Some(joined) = requests.join_next() => log_panic(joined),
             more = http.accept() => if !matches!(more, Ok(Some(_))) { break },
         }
     }
     while let Some(joined) = requests.join_next().await {
-        note_panic(joined);
+        log_panic(joined);
     }
     if has_answers {
         // What was written last may not have left yet, and with the connection it would be gone.
-        let _ = timeout(LAST_WORDS, quic.closed()).await;
+        let _ = timeout(DRAIN_TIME, quic.closed()).await;
     }
     Ok(())
 }
 
 /// Answers one request.
-async fn answer(
+async fn respond(
     server: &Server,
     request: Request<()>,
     stream: Stream,
     peer: std::net::IpAddr,
-    busy: &Busy,
+    busy: &ActivityTracker,
     meters: &Meters,
 ) -> Result<(), axum::BoxError> {
-    let meter = meters.of(stream.id());
+    let meter = meters.for_stream(stream.id());
     let (to_client, from_client) = stream.split();
-    let mut answer = Answer { stream: to_client, is_whole: false };
+    let mut out = ResponseStream { stream: to_client, is_complete: false };
     let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let body = RequestBody { stream: from_client, meter, left: length, is_over: false };
-    let response = server.front.answer(request.map(|()| body), peer, busy).await;
+    let body = RequestBody { stream: from_client, meter, remaining: length, is_finished: false };
+    let response = server.middleware.handle(request.map(|()| body), peer, busy).await;
     let (head, body) = response.into_parts();
-    let limit = server.limits.write_time;
-    timeout(limit, answer.stream.send_response(http::Response::from_parts(head, ()))).await??;
+    let limit = server.limits.write_timeout;
+    timeout(limit, out.stream.send_response(http::Response::from_parts(head, ()))).await??;
     let mut body = pin!(body);
     while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
         match frame?.into_data() {
-            Ok(data) => timeout(limit, answer.stream.send_data(data)).await??,
+            Ok(data) => timeout(limit, out.stream.send_data(data)).await??,
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    timeout(limit, answer.stream.send_trailers(trailers)).await??;
+                    timeout(limit, out.stream.send_trailers(trailers)).await??;
                 }
             }
         }
     }
-    timeout(limit, answer.stream.finish()).await??;
-    answer.is_whole = true;
+    timeout(limit, out.stream.finish()).await??;
+    out.is_complete = true;
     Ok(())
 }
 
 /// An answer on its way.
-struct Answer {
+struct ResponseStream {
     stream: RequestStream<h3_quinn::SendStream<Bytes>, Bytes>,
-    is_whole: bool,
+    is_complete: bool,
 }
 
-impl Drop for Answer {
+impl Drop for ResponseStream {
     /// A stream that is merely dropped looks finished, and its client would take a part for the whole.
     fn drop(&mut self) {
-        if !self.is_whole {
+        if !self.is_complete {
             self.stream.stop_stream(Code::H3_INTERNAL_ERROR);
         }
     }
@@ -235,17 +235,19 @@ struct RequestBody {
     meter: Arc<metered::Meter>,
     /// What is still to come, where the request says how much it is. The library does not compare (RFC 9114 section
     /// 4.1.2 asks for it).
-    left: Option<u64>,
-    is_over: bool,
+    remaining: Option<u64>,
+    is_finished: bool,
 }
 
 impl RequestBody {
     /// Notes what came, and complains where it is more or less than the request says.
-    fn note(&mut self, data: Option<&Bytes>) -> Result<(), axum::BoxError> {
-        let (Some(left), came) = (self.left, data.map_or(0, Bytes::len) as u64) else { return Ok(()) };
-        match left.checked_sub(came) {
+    fn check_length(&mut self, data: Option<&Bytes>) -> Result<(), axum::BoxError> {
+        let (Some(remaining), came) = (self.remaining, data.map_or(0, Bytes::len) as u64) else {
+            return Ok(());
+        };
+        match remaining.checked_sub(came) {
             Some(rest) if data.is_some() || rest == 0 => {
-                self.left = Some(rest);
+                self.remaining = Some(rest);
                 Ok(())
             }
             _ => Err("the request's body is not as long as its head says".into()),
@@ -261,7 +263,7 @@ impl HttpBody for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        if self.is_over {
+        if self.is_finished {
             return Poll::Ready(None);
         }
         let received = match ready!(self.stream.poll_recv_data(context)) {
@@ -270,21 +272,21 @@ impl HttpBody for RequestBody {
             Ok(None) => Ok(None),
             Err(error) => Err(error.into()),
         };
-        let received = received.and_then(|data| self.note(data.as_ref()).map(|()| data));
-        self.is_over = !matches!(received, Ok(Some(_)));
+        let received = received.and_then(|data| self.check_length(data.as_ref()).map(|()| data));
+        self.is_finished = !matches!(received, Ok(Some(_)));
         Poll::Ready(received.transpose().map(|data| {
             data.map(|data| {
-                self.meter.taken(data.len());
+                self.meter.release(data.len());
                 Frame::data(data)
             })
         }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over
+        self.is_finished
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

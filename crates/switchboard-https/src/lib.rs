@@ -15,25 +15,25 @@ mod trust;
 mod client;
 
 mod acme;
-mod busy;
+mod activity;
 mod certificate;
+mod certificate_files;
+mod certificate_source;
 mod connections;
-mod files;
 mod forwarded;
-mod front;
 mod http3;
 mod listen;
-mod places;
-mod source;
+mod middleware;
+mod permits;
 
 #[cfg(test)]
 mod listen_tests;
 
 pub use certificate::Certificate;
-pub use client::{Answer, Client};
+pub use client::{Client, Response};
 pub use error::Error;
-pub use front::ClientAddress;
-pub use listen::{Listening, listen};
+pub use listen::{ListenerHandle, listen};
+pub use middleware::ClientAddress;
 /// The form in which URLs are given to [`Client`].
 pub use reqwest::Url;
 pub use settings::{Acme, Challenge, ClientSettings, Limits, ListenLimits, Mode, Settings};

@@ -12,24 +12,24 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::certificate::{Certificate, Current};
+use crate::certificate::{Certificate, CurrentCertificate};
+use crate::certificate_source::CertificateSource;
 use crate::connections::{Server, Tls};
 use crate::error::Error;
-use crate::front::Front;
-use crate::places::Places;
+use crate::middleware::Middleware;
+use crate::permits::ConnectionPermits;
 use crate::settings::Settings;
-use crate::source::Source;
 use crate::{http3, trust};
 
 /// A listener at work. It goes on until the shutdown that it was started with, also when this value is dropped.
 #[derive(Debug)]
-pub struct Listening {
+pub struct ListenerHandle {
     address: SocketAddr,
     certificate: watch::Receiver<Option<Certificate>>,
     tasks: TaskTracker,
 }
 
-impl Listening {
+impl ListenerHandle {
     /// The address that clients connect to, with the port that was found where none was given.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -58,21 +58,21 @@ pub async fn listen(
     settings: Settings,
     app: Router,
     shutdown: CancellationToken,
-) -> Result<Listening, Error> {
+) -> Result<ListenerHandle, Error> {
     let limits = &settings.limits;
-    let current = Current::none();
+    let current = CurrentCertificate::none();
     // Everything is checked and bound first, so that nothing runs when something is wrong.
-    let source = Source::prepare(&settings, &current).await?;
-    let header = source.header();
-    let tls = if header.is_some() {
+    let source = CertificateSource::prepare(&settings, &current).await?;
+    let proxy_header = source.proxy_header();
+    let tls = if proxy_header.is_some() {
         None
     } else {
-        let config = server_config(Arc::clone(&current) as _, &[b"h2", b"http/1.1"])?;
-        Some(Tls { config, challenge: source.challenge()? })
+        let config = tls_config(Arc::clone(&current) as _, &[b"h2", b"http/1.1"])?;
+        Some(Tls { config, challenge: source.challenge_config()? })
     };
     let (socket, address) = bind(settings.address).await?;
     let quic = if settings.http3 {
-        let config = server_config(Arc::clone(&current) as _, &[http3::H3])?;
+        let config = tls_config(Arc::clone(&current) as _, &[http3::H3])?;
         Some(http3::bind(address, config, limits)?)
     } else {
         None
@@ -81,10 +81,15 @@ pub async fn listen(
     let alt_svc = quic.as_ref().and_then(|_| http3::alt_svc(address.port()));
     let limit_per_client = tls.is_some().then_some(limits.connections_per_client);
     let server = Arc::new(Server {
-        front: Arc::new(Front { router: app, header, alt_svc, body_time: limits.body_time }),
+        middleware: Arc::new(Middleware {
+            router: app,
+            proxy_header,
+            alt_svc,
+            body_timeout: limits.body_timeout,
+        }),
         tls,
         limits: limits.clone(),
-        places: Places::new(limits.connections, limit_per_client),
+        permits: ConnectionPermits::new(limits.connections, limit_per_client),
         closing: shutdown.clone(),
     });
     let tasks = TaskTracker::new();
@@ -94,7 +99,7 @@ pub async fn listen(
     tasks.spawn(server.serve(socket));
     source.start(&settings, Arc::clone(&current), &tasks, shutdown);
     tasks.close();
-    Ok(Listening { address, certificate: current.watch(), tasks })
+    Ok(ListenerHandle { address, certificate: current.watch(), tasks })
 }
 
 /// Takes a TCP port, and says which where any would do.
@@ -106,13 +111,13 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
 }
 
 /// How hands are shaken for these protocols, the one we like best first.
-pub(crate) fn server_config(
+pub(crate) fn tls_config(
     certificates: Arc<dyn ResolvesServerCert>,
     protocols: &[&[u8]],
 ) -> Result<Arc<ServerConfig>, Error> {
     let unusable = |source| Error::Unusable { what: "the TLS provider", source };
-    let mut config = ServerConfig::builder_with_provider(trust::provider())
-        .with_protocol_versions(trust::VERSIONS)
+    let mut config = ServerConfig::builder_with_provider(trust::crypto_provider())
+        .with_protocol_versions(trust::TLS_VERSIONS)
         .map_err(unusable)?
         .with_no_client_auth()
         .with_cert_resolver(certificates);

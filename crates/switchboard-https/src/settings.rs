@@ -19,7 +19,7 @@ pub struct Settings {
     /// What a client may take up.
     pub limits: ListenLimits,
     /// How often certificate files are looked at.
-    pub look_every: Duration,
+    pub poll_interval: Duration,
     /// What tells when a certificate is due.
     pub clock: Clock,
 }
@@ -89,20 +89,20 @@ pub struct ListenLimits {
     /// The bytes of a request's head.
     pub head: usize,
     /// How long a TLS or QUIC handshake may take.
-    pub handshake_time: Duration,
+    pub handshake_timeout: Duration,
     /// How long a request's head may take, and how long an HTTP/1.1 connection may be idle.
-    pub head_time: Duration,
+    pub header_timeout: Duration,
     /// How long a request's body may take, as a whole.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// How long a client may leave what it is sent unread.
-    pub write_time: Duration,
+    pub write_timeout: Duration,
     /// How long a request may take from its head to the last byte of its answer. A client can take no part of an answer
     /// and yet be alive; its connection is then closed.
-    pub request_time: Duration,
+    pub request_timeout: Duration,
     /// How long an HTTP/2 or HTTP/3 connection may be idle.
-    pub idle_time: Duration,
+    pub idle_timeout: Duration,
     /// How long responses in flight may take once we are to stop.
-    pub grace: Duration,
+    pub shutdown_grace: Duration,
 }
 
 /// What the client for foreign addresses trusts and allows.
@@ -138,7 +138,7 @@ impl Settings {
             http3: false,
             limits: ListenLimits::default(),
             // Two looks at two files: nothing beside what a request costs, and soon enough for a renewal.
-            look_every: Duration::from_secs(5),
+            poll_interval: Duration::from_secs(5),
             clock: Clock::system(),
         }
     }
@@ -174,13 +174,13 @@ impl Default for ListenLimits {
             requests_per_connection: 64,
             // What nginx allows for.
             head: 32 * 1024,
-            handshake_time: Duration::from_secs(10),
-            head_time: Duration::from_secs(30),
-            body_time: Duration::from_secs(30),
-            write_time: Duration::from_secs(30),
-            request_time: Duration::from_mins(2),
-            idle_time: Duration::from_mins(1),
-            grace: Duration::from_millis(1500),
+            handshake_timeout: Duration::from_secs(10),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_mins(2),
+            idle_timeout: Duration::from_mins(1),
+            shutdown_grace: Duration::from_millis(1500),
         }
     }
 }

@@ -14,10 +14,10 @@ use crate::certificate::read_file;
 use crate::error::Error;
 
 /// TLS 1.3 and 1.2; what is older is broken, and the library has not got it.
-pub(crate) const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+pub(crate) const TLS_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
 
 /// The provider, by name: there is then no process-wide default that somebody could have set before us.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
@@ -42,19 +42,20 @@ pub(crate) fn client_config(
             }
         }
     }
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots(ca_file)?), provider())
-        .with_crls(crls)
-        .allow_unknown_revocation_status()
-        .build()
-        .map_err(|error| match error {
-            rustls::client::VerifierBuilderError::NoRootAnchors => Error::NoCa,
-            error => Error::Unusable {
-                what: "a revocation list",
-                source: rustls::Error::General(error.to_string()),
-            },
-        })?;
-    let mut config = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(VERSIONS)
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(root_store(ca_file)?), crypto_provider())
+            .with_crls(crls)
+            .allow_unknown_revocation_status()
+            .build()
+            .map_err(|error| match error {
+                rustls::client::VerifierBuilderError::NoRootAnchors => Error::NoCa,
+                error => Error::Unusable {
+                    what: "a revocation list",
+                    source: rustls::Error::General(error.to_string()),
+                },
+            })?;
+    let mut config = ClientConfig::builder_with_provider(crypto_provider())
+        .with_protocol_versions(TLS_VERSIONS)
         .map_err(|source| Error::Unusable { what: "the TLS provider", source })?
         .with_webpki_verifier(verifier)
         .with_no_client_auth();
@@ -63,14 +64,14 @@ pub(crate) fn client_config(
 }
 
 /// The CAs of the system and of a file.
-fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
-    let mut roots = RootCertStore::empty();
+fn root_store(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
+    let mut root_store = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     for error in &system.errors {
         tracing::warn!(%error, "cannot read some of the system's CA certificates");
     }
     // Systems keep a few that are too old for today's rules; the others count.
-    let (_, unusable) = roots.add_parsable_certificates(system.certs);
+    let (_, unusable) = root_store.add_parsable_certificates(system.certs);
     if unusable > 0 {
         tracing::debug!(unusable, "left out CA certificates of the system");
     }
@@ -82,8 +83,8 @@ fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, Error> {
             return Err(Error::BadPem { what, path: path.to_owned(), expected: "certificate" });
         }
         for certificate in found {
-            roots.add(certificate).map_err(|source| Error::Unusable { what: "the CA file", source })?;
+            root_store.add(certificate).map_err(|source| Error::Unusable { what: "the CA file", source })?;
         }
     }
-    Ok(roots)
+    Ok(root_store)
 }

@@ -15,7 +15,7 @@ mod server;
 
 use serde_json::json;
 use switchboard_mcp::{
-    HttpConfig, Listener, McpError, NothingPasses, PortChoice, Token, serve_http, serve_stdio,
+    HttpConfig, Listener, McpError, NoRawCalls, PortChoice, Token, serve_http, serve_stdio,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -28,7 +28,7 @@ async fn main() -> Result<(), McpError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let fixture = Fixture::new();
     if arguments.iter().any(|argument| argument == "--stdio") {
-        return serve_stdio(fixture, NothingPasses, CancellationToken::new()).await;
+        return serve_stdio(fixture, NoRawCalls, CancellationToken::new()).await;
     }
     let port = arguments.iter().skip_while(|argument| *argument != "--port").nth(1);
     let port = port.and_then(|port| port.parse().ok()).map_or(PortChoice::Default, PortChoice::Exactly);

@@ -9,11 +9,11 @@ use serde_json::{Map, Number, Value, json};
 use switchboard_core::nearest;
 
 /// The longest piece of a wrong value that is shown.
-const SHOWN: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Why arguments do not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misfit {
+pub struct ArgumentError {
     /// Which argument, and what is wrong with it.
     pub problem: String,
     /// What to do about it.
@@ -22,26 +22,26 @@ pub struct Misfit {
 
 /// Checks arguments against the schema of a tool. Whole numbers that are written as `20.0` are made whole: by JSON
 /// Schema they are.
-pub fn fit(schema: &JsonObject, given: &mut JsonObject) -> Result<(), Misfit> {
-    members(schema, given, "")
+pub fn validate_arguments(schema: &JsonObject, given: &mut JsonObject) -> Result<(), ArgumentError> {
+    check_members(schema, given, "")
 }
 
 /// What is wrong with a number that is of the right kind and still was not taken.
-pub fn out_of_range(schema: &JsonObject, name: &str, value: &Value) -> Misfit {
+pub fn out_of_range(schema: &JsonObject, name: &str, value: &Value) -> ArgumentError {
     let property = schema.get("properties").and_then(|properties| properties.get(name));
     let expected = if value.as_f64() < Some(0.0) { "a number from 0" } else { "a smaller number" };
-    misfit(property.unwrap_or(&Value::Null), value, name, expected)
+    type_error(property.unwrap_or(&Value::Null), value, name, expected)
 }
 
 /// Checks the members of an object: none that is not known, none missing, and each as it should be.
-fn members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<(), Misfit> {
+fn check_members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<(), ArgumentError> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
     let known: Vec<&str> = properties.keys().map(String::as_str).collect();
     if schema.get("additionalProperties") == Some(&Value::Bool(false))
         && let Some(unknown) = given.keys().find(|key| !known.contains(&key.as_str()))
     {
-        return Err(Misfit {
-            problem: format!("There is no argument '{}'", below(path, unknown).escape_debug()),
+        return Err(ArgumentError {
+            problem: format!("There is no argument '{}'", join_path(path, unknown).escape_debug()),
             next: match nearest(unknown, known.iter().copied()).first() {
                 Some(near) => format!("Did you mean '{near}'?"),
                 None if known.is_empty() => "This tool takes none.".to_owned(),
@@ -53,29 +53,29 @@ fn members(schema: &JsonObject, given: &mut JsonObject, path: &str) -> Result<()
     let is_missing = |key: &&str| given.get(*key).is_none_or(Value::is_null);
     if let Some(missing) = required.filter_map(Value::as_str).find(is_missing) {
         let property = properties.get(missing).unwrap_or(&Value::Null);
-        let meaning = match choices(property).as_slice() {
-            [] => described(property, missing),
-            choices => format!("{missing} is one of {}.", choices.join(", ")),
+        let meaning = match enum_values(property).as_slice() {
+            [] => describe_argument(property, missing),
+            values => format!("{missing} is one of {}.", values.join(", ")),
         };
-        let problem = format!("The argument '{}' is missing", below(path, missing));
-        return Err(Misfit { problem, next: meaning });
+        let problem = format!("The argument '{}' is missing", join_path(path, missing));
+        return Err(ArgumentError { problem, next: meaning });
     }
     for (key, value) in given {
         // Nothing at all is as good as left out.
         if let Some(property) = properties.get(key).filter(|_| !value.is_null()) {
-            check(property, value, &below(path, key))?;
+            check(property, value, &join_path(path, key))?;
         }
     }
     Ok(())
 }
 
-fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), Misfit> {
-    make_whole(schema, value);
-    let choices = choices(schema);
-    if !choices.is_empty() && !value.as_str().is_some_and(|text| choices.contains(&text)) {
-        return Err(misfit(schema, value, path, &format!("one of {}", choices.join(", "))));
+fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), ArgumentError> {
+    normalize_integer(schema, value);
+    let enum_values = enum_values(schema);
+    if !enum_values.is_empty() && !value.as_str().is_some_and(|text| enum_values.contains(&text)) {
+        return Err(type_error(schema, value, path, &format!("one of {}", enum_values.join(", "))));
     }
-    let fits = match kind(schema) {
+    let fits = match schema_type(schema) {
         Some("string") => value.is_string(),
         Some("boolean") => value.is_boolean(),
         Some("integer") => value.is_i64() || value.is_u64(),
@@ -85,10 +85,10 @@ fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), Misfit> {
         _ => true,
     };
     if !fits {
-        return Err(misfit(schema, value, path, word(schema)));
+        return Err(type_error(schema, value, path, type_name(schema)));
     }
     match (schema, value) {
-        (Value::Object(schema), Value::Object(given)) => members(schema, given, path),
+        (Value::Object(schema), Value::Object(given)) => check_members(schema, given, path),
         (Value::Object(schema), Value::Array(given)) => match schema.get("items") {
             Some(items) => {
                 let mut each = given.iter_mut().enumerate();
@@ -101,33 +101,33 @@ fn check(schema: &Value, value: &mut Value, path: &str) -> Result<(), Misfit> {
 }
 
 /// Writes a number without a fraction as one, where that is what is asked for.
-fn make_whole(schema: &Value, value: &mut Value) {
+fn normalize_integer(schema: &Value, value: &mut Value) {
     let whole = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
     // Written out without its fraction it is exactly the number that was meant, or none that fits.
-    if let Some(number) = whole.filter(|_| kind(schema) == Some("integer"))
+    if let Some(number) = whole.filter(|_| schema_type(schema) == Some("integer"))
         && let Ok(number) = format!("{number:.0}").parse::<i64>()
     {
         *value = Value::Number(Number::from(number));
     }
 }
 
-fn misfit(schema: &Value, value: &Value, path: &str, expected: &str) -> Misfit {
-    let near = value.as_str().and_then(|text| nearest(text, choices(schema)).into_iter().next());
+fn type_error(schema: &Value, value: &Value, path: &str, expected: &str) -> ArgumentError {
+    let near = value.as_str().and_then(|text| nearest(text, enum_values(schema)).into_iter().next());
     let advice = match near {
         Some(near) => format!("Did you mean {}?", json!(near)),
-        None => format!("Give e.g. {}.", clipped(&example(schema, value).to_string())),
+        None => format!("Give e.g. {}.", truncate(&example(schema, value).to_string())),
     };
-    Misfit {
-        problem: format!("{path}: expected {expected}, got {}", shown(value)),
+    ArgumentError {
+        problem: format!("{path}: expected {expected}, got {}", describe_value(value)),
         next: match schema.get("description") {
-            Some(_) => format!("{advice} {}", described(schema, path)),
+            Some(_) => format!("{advice} {}", describe_argument(schema, path)),
             None => advice,
         },
     }
 }
 
 /// What an argument is for, from its schema.
-fn described(schema: &Value, name: &str) -> String {
+fn describe_argument(schema: &Value, name: &str) -> String {
     match schema.get("description").and_then(Value::as_str) {
         Some(description) => format!("{name}: {description}"),
         None => format!("See the schema of '{name}'."),
@@ -135,26 +135,26 @@ fn described(schema: &Value, name: &str) -> String {
 }
 
 /// The one type that a schema asks for. `null` beside it says that it may be left out.
-fn kind(schema: &Value) -> Option<&str> {
+fn schema_type(schema: &Value) -> Option<&str> {
     match schema.get("type")? {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
         kind => kind.as_str(),
     }
 }
 
-fn choices(schema: &Value) -> Vec<&str> {
-    let choices = schema.get("enum").and_then(Value::as_array);
-    choices.into_iter().flatten().filter_map(Value::as_str).collect()
+fn enum_values(schema: &Value) -> Vec<&str> {
+    let values = schema.get("enum").and_then(Value::as_array);
+    values.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
 /// What a schema asks for.
-fn word(schema: &Value) -> &'static str {
-    match kind(schema) {
+fn type_name(schema: &Value) -> &'static str {
+    match schema_type(schema) {
         Some("string") => "a text",
         Some("boolean") => "true or false",
         Some("integer") => "a whole number",
         Some("number") => "a number",
-        Some("array") => match schema.get("items").and_then(kind) {
+        Some("array") => match schema.get("items").and_then(schema_type) {
             Some("string") => "a list of texts",
             Some("object") => "a list of objects",
             _ => "a list",
@@ -165,11 +165,11 @@ fn word(schema: &Value) -> &'static str {
 }
 
 /// What was given instead.
-fn shown(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) => value.to_string(),
         Value::Number(number) => format!("the number {number}"),
-        Value::String(_) => format!("the text {}", clipped(&value.to_string())),
+        Value::String(_) => format!("the text {}", truncate(&value.to_string())),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
     }
@@ -177,13 +177,13 @@ fn shown(value: &Value) -> String {
 
 /// A value that fits, made of the one that does not where that is possible.
 fn example(schema: &Value, given: &Value) -> Value {
-    if let Some(first) = choices(schema).first() {
+    if let Some(first) = enum_values(schema).first() {
         return json!(first);
     }
     // Models write values as texts, and texts as values.
     let read = given.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let as_read = |is_it: fn(&Value) -> bool| read.clone().filter(is_it);
-    match kind(schema) {
+    match schema_type(schema) {
         Some("boolean") => as_read(Value::is_boolean).unwrap_or(json!(true)),
         Some("integer") => as_read(Value::is_u64).unwrap_or(json!(20)),
         Some("number") => as_read(|value| value.as_f64() >= Some(0.0)).unwrap_or(json!(20)),
@@ -212,15 +212,15 @@ fn example_object(schema: &Value) -> Value {
     if members.is_empty() { json!({ "key": "value" }) } else { Value::Object(members) }
 }
 
-fn below(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-fn clipped(text: &str) -> String {
-    if text.chars().count() <= SHOWN {
+fn truncate(text: &str) -> String {
+    if text.chars().count() <= MAX_SHOWN_CHARS {
         text.to_owned()
     } else {
-        text.chars().take(SHOWN - 1).chain(['…']).collect()
+        text.chars().take(MAX_SHOWN_CHARS - 1).chain(['…']).collect()
     }
 }
 

@@ -31,8 +31,8 @@ fn schema() -> JsonObject {
 /// What is said of arguments that do not fit.
 fn refused(given: Value) -> String {
     let Value::Object(mut given) = given else { panic!("an object") };
-    let misfit = fit(&schema(), &mut given).expect_err("these do not fit");
-    format!("{}. {}", misfit.problem, misfit.next)
+    let type_error = validate_arguments(&schema(), &mut given).expect_err("these do not fit");
+    format!("{}. {}", type_error.problem, type_error.next)
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn what_fits_passes_and_a_whole_number_is_one_however_it_is_written() {
         "files": [{"path": "a"}],
     });
     let Value::Object(mut given) = given else { panic!("an object") };
-    fit(&schema(), &mut given).expect("they fit");
+    validate_arguments(&schema(), &mut given).expect("they fit");
     assert_eq!((&given["limit"], &given["extra"]), (&json!(20), &json!({"x": [1.5]})));
 }
 

@@ -1,7 +1,7 @@
 //! Attached session: a session over stdio that a running server answers, and that goes on without it.
 //!
 //! The program that a client starts passes lines on to the server, which has the hub, the servers behind suites and all
-//! else open already. It keeps what a new server would have to know ([`Remembered`]). When the connection breaks, or the
+//! else open already. It keeps what a new server would have to know ([`ReplayState`]). When the connection breaks, or the
 //! server is silent ([`Heartbeat`]), a server in this process is told that and then the calls without an answer, and the
 //! client notices nothing.
 //!
@@ -10,7 +10,7 @@
 
 mod heartbeat;
 mod peer;
-mod remembered;
+mod replay;
 
 use std::future::Future;
 use std::io;
@@ -34,24 +34,24 @@ use self::heartbeat::{Heartbeat, Pace, echo};
 pub use self::heartbeat::{Liveness, probe};
 pub use self::peer::Connection;
 use self::peer::Socket;
-pub use self::remembered::Habits;
-use self::remembered::{Heard, Remembered};
+pub use self::replay::ToolTraits;
+use self::replay::{ReplayState, ServerLine};
 use crate::error::McpError;
-use crate::intake::Refused;
-use crate::passing::Passing;
+use crate::intake::Refusal;
+use crate::raw_calls::RawCallHandler;
 use crate::stdio::{LINE_LIMIT, Line, Lines, parent, serve, streams};
 
 /// Most sessions at once, and most heartbeats. One more session goes on by itself.
-const SESSIONS: usize = 512;
+const MAX_SESSIONS: usize = 512;
 
 /// How many of the client's lines may wait. When they are that many, no more are read, and the client's pipe fills up.
-const WAITING: usize = 64;
+const LINE_QUEUE: usize = 64;
 
 /// How long a server may take to say that it is one.
-const WELCOME: Duration = Duration::from_secs(2);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the name of an agent may stay taken by a server that is about to end.
-const TAKEN: Duration = Duration::from_secs(10);
+const NAME_LEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First line of a connection.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
@@ -89,7 +89,7 @@ pub async fn serve_attached<H, P>(
     shutdown: CancellationToken,
 ) where
     H: rmcp::ServerHandler,
-    P: Passing,
+    P: RawCallHandler,
 {
     let (sessions, heartbeats) = (TaskTracker::new(), TaskTracker::new());
     let handler = Arc::new(handler);
@@ -102,7 +102,7 @@ pub async fn serve_attached<H, P>(
         };
         let stream = match accepted {
             // As many again may be about to say whether they are a session or a heartbeat.
-            Ok(stream) if sessions.len() < 2 * SESSIONS => stream,
+            Ok(stream) if sessions.len() < 2 * MAX_SESSIONS => stream,
             Ok(_) => continue,
             Err(error) => {
                 tracing::warn!(%error, "a session could not attach");
@@ -113,9 +113,9 @@ pub async fn serve_attached<H, P>(
         let (handler, shutdown, over) = (handler.clone(), shutdown.clone(), over.clone());
         let (all, heartbeats) = (sessions.clone(), heartbeats.clone());
         sessions.spawn(async move {
-            let (stream, hello) = match greeted(stream).await {
-                Some((stream, Greeting::Session(hello))) if all.len() <= SESSIONS => (stream, hello),
-                Some((stream, Greeting::Heartbeat { .. })) if heartbeats.len() < SESSIONS => {
+            let (stream, hello) = match read_greeting(stream).await {
+                Some((stream, Greeting::Session(hello))) if all.len() <= MAX_SESSIONS => (stream, hello),
+                Some((stream, Greeting::Heartbeat { .. })) if heartbeats.len() < MAX_SESSIONS => {
                     heartbeats.spawn(async move { over.run_until_cancelled(echo(stream)).await });
                     return;
                 }
@@ -123,11 +123,11 @@ pub async fn serve_attached<H, P>(
             };
             let Ok(socket) = Socket::of(&stream) else { return };
             let connection = socket.connection();
-            let Some((handler, passing)) = handler(&hello, connection.clone()) else { return };
+            let Some((handler, raw_calls)) = handler(&hello, connection.clone()) else { return };
             let Ok(welcome) = serde_json::to_vec(&Welcome { attached: true }) else { return };
-            let (input, mut output, gone) = peer::watched(stream, socket);
-            if write(&mut output, welcome).await.is_ok() {
-                serve(handler, passing, input, output, (connection, gone), shutdown).await;
+            let (input, mut output, client_gone) = peer::watch_hangup(stream, socket);
+            if write_line(&mut output, welcome).await.is_ok() {
+                serve(handler, raw_calls, input, output, (connection, client_gone), shutdown).await;
             }
         });
     }
@@ -138,12 +138,12 @@ pub async fn serve_attached<H, P>(
 }
 
 /// Reads the first line of a connection, byte by byte: what follows is not ours to read.
-async fn greeted(mut stream: UnixStream) -> Option<(UnixStream, Greeting)> {
-    let greeting = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
+async fn read_greeting(mut stream: UnixStream) -> Option<(UnixStream, Greeting)> {
+    let greeting = timeout(HANDSHAKE_TIMEOUT, read_first_line(&mut stream)).await.ok()?.ok()?;
     Some((stream, serde_json::from_slice(&greeting).ok()?))
 }
 
-async fn first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+async fn read_first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     while line.len() < 4096 {
         match stream.read_u8().await? {
@@ -155,92 +155,92 @@ async fn first_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 }
 
 /// Attaches to a server; nothing where that is not possible.
-pub async fn attach(path: &Path, hello: &Hello) -> Option<Attached> {
+pub async fn attach(path: &Path, hello: &Hello) -> Option<Attachment> {
     let mut stream = switchboard_sys::socket::connect(path).await.ok()?;
-    write(&mut stream, serde_json::to_vec(hello).ok()?).await.ok()?;
-    let welcome = timeout(WELCOME, first_line(&mut stream)).await.ok()?.ok()?;
+    write_line(&mut stream, serde_json::to_vec(hello).ok()?).await.ok()?;
+    let welcome = timeout(HANDSHAKE_TIMEOUT, read_first_line(&mut stream)).await.ok()?.ok()?;
     serde_json::from_slice::<Welcome>(&welcome).ok().filter(|welcome| welcome.attached)?;
     let heartbeat = Heartbeat::connect(path).await.ok()?;
-    Some(Attached { stream, heartbeat })
+    Some(Attachment { stream, heartbeat })
 }
 
 /// A connection to a server that waits for a session, and its heartbeat.
 #[derive(Debug)]
-pub struct Attached {
+pub struct Attachment {
     stream: UnixStream,
     heartbeat: Heartbeat,
 }
 
 /// A server of this process, at the other end of a pair of pipes.
 #[derive(Debug)]
-pub struct Alone {
+pub struct InProcessServer {
     stream: DuplexStream,
 }
 
-impl Alone {
+impl InProcessServer {
     /// Starts to serve one session.
     pub fn start<H: rmcp::ServerHandler>(
         handler: H,
-        passing: impl Passing,
+        raw_calls: impl RawCallHandler,
         shutdown: CancellationToken,
     ) -> Self {
         let (stream, theirs) = duplex(64 << 10);
         let (input, output) = split(theirs);
         let client = (Connection::default(), std::future::pending());
-        tokio::spawn(serve(handler, passing, input, output, client, shutdown));
+        tokio::spawn(serve(handler, raw_calls, input, output, client, shutdown));
         Self { stream }
     }
 }
 
 /// Has `attached` serve the program at the other end of our standard streams, until that has enough or `shutdown`.
 ///
-/// `alone` starts a server in this process, which is done at most once: when the connection breaks, or the server is silent.
+/// `start_in_process` starts a server in this process, which is done at most once: when the connection breaks, or the server is silent.
 pub async fn serve_stdio_attached<F, E>(
-    attached: Attached,
-    habits: Habits,
-    alone: impl FnOnce() -> F,
+    attached: Attachment,
+    traits: ToolTraits,
+    start_in_process: impl FnOnce() -> F,
     shutdown: CancellationToken,
 ) -> Result<(), E>
 where
-    F: Future<Output = Result<Alone, E>>,
+    F: Future<Output = Result<InProcessServer, E>>,
     E: From<McpError>,
 {
     let (input, output) = (streams::input()?, streams::output()?);
-    let work = pass_on(attached, input, output, habits, alone);
+    let work = relay(attached, input, output, traits, start_in_process);
     tokio::select! {
         done = work => done,
         () = shutdown.cancelled() => Ok(()),
-        () = parent::gone() => Ok(()),
+        () = parent::wait_for_exit() => Ok(()),
     }
 }
 
-async fn pass_on<F, E>(
-    attached: Attached,
+async fn relay<F, E>(
+    attached: Attachment,
     input: impl AsyncRead + Send + Unpin + 'static,
     mut output: impl AsyncWrite + Unpin,
-    habits: Habits,
-    alone: impl FnOnce() -> F,
+    traits: ToolTraits,
+    start_in_process: impl FnOnce() -> F,
 ) -> Result<(), E>
 where
-    F: Future<Output = Result<Alone, E>>,
+    F: Future<Output = Result<InProcessServer, E>>,
     E: From<McpError>,
 {
-    let (sender, mut lines) = mpsc::channel(WAITING);
+    let (sender, mut lines) = mpsc::channel(LINE_QUEUE);
     let reading = tokio::spawn(read(input, sender));
-    let mut session = Remembered::new(habits)?;
-    let silence = attached.heartbeat.silence(Pace::STANDARD);
+    let mut session = ReplayState::new(traits)?;
+    let silence = attached.heartbeat.wait_for_silence(Pace::STANDARD);
     let end = {
-        let mut ends = Ends::of(attached.stream);
-        exchange(&mut ends, &mut lines, &mut output, &mut session, silence).await
+        let mut ends = ServerStream::of(attached.stream);
+        relay_lines(&mut ends, &mut lines, &mut output, &mut session, silence).await
         // Here the connection is closed, which fences off a server that is only stopped.
     };
-    if end == End::Server {
+    if end == EndedBy::Server {
         tracing::warn!("the server has ended or stopped; this session goes on by itself");
-        let mut ends = Ends::of(alone().await?.stream);
-        if let Err(error) = catch_up(&mut ends, &mut output, &mut session).await {
+        let mut ends = ServerStream::of(start_in_process().await?.stream);
+        if let Err(error) = replay_session(&mut ends, &mut output, &mut session).await {
             tracing::warn!(%error, "the session cannot go on");
         } else {
-            exchange(&mut ends, &mut lines, &mut output, &mut session, std::future::pending()).await;
+            relay_lines(&mut ends, &mut lines, &mut output, &mut session, std::future::pending()).await;
         }
     }
     reading.abort();
@@ -258,12 +258,12 @@ async fn read(input: impl AsyncRead + Unpin, lines: mpsc::Sender<Line>) {
 }
 
 /// Both directions of a stream to a server.
-struct Ends<S> {
+struct ServerStream<S> {
     from: BufReader<ReadHalf<S>>,
     to: WriteHalf<S>,
 }
 
-impl<S: AsyncRead + AsyncWrite> Ends<S> {
+impl<S: AsyncRead + AsyncWrite> ServerStream<S> {
     fn of(stream: S) -> Self {
         let (from, to) = split(stream);
         Self { from: BufReader::with_capacity(64 << 10, from), to }
@@ -272,37 +272,37 @@ impl<S: AsyncRead + AsyncWrite> Ends<S> {
 
 /// Who ended an exchange.
 #[derive(Debug, PartialEq, Eq)]
-enum End {
+enum EndedBy {
     Client,
     Server,
 }
 
 /// Passes lines on in both directions until one side has ended, or the server is silent.
-async fn exchange<S: AsyncRead + AsyncWrite>(
-    Ends { from, to }: &mut Ends<S>,
+async fn relay_lines<S: AsyncRead + AsyncWrite>(
+    ServerStream { from, to }: &mut ServerStream<S>,
     lines: &mut mpsc::Receiver<Line>,
     output: &mut (impl AsyncWrite + Unpin),
-    session: &mut Remembered,
+    session: &mut ReplayState,
     silence: impl Future<Output = ()>,
-) -> End {
+) -> EndedBy {
     // Neither direction waits for the other: a server that cannot get rid of an answer would read no further.
     let session = parking_lot::Mutex::new(session);
     let output = tokio::sync::Mutex::new(output);
     let is_over = CancellationToken::new();
-    let upwards = async {
+    let to_server = async {
         while let Some(line) = lines.recv().await {
             let said = match line {
-                Line::Whole(line) => session.lock().asked_line(line),
+                Line::Whole(line) => session.lock().record_line(line),
                 Line::TooLong => {
-                    let refused = Refused::too_long(LINE_LIMIT).to_json();
-                    if write(&mut **output.lock().await, refused).await.is_err() {
-                        return End::Client;
+                    let refusal = Refusal::too_long(LINE_LIMIT).to_json();
+                    if write_line(&mut **output.lock().await, refusal).await.is_err() {
+                        return EndedBy::Client;
                     }
                     continue;
                 }
             };
             for line in said {
-                if write(to, line).await.is_err() {
+                if write_line(to, line).await.is_err() {
                     // Answers that the server wrote before are still read, up to the end of the stream.
                     return std::future::pending().await;
                 }
@@ -313,69 +313,69 @@ async fn exchange<S: AsyncRead + AsyncWrite>(
         // What is still being answered is passed on.
         std::future::pending().await
     };
-    let downwards = async {
+    let to_client = async {
         let mut silence = std::pin::pin!(silence);
         let is_silent = loop {
             let line = tokio::select! {
                 biased;
-                line = next(from) => line,
+                line = next_line(from) => line,
                 () = &mut silence => break true,
             };
             let Some(line) = line else { break false };
-            session.lock().answered(&line);
-            if write(&mut **output.lock().await, line).await.is_err() {
-                return End::Client;
+            session.lock().record_answer(&line);
+            if write_line(&mut **output.lock().await, line).await.is_err() {
+                return EndedBy::Client;
             }
         };
         // A line to the client that was begun is ended.
         let _output = output.lock().await;
         // A server that ends has given up what is not answered by then; one that is silent has not.
-        let has_enough = is_over.is_cancelled() && !(is_silent && session.lock().has_open());
-        if has_enough { End::Client } else { End::Server }
+        let client_ended = is_over.is_cancelled() && !(is_silent && session.lock().has_pending());
+        if client_ended { EndedBy::Client } else { EndedBy::Server }
     };
     tokio::select! {
-        end = upwards => end,
-        end = downwards => end,
+        end = to_server => end,
+        end = to_client => end,
     }
 }
 
 /// Tells a new server what the old one knew, then what it had not answered.
-async fn catch_up<S: AsyncRead + AsyncWrite>(
-    Ends { from, to }: &mut Ends<S>,
+async fn replay_session<S: AsyncRead + AsyncWrite>(
+    ServerStream { from, to }: &mut ServerStream<S>,
     output: &mut (impl AsyncWrite + Unpin),
-    session: &mut Remembered,
+    session: &mut ReplayState,
 ) -> io::Result<()> {
-    let gone = || io::Error::new(io::ErrorKind::UnexpectedEof, "the new server has ended as well");
-    let until = Instant::now() + TAKEN;
-    for line in session.to_repeat() {
+    let closed = || io::Error::new(io::ErrorKind::UnexpectedEof, "the new server has ended as well");
+    let until = Instant::now() + NAME_LEASE_TIMEOUT;
+    for line in session.opening_lines() {
         loop {
-            write(to, line.clone()).await?;
-            if !Remembered::expects_answer(&line) {
+            write_line(to, line.clone()).await?;
+            if !ReplayState::expects_answer(&line) {
                 break;
             }
-            let went_well = loop {
-                match Remembered::is_answer(&next(from).await.ok_or_else(gone)?, &line) {
-                    Heard::Answer { is_error } => break !is_error,
-                    Heard::Other => {}
+            let succeeded = loop {
+                match ReplayState::classify(&next_line(from).await.ok_or_else(closed)?, &line) {
+                    ServerLine::Answer { is_error } => break !is_error,
+                    ServerLine::Other => {}
                 }
             };
             // The server that ends still has the agent's name, for a moment.
-            if went_well || Instant::now() > until {
+            if succeeded || Instant::now() > until {
                 break;
             }
             sleep(Duration::from_millis(200)).await;
         }
     }
-    for (line, refusal) in session.unanswered() {
+    for (line, refusal) in session.drain_unanswered() {
         match refusal {
-            None => write(to, line).await?,
-            Some(refusal) => write(output, refusal).await?,
+            None => write_line(to, line).await?,
+            Some(refusal) => write_line(output, refusal).await?,
         }
     }
     Ok(())
 }
 
-async fn next(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
+async fn next_line(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<Vec<u8>> {
     let mut line = Vec::new();
     // What was begun and not finished is no message.
     match from.read_until(b'\n', &mut line).await {
@@ -387,7 +387,7 @@ async fn next(from: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> Option<Vec<u
     }
 }
 
-async fn write(to: &mut (impl AsyncWrite + Unpin), mut line: Vec<u8>) -> io::Result<()> {
+async fn write_line(to: &mut (impl AsyncWrite + Unpin), mut line: Vec<u8>) -> io::Result<()> {
     line.push(b'\n');
     to.write_all(&line).await?;
     to.flush().await

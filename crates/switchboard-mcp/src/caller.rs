@@ -57,12 +57,16 @@ impl Caller {
 ///
 /// By MCP such a request is not cancelled: its client may come back for the answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Unheard(pub(crate) CancellationToken);
+pub(crate) struct ResponseClosed(pub(crate) CancellationToken);
 
 /// Fires when the response that a request is to be answered by was closed. What a tool shows then reaches nobody,
 /// unless the client comes back for it.
-pub fn unheard(context: &RequestContext<RoleServer>) -> CancellationToken {
-    context.extensions.get::<Unheard>().map(|Unheard(closed)| closed.clone()).unwrap_or_default()
+pub fn response_closed(context: &RequestContext<RoleServer>) -> CancellationToken {
+    context
+        .extensions
+        .get::<ResponseClosed>()
+        .map(|ResponseClosed(closed)| closed.clone())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

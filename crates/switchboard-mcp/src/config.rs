@@ -30,11 +30,11 @@ pub struct HttpConfig {
     /// The largest request head. A token, a session id and what browsers add fit in a tenth of 32 KiB.
     pub header_limit: usize,
     /// How long a client may take for a request head; also how long an idle connection is kept.
-    pub header_time: Duration,
+    pub header_timeout: Duration,
     /// How long a client may take for a request body.
-    pub body_time: Duration,
+    pub body_timeout: Duration,
     /// How long a client may leave a response unread before its connection is closed.
-    pub write_time: Duration,
+    pub write_timeout: Duration,
     /// How often an idle stream gets a comment, so that both sides notice when the other is gone.
     pub keep_alive: Duration,
     /// How many connections there may be. One more is answered with 503 and closed.
@@ -42,7 +42,7 @@ pub struct HttpConfig {
     /// How many sessions there may be, streamable and SSE together. One more is answered with 429.
     pub max_sessions: usize,
     /// How long a streamable session lives on without any stream or request.
-    pub session_idle: Duration,
+    pub session_idle_timeout: Duration,
 }
 
 impl Default for HttpConfig {
@@ -54,13 +54,13 @@ impl Default for HttpConfig {
             require_token: true,
             body_limit: 4 * 1024 * 1024,
             header_limit: 32 * 1024,
-            header_time: Duration::from_secs(30),
-            body_time: Duration::from_secs(30),
-            write_time: Duration::from_secs(30),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
             keep_alive: Duration::from_secs(15),
             max_connections: 8192,
             max_sessions: 6000,
-            session_idle: Duration::from_mins(10),
+            session_idle_timeout: Duration::from_mins(10),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! MCP over HTTP, on the loopback address.
 
+mod admission;
+mod auth_rate_limit;
 mod batch;
 mod connections;
-mod guard;
-mod guesses;
-mod late;
-mod problem;
+mod deferred_response;
+mod error;
 mod replay;
 mod sessions;
 mod sse;
@@ -25,8 +25,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use self::guard::{Guard, HEALTH, MESSAGES, SSE};
-use self::problem::{Problem, json_response};
+use self::admission::{Admission, HEALTH, MESSAGES, SSE};
+use self::error::{HttpError, json_response};
 use self::sessions::Sessions;
 use self::sse::{Sse, Streams};
 use self::streamable::Streamable;
@@ -56,35 +56,35 @@ where
     H: ServerHandler,
     F: Fn() -> H + Clone + Send + Sync + 'static,
 {
-    let guard = Arc::new(Guard::new(&config, listener.port(), token.clone())?);
+    let admission = Arc::new(Admission::new(&config, listener.port(), token.clone())?);
     let closing = shutdown.child_token();
     // What runs beside the connections ends with this function, also when it is dropped.
     let _closing = closing.clone().drop_guard();
-    let places = Arc::new(Semaphore::new(config.max_sessions));
+    let permits = Arc::new(Semaphore::new(config.max_sessions));
     let sessions = Sessions::default();
 
     let sse = Sse {
         factory: factory.clone(),
         streams: Streams::default(),
-        places: places.clone(),
+        permits: permits.clone(),
         max_sessions: config.max_sessions,
         keep_alive: config.keep_alive,
         token,
         closing: closing.clone(),
     };
-    let streamable = Streamable::new(&config, factory, sessions.clone(), places.clone(), closing.clone());
-    let vitals = Vitals { places, max_sessions: config.max_sessions, started: Instant::now(), health };
+    let streamable = Streamable::new(&config, factory, sessions.clone(), permits.clone(), closing.clone());
+    let state = HealthState { permits, max_sessions: config.max_sessions, started: Instant::now(), health };
     let router = Router::new()
-        .route(HEALTH, get(say_health).with_state(vitals))
+        .route(HEALTH, get(health_response).with_state(state))
         .route("/mcp", any(streamable::serve::<H>).with_state(streamable))
         .route(SSE, get(sse::open::<H, F>).with_state(sse.clone()))
         .route(MESSAGES, post(sse::post::<F>).with_state(sse))
         .merge(extra)
-        .fallback(|| async { Problem::NoSuchPath })
-        .method_not_allowed_fallback(|| async { Problem::WrongMethod })
-        .layer(middleware::from_fn_with_state(guard, guard::check));
+        .fallback(|| async { HttpError::NoSuchPath })
+        .method_not_allowed_fallback(|| async { HttpError::WrongMethod })
+        .layer(middleware::from_fn_with_state(admission, admission::admit_request));
 
-    tokio::spawn(end_idle_sessions(sessions.clone(), config.session_idle, closing.clone()));
+    tokio::spawn(end_idle_sessions(sessions.clone(), config.session_idle_timeout, closing.clone()));
     connections::serve(listener.into_socket(), router, &config, closing).await;
     sessions.end_all().await;
     Ok(())
@@ -92,17 +92,17 @@ where
 
 /// What `/health` is made of.
 #[derive(Clone)]
-struct Vitals<G> {
-    places: Arc<Semaphore>,
+struct HealthState<G> {
+    permits: Arc<Semaphore>,
     max_sessions: usize,
     started: Instant,
     health: G,
 }
 
 /// `GET /health`: says that the server runs, and how it is. Has no secrets, and waits for nobody.
-async fn say_health<G: Fn() -> Value>(State(vitals): State<Vitals<G>>) -> Response {
-    let mut said = match (vitals.health)() {
-        Value::Object(said) => said,
+async fn health_response<G: Fn() -> Value>(State(state): State<HealthState<G>>) -> Response {
+    let mut body = match (state.health)() {
+        Value::Object(body) => body,
         _ => Map::new(),
     };
     let ours = json!({
@@ -110,25 +110,25 @@ async fn say_health<G: Fn() -> Value>(State(vitals): State<Vitals<G>>) -> Respon
         "name": "switchboard",
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "uptime": vitals.started.elapsed().as_secs(),
+        "uptime": state.started.elapsed().as_secs(),
         "transport": "sse",
-        "sessions": vitals.max_sessions - vitals.places.available_permits(),
+        "sessions": state.max_sessions - state.permits.available_permits(),
     });
     if let Value::Object(ours) = ours {
-        said.extend(ours);
+        body.extend(ours);
     }
-    json_response(StatusCode::OK, Value::Object(said).to_string()).into_response()
+    json_response(StatusCode::OK, Value::Object(body).to_string()).into_response()
 }
 
 /// Looks after sessions that their clients have left without a word.
 async fn end_idle_sessions(sessions: Sessions, limit: Duration, closing: CancellationToken) {
     // Often enough that a session ends not much later than it should.
-    let mut look = interval((limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = interval((limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(30)));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = closing.cancelled() => return,
-            _ = look.tick() => sessions.end_idle(limit).await,
+            _ = ticks.tick() => sessions.end_idle(limit).await,
         }
     }
 }

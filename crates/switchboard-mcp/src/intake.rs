@@ -19,14 +19,14 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::arguments::fit;
+use crate::arguments::validate_arguments;
 
 /// Most messages in one batch: as many as may wait for a session over `/sse`, so that all of them find a place or none.
-pub(crate) const BATCH: usize = 64;
+pub(crate) const MAX_BATCH: usize = 64;
 
 /// Bytes that are no message, with the answer to them.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct Refusal {
     /// The id as its sender wrote it, where one could be found.
     id: Option<Box<RawValue>>,
     /// What is wrong.
@@ -47,7 +47,7 @@ struct Envelope<'a> {
     params: Option<&'a RawValue>,
 }
 
-impl Refused {
+impl Refusal {
     /// The answer as one JSON object.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
@@ -86,26 +86,26 @@ impl Refused {
 }
 
 /// Reads one message.
-pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refused> {
+pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refusal> {
     let envelope = envelope(bytes)?;
     let id = envelope.id.filter(|id| is_id(id.get()));
     if envelope.jsonrpc.map(RawValue::get) != Some(r#""2.0""#) {
-        return Err(Refused::invalid(envelope.id, r#"`jsonrpc` has to be "2.0""#));
+        return Err(Refusal::invalid(envelope.id, r#"`jsonrpc` has to be "2.0""#));
     }
     // An answer of the client's may lack an id: that is how it says that it could not read ours.
     if envelope.method.is_some() && envelope.id.is_some() && id.is_none() {
         let problem =
             "`id` has to be a string or a whole number of at most 64 bits, written without a fraction";
-        return Err(Refused::invalid(envelope.id, problem));
+        return Err(Refusal::invalid(envelope.id, problem));
     }
     // `null` passes for none, as it does in `rmcp`.
     if envelope.method.is_some()
         && envelope.params.is_some_and(|params| !matches!(params.get().as_bytes(), [b'{', ..] | b"null"))
     {
-        return Err(Refused::invalid(envelope.id, "`params` has to be an object"));
+        return Err(Refusal::invalid(envelope.id, "`params` has to be an object"));
     }
     let message: ClientJsonRpcMessage = serde_json::from_slice(bytes).map_err(|error| {
-        Refused::invalid(envelope.id, format!("this is no request, notification or answer: {error}"))
+        Refusal::invalid(envelope.id, format!("this is no request, notification or answer: {error}"))
     })?;
     // A method that is known, and still nobody's: its parameters did not fit.
     if let ClientJsonRpcMessage::Request(request) = &message
@@ -113,38 +113,38 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Refused> {
     {
         let version = request.request.get_meta().protocol_version();
         let is_modern = version.is_some_and(|version| !version.has_initialize());
-        if let Some(problem) = misfit(custom, is_modern) {
-            return Err(Refused::of(&message, ErrorData::invalid_params(problem, None)));
+        if let Some(problem) = params_error(custom, is_modern) {
+            return Err(Refusal::of(&message, ErrorData::invalid_params(problem, None)));
         }
     }
     Ok(message)
 }
 
-/// Takes a batch apart; `None` for what is none. For sessions that may send any: see [`grants_batches`].
+/// Takes a batch apart; `None` for what is none. For sessions that may send any: see [`allows_batches`].
 ///
 /// What is in it is still as it was written, and each part may turn out to be no message.
-pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refused>> {
+pub(crate) fn batch(bytes: &[u8]) -> Option<Result<Vec<&RawValue>, Refusal>> {
     if bytes.trim_ascii_start().first() != Some(&b'[') {
         return None;
     }
-    let Parts { parts, count } = match serde_json::from_slice::<Parts<'_>>(bytes) {
+    let BatchParts { parts, count } = match serde_json::from_slice::<BatchParts<'_>>(bytes) {
         Ok(parts) => parts,
-        Err(error) => return Some(Err(unreadable(&error))),
+        Err(error) => return Some(Err(parse_error(&error))),
     };
-    let opens = |part: &&RawValue| {
+    let is_initialize = |part: &&RawValue| {
         envelope(part.get().as_bytes())
             .is_ok_and(|envelope| envelope.method.is_some_and(|method| method.get() == r#""initialize""#))
     };
-    let problem = if count > BATCH {
-        format!("a batch has at most {BATCH} messages and this one has {count}; send several")
+    let problem = if count > MAX_BATCH {
+        format!("a batch has at most {MAX_BATCH} messages and this one has {count}; send several")
     } else if count == 0 {
         "the batch is empty; send at least one message".to_owned()
-    } else if parts.iter().any(opens) {
+    } else if parts.iter().any(is_initialize) {
         "`initialize` cannot be part of a batch; send it on its own".to_owned()
     } else {
         return Some(Ok(parts));
     };
-    Some(Err(Refused::invalid(None, problem)))
+    Some(Err(Refusal::invalid(None, problem)))
 }
 
 /// The protocol version of a session, if this message is the answer to `initialize`.
@@ -155,7 +155,7 @@ pub(crate) fn negotiated_version(message: &ServerJsonRpcMessage) -> Option<&Prot
 }
 
 /// Whether a client of this version may send batches: only 2025-03-26 has them.
-pub(crate) fn grants_batches(version: &ProtocolVersion) -> bool {
+pub(crate) fn allows_batches(version: &ProtocolVersion) -> bool {
     *version == ProtocolVersion::V_2025_03_26
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn can_open(message: &ClientJsonRpcMessage) -> bool {
 }
 
 /// Whether what follows this message may be anything: the session has begun, in one era or the other.
-pub(crate) fn opens(message: &ClientJsonRpcMessage) -> bool {
+pub(crate) fn opens_session(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
         ClientRequest::InitializeRequest(_) => true,
@@ -208,24 +208,24 @@ pub(crate) fn is_id(written: &str) -> bool {
         || written.parse::<i64>().is_ok_and(|number| number.to_string() == written)
 }
 
-fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refused> {
+fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, Refusal> {
     match bytes.trim_ascii_start().first() {
         // An array would pass for an object whose fields stand in order.
         Some(b'[') => match serde_json::from_slice::<IgnoredAny>(bytes) {
-            Ok(_) => Err(Refused::invalid(
+            Ok(_) => Err(Refusal::invalid(
                 None,
                 "batches exist in the revision 2025-03-26 only; send each message on its own",
             )),
-            Err(error) => Err(unreadable(&error)),
+            Err(error) => Err(parse_error(&error)),
         },
-        _ => serde_json::from_slice(bytes).map_err(|error| unreadable(&error)),
+        _ => serde_json::from_slice(bytes).map_err(|error| parse_error(&error)),
     }
 }
 
-fn unreadable(error: &serde_json::Error) -> Refused {
+fn parse_error(error: &serde_json::Error) -> Refusal {
     match error.classify() {
-        Category::Data => Refused::invalid(None, format!("this is no JSON-RPC message: {error}")),
-        Category::Syntax | Category::Eof | Category::Io => Refused {
+        Category::Data => Refusal::invalid(None, format!("this is no JSON-RPC message: {error}")),
+        Category::Syntax | Category::Eof | Category::Io => Refusal {
             id: None,
             error: ErrorData::parse_error(format!("this is not one JSON object: {error}"), None),
         },
@@ -233,16 +233,16 @@ fn unreadable(error: &serde_json::Error) -> Refused {
 }
 
 /// The parts of a batch. Of one that has too many no more than that are kept.
-struct Parts<'a> {
+struct BatchParts<'a> {
     parts: Vec<&'a RawValue>,
     count: usize,
 }
 
-impl<'de> Deserialize<'de> for Parts<'de> {
+impl<'de> Deserialize<'de> for BatchParts<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Counted;
         impl<'de> Visitor<'de> for Counted {
-            type Value = Parts<'de>;
+            type Value = BatchParts<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a batch")
@@ -252,11 +252,11 @@ impl<'de> Deserialize<'de> for Parts<'de> {
                 let (mut parts, mut count) = (Vec::new(), 0);
                 while let Some(part) = given.next_element()? {
                     count += 1;
-                    if parts.len() < BATCH {
+                    if parts.len() < MAX_BATCH {
                         parts.push(part);
                     }
                 }
-                Ok(Parts { parts, count })
+                Ok(BatchParts { parts, count })
             }
         }
         deserializer.deserialize_seq(Counted)
@@ -264,67 +264,75 @@ impl<'de> Deserialize<'de> for Parts<'de> {
 }
 
 /// The methods that 2026-07-28 no longer has.
-const REMOVED: [&str; 5] =
+const REMOVED_METHODS: [&str; 5] =
     ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// What is wrong with the parameters of a method that MCP knows; `None` for a method that it does not know.
-fn misfit(request: &CustomRequest, is_modern: bool) -> Option<String> {
+fn params_error(request: &CustomRequest, is_modern: bool) -> Option<String> {
     let params = request.params.as_ref();
-    if is_modern && REMOVED.contains(&request.method.as_str()) {
+    if is_modern && REMOVED_METHODS.contains(&request.method.as_str()) {
         return None;
     }
     // What they have to have and what they may have, by the kinds of values that can be told in a word.
-    let (needed, optional, problem): (&[_], &[_], _) = match request.method.as_str() {
+    let (required, optional, problem): (&[_], &[_], _) = match request.method.as_str() {
         "initialize" => (
             &[("protocolVersion", "string"), ("capabilities", "object"), ("clientInfo", "object")],
             &[],
-            why_not::<InitializeRequestParams>(params),
+            decode_error::<InitializeRequestParams>(params),
         ),
         "tools/call" => {
-            (&[("name", "string")], &[("arguments", "object")], why_not::<CallToolRequestParams>(params))
+            (&[("name", "string")], &[("arguments", "object")], decode_error::<CallToolRequestParams>(params))
         }
-        "prompts/get" => {
-            (&[("name", "string")], &[("arguments", "object")], why_not::<GetPromptRequestParams>(params))
+        "prompts/get" => (
+            &[("name", "string")],
+            &[("arguments", "object")],
+            decode_error::<GetPromptRequestParams>(params),
+        ),
+        "resources/read" => (&[("uri", "string")], &[], decode_error::<ReadResourceRequestParams>(params)),
+        "resources/subscribe" => (&[("uri", "string")], &[], decode_error::<SubscribeRequestParams>(params)),
+        "resources/unsubscribe" => {
+            (&[("uri", "string")], &[], decode_error::<UnsubscribeRequestParams>(params))
         }
-        "resources/read" => (&[("uri", "string")], &[], why_not::<ReadResourceRequestParams>(params)),
-        "resources/subscribe" => (&[("uri", "string")], &[], why_not::<SubscribeRequestParams>(params)),
-        "resources/unsubscribe" => (&[("uri", "string")], &[], why_not::<UnsubscribeRequestParams>(params)),
         "subscriptions/listen" => {
-            (&[("notifications", "object")], &[], why_not::<SubscriptionsListenRequestParams>(params))
+            (&[("notifications", "object")], &[], decode_error::<SubscriptionsListenRequestParams>(params))
         }
         "completion/complete" => {
-            (&[("ref", "object"), ("argument", "object")], &[], why_not::<CompleteRequestParams>(params))
+            (&[("ref", "object"), ("argument", "object")], &[], decode_error::<CompleteRequestParams>(params))
         }
         "logging/setLevel" => {
             (&[], &[], "`level` has to be one of the levels of syslog, such as \"info\"".to_owned())
         }
         "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
-            (&[], &[("cursor", "string")], why_not::<PaginatedRequestParams>(params))
+            (&[], &[("cursor", "string")], decode_error::<PaginatedRequestParams>(params))
         }
         "ping" | "server/discover" => (&[], &[], "expected an object".to_owned()),
         _ => return None,
     };
-    let problem = told(needed, optional, params).unwrap_or(problem);
+    let problem = first_mismatch(required, optional, params).unwrap_or(problem);
     Some(format!("the params of `{}` do not fit: {problem}", request.method))
 }
 
 /// What is missing or of the wrong kind, where that is all there is to say.
-fn told(needed: &[(&str, &str)], optional: &[(&str, &str)], params: Option<&Value>) -> Option<String> {
-    let properties: Map<String, Value> = needed
+fn first_mismatch(
+    required: &[(&str, &str)],
+    optional: &[(&str, &str)],
+    params: Option<&Value>,
+) -> Option<String> {
+    let properties: Map<String, Value> = required
         .iter()
         .chain(optional)
         .map(|(name, kind)| ((*name).to_owned(), json!({ "type": kind })))
         .collect();
-    let required: Vec<&str> = needed.iter().map(|(name, _)| *name).collect();
+    let required: Vec<&str> = required.iter().map(|(name, _)| *name).collect();
     let schema = Map::from_iter([
         ("properties".to_owned(), Value::Object(properties)),
         ("required".to_owned(), json!(required)),
     ]);
     let mut given = params.and_then(Value::as_object).cloned().unwrap_or_default();
-    fit(&schema, &mut given).err().map(|misfit| misfit.problem)
+    validate_arguments(&schema, &mut given).err().map(|mismatch| mismatch.problem)
 }
 
-fn why_not<T: DeserializeOwned>(params: Option<&Value>) -> String {
+fn decode_error<T: DeserializeOwned>(params: Option<&Value>) -> String {
     match serde_json::from_value::<T>(params.cloned().unwrap_or_default()) {
         Err(error) => error.to_string(),
         Ok(_) => "they have a field that does not belong there".to_owned(),

@@ -68,9 +68,9 @@ fn m9_a_batch_is_taken_apart_within_bounds() {
         (answer["error"]["code"].clone(), answer["error"]["message"].as_str().unwrap().to_owned())
     };
     let many = |count: usize| format!("[{}]", vec![ping("1"); count].join(","));
-    assert_eq!(batch(many(BATCH).as_bytes()).unwrap().unwrap().len(), BATCH);
+    assert_eq!(batch(many(MAX_BATCH).as_bytes()).unwrap().unwrap().len(), MAX_BATCH);
     let table = [
-        (many(BATCH + 1), -32600, "at most 64"),
+        (many(MAX_BATCH + 1), -32600, "at most 64"),
         ("[]".to_owned(), -32600, "empty"),
         (format!("[{}", ping("1")), -32700, "EOF"),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]"#.to_owned(), -32600, "on its own"),
@@ -155,8 +155,8 @@ fn m11_the_era_is_told_by_the_request_itself() {
     assert!(!is_stateless(Some(&plain), None));
     assert!(!is_stateless(None, None));
 
-    assert!(opens(&modern));
-    assert!(!opens(&half));
-    assert!(!opens(&plain));
-    assert!(!opens(&request("server/discover", json!({version: "2026-07-28", capabilities: {}}))));
+    assert!(opens_session(&modern));
+    assert!(!opens_session(&half));
+    assert!(!opens_session(&plain));
+    assert!(!opens_session(&request("server/discover", json!({version: "2026-07-28", capabilities: {}}))));
 }

@@ -8,7 +8,7 @@
 //! What arrives is checked here before `rmcp` sees it, so that bad bytes get an answer and never end a
 //! session: see `intake.rs` for what a message has to be, `http/guard.rs` for what a request has to be.
 //!
-//! Calls that only pass through to a server behind us go past `rmcp`, as they were written: see `passing.rs`.
+//! Calls that only pass through to a server behind us go past `rmcp`, as they were written: see `raw_calls.rs`.
 //!
 //! A session over stdio can be answered by a server that runs already, and go on without it: see `attach.rs`.
 //!
@@ -25,21 +25,22 @@ mod http_tests;
 mod intake;
 mod listener;
 mod panics;
-mod passing;
+mod raw_calls;
 mod server_info;
 mod stdio;
 mod token;
 
-pub use arguments::{Misfit, fit, out_of_range};
+pub use arguments::{ArgumentError, out_of_range, validate_arguments};
 pub use attach::{
-    Alone, Attached, Connection, Habits, Hello, Liveness, attach, probe, serve_attached, serve_stdio_attached,
+    Attachment, Connection, Hello, InProcessServer, Liveness, ToolTraits, attach, probe, serve_attached,
+    serve_stdio_attached,
 };
-pub use caller::{AGENT_HEADER, Caller, Transport, unheard};
+pub use caller::{AGENT_HEADER, Caller, Transport, response_closed};
 pub use config::{HttpConfig, PortChoice};
 pub use error::McpError;
 pub use http::serve_http;
 pub use listener::Listener;
-pub use passing::{NothingPasses, PassedCall, PassedList, Passing, offer_passing};
+pub use raw_calls::{NoRawCalls, RawCall, RawCallHandler, RawList, offer_raw_calls};
 pub use server_info::ServerInfo;
 pub use stdio::{input as standard_input, output as standard_output, serve_stdio};
 pub use token::{Token, random_id, read_token, write_token};

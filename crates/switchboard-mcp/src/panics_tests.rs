@@ -5,7 +5,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{PassedCall, Passing};
+use crate::{RawCall, RawCallHandler};
 
 /// A handler whose calls panic, except for `whole`.
 #[derive(Clone)]
@@ -30,12 +30,12 @@ impl ServerHandler for Panicking {
     }
 }
 
-impl Passing for Panicking {
-    fn takes(&self, tool: &str) -> bool {
+impl RawCallHandler for Panicking {
+    fn accepts(&self, tool: &str) -> bool {
         tool.starts_with("passed")
     }
 
-    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         if call.tool == "passed later" {
             tokio::task::yield_now().await;
         }

@@ -31,16 +31,16 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use self::lines::{Line, Lines};
 use crate::attach::Connection;
 use crate::error::McpError;
-use crate::intake::{self, Refused};
+use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
-use crate::passing::{self, OnTheirWay, Passing, Seen};
+use crate::raw_calls::{self, Classified, InFlight, RawCallHandler};
 
 /// The longest line. The same number as in `rmcp`'s clients, so that nothing they send is too long here.
 pub(crate) const LINE_LIMIT: usize = 16 * 1024 * 1024;
 
 /// How many messages may wait for `rmcp` to take them. When they are that many, no more are read, and the
 /// client's pipe fills up.
-const WAITING: usize = 64;
+const MESSAGE_QUEUE: usize = 64;
 
 /// How long calls in flight may go on once the client has said that it wants no more, or we are to stop.
 /// A client kills what has not ended after two seconds or so.
@@ -48,31 +48,31 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the program at the other end of our standard streams until it has enough, or until `shutdown`.
 ///
-/// Calls that `passing` takes do not reach `handler`. On return calls may still be running. They have been told that
+/// Calls that `raw_calls` takes do not reach `handler`. On return calls may still be running. They have been told that
 /// nobody waits for their answers.
 pub async fn serve_stdio<H: ServerHandler>(
     handler: H,
-    passing: impl Passing,
+    raw_calls: impl RawCallHandler,
     shutdown: CancellationToken,
 ) -> Result<(), McpError> {
     let input = streams::input()?;
     let output = streams::output()?;
     let connection = Connection::default();
-    serve(handler, passing, input, output, (connection, parent::gone()), shutdown).await;
+    serve(handler, raw_calls, input, output, (connection, parent::wait_for_exit()), shutdown).await;
     Ok(())
 }
 
 /// Serves the client at the other end of two streams: until it ends them, its connection is closed or it is gone.
 pub(crate) async fn serve<H, P, R, W>(
     handler: H,
-    passing: P,
+    raw_calls: P,
     input: R,
     output: W,
     (connection, client_gone): (Connection, impl Future<Output = ()>),
     shutdown: CancellationToken,
 ) where
     H: ServerHandler,
-    P: Passing,
+    P: RawCallHandler,
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
@@ -80,25 +80,25 @@ pub(crate) async fn serve<H, P, R, W>(
     // is written over a connection that counts as closed would show mail that stays unseen.
     let mut client_gone = std::pin::pin!(client_gone);
     let output = Output::new(output);
-    let (sender, messages) = mpsc::channel(WAITING);
+    let (sender, messages) = mpsc::channel(MESSAGE_QUEUE);
     let input_ended = CancellationToken::new();
     // A call that goes on to wait for mail would take it from the agent's next session.
     let over = CancellationToken::new();
     let _over = over.clone().drop_guard();
-    let on_their_way = OnTheirWay::until(over);
+    let in_flight = InFlight::until(over);
     let (is_open, to) = (false, output.clone());
-    let reader = Reader { output: to, passing, on_their_way, messages: sender, connection, is_open };
+    let reader = Reader { output: to, raw_calls, in_flight, messages: sender, connection, is_open };
     let reader = tokio::spawn(read(input, reader, input_ended.clone()));
 
     let session = shutdown.child_token();
-    let transport = Lined { output: output.clone(), messages };
+    let transport = LineTransport { output: output.clone(), messages };
     let work = async {
         match serve_server_with_ct(Isolated(handler), transport, session.clone()).await {
             Ok(running) => drop(running.waiting().await),
             Err(error) => tracing::debug!(%error, "the session ended before it began"),
         }
     };
-    let enough = async {
+    let grace_over = async {
         tokio::select! {
             () = input_ended.cancelled() => {}
             () = shutdown.cancelled() => {}
@@ -107,7 +107,7 @@ pub(crate) async fn serve<H, P, R, W>(
     };
     tokio::select! {
         () = work => tracing::debug!("the session is over"),
-        () = enough => tracing::debug!("calls in flight were given up"),
+        () = grace_over => tracing::debug!("calls in flight were given up"),
         () = output.is_broken.cancelled() => tracing::debug!("nobody reads stdout any more"),
         () = &mut client_gone => tracing::debug!("the client is gone"),
     }
@@ -118,7 +118,7 @@ pub(crate) async fn serve<H, P, R, W>(
 /// Hands on every message of the input, and answers what is none.
 async fn read<P, R, W>(input: R, mut reader: Reader<P, W>, ended: CancellationToken)
 where
-    P: Passing,
+    P: RawCallHandler,
     R: AsyncRead + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
@@ -127,16 +127,16 @@ where
     loop {
         // Calls are polled outside of tokio's budget, so that the reader itself has to yield.
         consume_budget().await;
-        let taken = match lines.next().await {
-            Ok(Some(Line::Whole(bytes))) => reader.take_line(&bytes).await,
-            Ok(Some(Line::TooLong)) => reader.refuse(&Refused::too_long(LINE_LIMIT)).await,
+        let accepted = match lines.next().await {
+            Ok(Some(Line::Whole(bytes))) => reader.accept_line(&bytes).await,
+            Ok(Some(Line::TooLong)) => reader.send_refusal(&Refusal::too_long(LINE_LIMIT)).await,
             Ok(None) => break,
             Err(error) => {
                 tracing::warn!(%error, "cannot read stdin");
                 break;
             }
         };
-        if taken.is_err() {
+        if accepted.is_err() {
             return;
         }
     }
@@ -149,88 +149,88 @@ where
 /// Where messages go to.
 struct Reader<P, W> {
     output: Output<W>,
-    passing: P,
-    on_their_way: OnTheirWay,
+    raw_calls: P,
+    in_flight: InFlight,
     messages: mpsc::Sender<ClientJsonRpcMessage>,
     connection: Connection,
     /// Whether `rmcp` takes anything but requests already.
     is_open: bool,
 }
 
-impl<P: Passing, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
+impl<P: RawCallHandler, W: AsyncWrite + Send + Unpin + 'static> Reader<P, W> {
     /// Takes a message, or all messages of a batch; each is answered on its own, when its answer is there. An error says
     /// that the session is over.
-    async fn take_line(&mut self, line: &[u8]) -> io::Result<()> {
-        match intake::batch(line).filter(|_| self.output.takes_batches.load(Ordering::Acquire)) {
-            None => self.take(line).await,
-            Some(Err(refused)) => self.refuse(&refused).await,
+    async fn accept_line(&mut self, line: &[u8]) -> io::Result<()> {
+        match intake::batch(line).filter(|_| self.output.accepts_batches.load(Ordering::Acquire)) {
+            None => self.accept(line).await,
+            Some(Err(refused)) => self.send_refusal(&refused).await,
             Some(Ok(parts)) => {
                 for part in parts {
-                    self.take(part.get().as_bytes()).await?;
+                    self.accept(part.get().as_bytes()).await?;
                 }
                 Ok(())
             }
         }
     }
 
-    async fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+    async fn accept(&mut self, bytes: &[u8]) -> io::Result<()> {
         // A session that closed it has had its calls answered elsewhere, or told its client that their outcome is not known.
         if self.connection.is_closed() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        if self.is_open && pass(bytes, &self.passing, &self.on_their_way, &self.output).await {
+        if self.is_open && start_raw_call(bytes, &self.raw_calls, &self.in_flight, &self.output).await {
             return Ok(());
         }
         let message = match intake::read(bytes) {
             Ok(message) => message,
-            Err(refused) => return self.refuse(&refused).await,
+            Err(refused) => return self.send_refusal(&refused).await,
         };
         // `rmcp` takes nothing but requests before the session has begun, and would end here.
         if !self.is_open && !intake::can_open(&message) {
             tracing::debug!("skipped a message that came before the session began");
             return Ok(());
         }
-        self.is_open |= intake::opens(&message);
+        self.is_open |= intake::opens_session(&message);
         if let ClientJsonRpcMessage::Request(_) = message {
             self.output.unanswered.send_modify(|count| *count += 1);
         }
         self.messages.send(message).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    async fn refuse(&self, refused: &Refused) -> io::Result<()> {
+    async fn send_refusal(&self, refused: &Refusal) -> io::Result<()> {
         self.output.write(refused.to_json()).await
     }
 }
 
 /// Passes a call on, or takes it back. Says whether the message was one of these. Does not wait for the answer.
-async fn pass<P, W>(bytes: &[u8], passing: &P, on_their_way: &OnTheirWay, output: &Output<W>) -> bool
+async fn start_raw_call<P, W>(bytes: &[u8], raw_calls: &P, in_flight: &InFlight, output: &Output<W>) -> bool
 where
-    P: Passing,
+    P: RawCallHandler,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let (id, call) = match on_their_way.see(bytes, passing) {
-        Seen::Other => return false,
-        Seen::Cancelled => return true,
-        Seen::Call(id, call) => (id, Ok(Either::Left(call))),
-        Seen::List(id, list) => (id, Ok(Either::Right(list))),
-        Seen::Refused(id, error) => (id, Err(error)),
+    let (id, call) = match in_flight.classify(bytes, raw_calls) {
+        Classified::Other => return false,
+        Classified::Cancelled => return true,
+        Classified::Call(id, call) => (id, Ok(Either::Left(call))),
+        Classified::List(id, list) => (id, Ok(Either::Right(list))),
+        Classified::Refused(id, error) => (id, Err(error)),
     };
     output.unanswered.send_modify(|count| *count += 1);
-    let (passing, on_their_way, output) = (passing.clone(), on_their_way.clone(), output.clone());
+    let (raw_calls, in_flight, output) = (raw_calls.clone(), in_flight.clone(), output.clone());
     let mut answered = Box::pin(async move {
         let (outcome, is_wanted) = match call {
             Ok(call) => {
                 let outcome = match call {
-                    Either::Left(call) => passing::isolated("tools/call", passing.call(call)).await,
-                    Either::Right(list) => passing::isolated("list", passing.list(list)).await,
+                    Either::Left(call) => raw_calls::isolated("tools/call", raw_calls.call(call)).await,
+                    Either::Right(list) => raw_calls::isolated("list", raw_calls.list(list)).await,
                 };
-                (outcome, on_their_way.ended(&id))
+                (outcome, in_flight.finish(&id))
             }
             Err(error) => (Err(error), true),
         };
         if is_wanted {
             // When nobody reads any more, the session ends by that.
-            let _ = output.write(passing::answer(&id, outcome)).await;
+            let _ = output.write(raw_calls::encode_answer(&id, outcome)).await;
         }
         output.unanswered.send_modify(|count| *count = count.saturating_sub(1));
     });
@@ -249,7 +249,7 @@ struct Output<W> {
     /// How many requests were handed on and not yet answered.
     unanswered: watch::Sender<usize>,
     /// Whether the client was told a revision that has batches.
-    takes_batches: Arc<AtomicBool>,
+    accepts_batches: Arc<AtomicBool>,
 }
 
 impl<W> Clone for Output<W> {
@@ -258,7 +258,7 @@ impl<W> Clone for Output<W> {
             stream: self.stream.clone(),
             is_broken: self.is_broken.clone(),
             unanswered: self.unanswered.clone(),
-            takes_batches: self.takes_batches.clone(),
+            accepts_batches: self.accepts_batches.clone(),
         }
     }
 }
@@ -269,7 +269,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
             stream: Arc::new(Mutex::new(stream)),
             is_broken: CancellationToken::new(),
             unanswered: watch::Sender::new(0),
-            takes_batches: Arc::default(),
+            accepts_batches: Arc::default(),
         }
     }
 
@@ -286,12 +286,12 @@ impl<W: AsyncWrite + Unpin> Output<W> {
 }
 
 /// What `rmcp` reads from and writes to.
-struct Lined<W> {
+struct LineTransport<W> {
     output: Output<W>,
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
 }
 
-impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lined<W> {
+impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for LineTransport<W> {
     type Error = io::Error;
 
     fn send(
@@ -299,8 +299,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lined<W> 
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let output = self.output.clone();
-        if let Some(takes_batches) = intake::negotiated_version(&message).map(intake::grants_batches) {
-            output.takes_batches.store(takes_batches, Ordering::Release);
+        if let Some(accepts_batches) = intake::negotiated_version(&message).map(intake::allows_batches) {
+            output.accepts_batches.store(accepts_batches, Ordering::Release);
         }
         async move {
             let is_answer =

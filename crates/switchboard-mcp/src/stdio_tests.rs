@@ -339,7 +339,7 @@ async fn a_shutdown_ends_the_session_in_time() {
     let shutdown = super::CancellationToken::new();
     let served = tokio::spawn(super::serve(
         Quiet,
-        crate::NothingPasses,
+        crate::NoRawCalls,
         read,
         write,
         (super::Connection::default(), std::future::pending()),

@@ -11,8 +11,8 @@ use crate::error::McpError;
 const FILE: &str = "auth_token";
 
 /// How many characters a token has. 43 is what 256 bits have in base 64; ours has 64 of base 16.
-const LEAST: usize = 43;
-const MOST: usize = 256;
+const MIN_CHARS: usize = 43;
+const MAX_CHARS: usize = 256;
 
 /// A bearer token. Whoever has it may do what the user may, so it is never printed.
 #[derive(Clone)]
@@ -31,10 +31,10 @@ impl Token {
     pub fn from_text(text: &str) -> Result<Self, McpError> {
         let text = text.trim();
         let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        if is_plain && (LEAST..=MOST).contains(&text.len()) {
+        if is_plain && (MIN_CHARS..=MAX_CHARS).contains(&text.len()) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(McpError::BadToken { length: text.chars().count(), least: LEAST, most: MOST })
+            Err(McpError::BadToken { length: text.chars().count(), least: MIN_CHARS, most: MAX_CHARS })
         }
     }
 
@@ -44,14 +44,14 @@ impl Token {
     }
 
     /// Whether `guess` is the token. How long that takes says nothing about where the two differ.
-    pub(crate) fn is(&self, guess: &str) -> bool {
+    pub(crate) fn matches(&self, guess: &str) -> bool {
         self.0.as_bytes().ct_eq(guess.as_bytes()).into()
     }
 }
 
 impl PartialEq for Token {
     fn eq(&self, other: &Self) -> bool {
-        self.is(&other.0)
+        self.matches(&other.0)
     }
 }
 

@@ -32,7 +32,7 @@ use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionConte
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_mcp::offer_passing;
+use switchboard_mcp::offer_raw_calls;
 use tokio::sync::SetOnce;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -287,7 +287,7 @@ impl ServerHandler for Front {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         if self.session.peer.set(context.peer.clone()).is_ok() {
-            offer_passing(&context.extensions, self.passed());
+            offer_raw_calls(&context.extensions, self.passed());
             self.tell_changes(context.peer);
         }
     }

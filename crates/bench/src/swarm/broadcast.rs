@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::HOST;
 use ed25519_dalek::SigningKey;
-use switchboard_https::{Listening, Mode, Settings};
+use switchboard_https::{ListenerHandle, Mode, Settings};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ type Answered = (String, Instant);
 
 /// The peers, all behind one listener.
 struct Peers {
-    listening: Listening,
+    listening: ListenerHandle,
     answers: mpsc::Receiver<Answered>,
     stop: CancellationToken,
 }

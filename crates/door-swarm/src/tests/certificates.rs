@@ -33,7 +33,7 @@ async fn a_peer_with_a_bad_certificate_waits_until_it_has_a_good_one() {
             .peer_with(id, |config| {
                 let listen = config.listen.as_mut().unwrap();
                 listen.mode = Mode::Files { cert, key };
-                listen.look_every = Duration::from_millis(20);
+                listen.poll_interval = Duration::from_millis(20);
             })
             .await;
         peer.join(&link).await;

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use serde_json::{Value, json};
-use switchboard_https::{Listening, Mode, Settings};
+use switchboard_https::{ListenerHandle, Mode, Settings};
 use test_support::ca::Life;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -178,7 +178,7 @@ async fn rosters_beyond_measure_are_refused() {
 }
 
 /// A listener that answers every request to join with this.
-async fn master_that_answers(world: &World, answer: Value) -> (Listening, CancellationToken) {
+async fn master_that_answers(world: &World, answer: Value) -> (ListenerHandle, CancellationToken) {
     let (cert, key) = world.ca().issue_files(&["127.0.0.1"], Life::Long);
     let settings = Settings::new("127.0.0.1:0".parse().unwrap(), Mode::Files { cert, key });
     let answer = Arc::new(answer.to_string());

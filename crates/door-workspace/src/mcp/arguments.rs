@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use switchboard_mcp::{Misfit, fit, out_of_range};
+use switchboard_mcp::{ArgumentError, out_of_range, validate_arguments};
 
 use super::answer::Problem;
 
@@ -94,7 +94,7 @@ pub(super) fn read<T: DeserializeOwned + JsonSchema + 'static>(
     // Models fill in what they have no use for. Nothing that may be left out means anything by being empty.
     let needed: Vec<&str> = required(&schema).collect();
     given.retain(|key, value| value.as_str() != Some("") || needed.contains(&key.as_str()));
-    fit(&schema, &mut given)?;
+    validate_arguments(&schema, &mut given)?;
     // What fits the schema and still is not taken is a number: the schema leaves out how large one may be.
     let numbers = given.iter().filter(|(_, value)| value.is_number());
     let numbers: Map<String, Value> = numbers.map(|(key, value)| (key.clone(), value.clone())).collect();
@@ -111,9 +111,9 @@ fn required(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-impl From<Misfit> for Problem {
-    fn from(misfit: Misfit) -> Self {
-        Self::new(misfit.problem).next(misfit.next)
+impl From<ArgumentError> for Problem {
+    fn from(error: ArgumentError) -> Self {
+        Self::new(error.problem).next(error.next)
     }
 }
 

@@ -27,13 +27,13 @@ pub(crate) struct Challenges {
 
 impl Challenges {
     /// Has a certificate ready that carries the proof for a name.
-    pub(super) fn prove_by_certificate(&self, name: &str, digest: &[u8]) -> Result<(), Error> {
+    pub(super) fn add_certificate(&self, name: &str, digest: &[u8]) -> Result<(), Error> {
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
         let key = KeyPair::generate()?;
         let certificate = params.self_signed(&key)?;
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let key = trust::provider()
+        let key = trust::crypto_provider()
             .key_provider
             .load_private_key(key)
             .map_err(|source| Error::Unusable { what: "the certificate of a challenge", source })?;
@@ -44,7 +44,7 @@ impl Challenges {
     }
 
     /// Has an answer ready for a token.
-    pub(super) fn prove_by_answer(&self, token: &str, answer: &str) {
+    pub(super) fn add_http_answer(&self, token: &str, answer: &str) {
         self.answers.write().insert(token.to_owned(), answer.to_owned());
     }
 

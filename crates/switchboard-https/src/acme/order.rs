@@ -9,13 +9,13 @@ use instant_acme::{
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
 use super::Issuer;
-use super::store::Kept;
-use crate::certificate::Loaded;
+use super::store::StoredAccount;
+use crate::certificate::LoadedCertificate;
 use crate::error::Error;
 use crate::settings::Challenge;
 
 /// How often the server is asked how far it is.
-const POLLING: RetryPolicy =
+const POLL_POLICY: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_mins(2));
 
 /// What the server says of an account that it has forgotten, or never had.
@@ -23,9 +23,9 @@ const NO_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 impl Issuer {
     /// Obtains a certificate and keeps it.
-    pub(super) async fn obtain(&self) -> Result<Loaded, Error> {
+    pub(super) async fn obtain(&self) -> Result<LoadedCertificate, Error> {
         let mut order = self.order().await?;
-        let proven = self.prove(&mut order).await;
+        let proven = self.prove_control(&mut order).await;
         self.challenges.clear();
         proven?;
 
@@ -35,15 +35,15 @@ impl Issuer {
         params.distinguished_name = DistinguishedName::new();
         let request = params.serialize_request(&key)?;
         order.finalize_csr(request.der()).await.map_err(|error| self.failed(error))?;
-        let chain = order.poll_certificate(&POLLING).await.map_err(|error| self.failed(error))?;
-        self.store.keep_certificate(&key.serialize_pem(), &chain)
+        let chain = order.poll_certificate(&POLL_POLICY).await.map_err(|error| self.failed(error))?;
+        self.store.save_certificate(&key.serialize_pem(), &chain)
     }
 
     /// Places the order, with the account that is kept, or a new one where there is none that the server knows.
     async fn order(&self) -> Result<Order, Error> {
         let names: Vec<_> = self.settings.names.iter().cloned().map(Identifier::Dns).collect();
         let order = NewOrder::new(&names);
-        if let Some(account) = self.kept_account().await? {
+        if let Some(account) = self.load_account().await? {
             match account.new_order(&order).await {
                 Err(instant_acme::Error::Api(problem)) if problem.r#type.as_deref() == Some(NO_ACCOUNT) => {
                     tracing::warn!("the ACME server does not know our account any more: making a new one");
@@ -55,8 +55,8 @@ impl Issuer {
         placed.map_err(|error| self.failed(error))
     }
 
-    async fn kept_account(&self) -> Result<Option<Account>, Error> {
-        let Some(Kept { contact, credentials }) = self.store.account()? else { return Ok(None) };
+    async fn load_account(&self) -> Result<Option<Account>, Error> {
+        let Some(StoredAccount { contact, credentials }) = self.store.account()? else { return Ok(None) };
         let again = serde_json::to_value(&credentials).and_then(serde_json::from_value);
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let account = builder.from_credentials(credentials).await.map_err(|error| self.failed(error))?;
@@ -64,7 +64,8 @@ impl Issuer {
             && let Ok(credentials) = again
         {
             account.update_contacts(&self.contact()).await.map_err(|error| self.failed(error))?;
-            self.store.keep_account(&Kept { contact: self.settings.contact.clone(), credentials })?;
+            self.store
+                .save_account(&StoredAccount { contact: self.settings.contact.clone(), credentials })?;
         }
         Ok(Some(account))
     }
@@ -79,7 +80,7 @@ impl Issuer {
         let builder = Account::builder_with_http(Box::new(self.transport.clone()));
         let made = builder.create(&wanted, self.settings.directory.clone(), None).await;
         let (account, credentials) = made.map_err(|error| self.failed(error))?;
-        self.store.keep_account(&Kept { contact: self.settings.contact.clone(), credentials })?;
+        self.store.save_account(&StoredAccount { contact: self.settings.contact.clone(), credentials })?;
         Ok(account)
     }
 
@@ -88,7 +89,7 @@ impl Issuer {
     }
 
     /// Shows the server that all names are ours.
-    async fn prove(&self, order: &mut Order) -> Result<(), Error> {
+    async fn prove_control(&self, order: &mut Order) -> Result<(), Error> {
         let (kind, kind_name) = match self.settings.challenge {
             Challenge::TlsAlpn => (ChallengeType::TlsAlpn01, "TLS-ALPN-01"),
             Challenge::Http { .. } => (ChallengeType::Http01, "HTTP-01"),
@@ -107,20 +108,20 @@ impl Issuer {
             let proof = challenge.key_authorization();
             match self.settings.challenge {
                 Challenge::TlsAlpn => {
-                    self.challenges.prove_by_certificate(&name, proof.digest().as_ref())?;
+                    self.challenges.add_certificate(&name, proof.digest().as_ref())?;
                 }
-                Challenge::Http { .. } => self.challenges.prove_by_answer(&challenge.token, proof.as_str()),
+                Challenge::Http { .. } => self.challenges.add_http_answer(&challenge.token, proof.as_str()),
             }
             challenge.set_ready().await.map_err(|error| self.failed(error))?;
         }
-        match order.poll_ready(&POLLING).await.map_err(|error| self.failed(error))? {
+        match order.poll_ready(&POLL_POLICY).await.map_err(|error| self.failed(error))? {
             OrderStatus::Ready => Ok(()),
-            _ => Err(self.refusal(order).await),
+            _ => Err(self.validation_error(order).await),
         }
     }
 
     /// What the server found, in its words.
-    async fn refusal(&self, order: &mut Order) -> Error {
+    async fn validation_error(&self, order: &mut Order) -> Error {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let Ok(mut authorization) = authorization else { continue };

@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::trust;
 
 /// How long one request may take.
-const TIME: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How large an answer may be: a chain of certificates has a few KiB.
-const LIMIT: usize = 1024 * 1024;
+const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 
 /// An HTTPS client in the form that the ACME library wants.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ impl Transport {
             .tls_backend_preconfigured(tls)
             .https_only(true)
             .redirect(reqwest::redirect::Policy::none())
-            .timeout(TIME)
+            .timeout(REQUEST_TIMEOUT)
             .build()
             .map_err(Error::NoClient)?;
         Ok(Self { http })
@@ -49,10 +49,10 @@ impl HttpClient for Transport {
             let (head, body) = request.into_parts();
             let body = body.collect().await.unwrap_or_else(|never| match never {}).to_bytes();
             let request = http.request(head.method, head.uri.to_string()).headers(head.headers).body(body);
-            let mut answer = request.send().await.map_err(other)?;
+            let mut answer = request.send().await.map_err(to_acme_error)?;
             let mut body = BytesMut::new();
-            while let Some(piece) = answer.chunk().await.map_err(other)? {
-                if body.len() + piece.len() > LIMIT {
+            while let Some(piece) = answer.chunk().await.map_err(to_acme_error)? {
+                if body.len() + piece.len() > MAX_RESPONSE_BYTES {
                     return Err(instant_acme::Error::Str("an answer that is not too large"));
                 }
                 body.extend_from_slice(&piece);
@@ -66,6 +66,6 @@ impl HttpClient for Transport {
     }
 }
 
-fn other(error: reqwest::Error) -> instant_acme::Error {
+fn to_acme_error(error: reqwest::Error) -> instant_acme::Error {
     instant_acme::Error::Other(Box::new(error))
 }

@@ -67,12 +67,12 @@ const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
 /// What the owner allows beyond the public internet.
 #[derive(Debug, Default)]
-pub(super) struct Egress {
+pub(super) struct EgressPolicy {
     networks: Vec<IpNet>,
     hosts: Vec<String>,
 }
 
-impl Egress {
+impl EgressPolicy {
     /// Reads an allow-list: networks, addresses and host names.
     pub(super) fn new(allow: &[String]) -> Result<Self, Error> {
         let mut egress = Self::default();
@@ -94,7 +94,7 @@ impl Egress {
     ///
     /// A URL's host is in its one normal form: `0x7f.1` has become `127.0.0.1` when it was parsed.
     pub(super) fn check_url(&self, url: &Url) -> Result<String, Error> {
-        let bad = |reason| Err(Error::BadUrl { url: shown(url), reason });
+        let bad = |reason| Err(Error::BadUrl { url: redact_url(url), reason });
         if url.scheme() != "https" {
             return bad("it is not https");
         }
@@ -116,14 +116,14 @@ impl Egress {
             );
         }
         if let Some(address) = address {
-            self.check(&host, address)?;
+            self.check_address(&host, address)?;
         }
         Ok(host)
     }
 
     /// Checks an address that a host was found to have.
-    pub(super) fn check(&self, host: &str, address: IpAddr) -> Result<(), Error> {
-        match special(address) {
+    pub(super) fn check_address(&self, host: &str, address: IpAddr) -> Result<(), Error> {
+        match special_range(address) {
             Some(range) if !self.is_allowed(address) && !self.hosts.contains(&canonical(host)) => {
                 Err(Error::Forbidden { host: host.to_owned(), address, range })
             }
@@ -137,14 +137,14 @@ impl Egress {
 }
 
 /// What is special about an address; nothing about one of the public internet.
-pub(super) fn special(address: IpAddr) -> Option<&'static str> {
+pub(super) fn special_range(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => {
             SPECIAL_V4.iter().find(|(network, _)| network.contains(&address)).map(|(_, range)| *range)
         }
         IpAddr::V6(address) if NAT64.contains(&address) => {
             let [.., a, b, c, d] = address.octets();
-            special(Ipv4Addr::new(a, b, c, d).into())
+            special_range(Ipv4Addr::new(a, b, c, d).into())
         }
         IpAddr::V6(address) => {
             let listed = SPECIAL_V6.iter().find(|(network, _)| network.contains(&address));
@@ -155,7 +155,7 @@ pub(super) fn special(address: IpAddr) -> Option<&'static str> {
 }
 
 /// A URL as it may be logged: what comes after the path can be a secret.
-fn shown(url: &Url) -> String {
+fn redact_url(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);

@@ -34,7 +34,7 @@ fn public_addresses_are_not_special() {
         "2003::1",
         "64:ff9b::1.1.1.1",
     ] {
-        assert_eq!(special(address.parse().unwrap()), None, "{address}");
+        assert_eq!(special_range(address.parse().unwrap()), None, "{address}");
     }
 }
 
@@ -84,14 +84,14 @@ fn private_and_special_addresses_are_known_with_their_edges() {
         ),
     ] {
         for address in addresses {
-            assert_eq!(special(address.parse().unwrap()), Some(range), "{address}");
+            assert_eq!(special_range(address.parse().unwrap()), Some(range), "{address}");
         }
     }
 }
 
 #[test]
 fn a_url_is_refused_whatever_way_its_address_is_written() {
-    let egress = Egress::default();
+    let egress = EgressPolicy::default();
     for text in [
         "https://169.254.169.254/latest/meta-data",
         "https://127.0.0.1/",
@@ -117,7 +117,7 @@ fn a_url_is_refused_whatever_way_its_address_is_written() {
 
 #[test]
 fn only_plain_https_urls_are_called() {
-    let egress = Egress::default();
+    let egress = EgressPolicy::default();
     for (text, reason) in [
         ("http://example.org/", "not https"),
         ("http://169.254.169.254/", "not https"),
@@ -147,14 +147,14 @@ fn only_plain_https_urls_are_called() {
 #[test]
 fn a_secret_in_the_query_is_not_shown() {
     let refused =
-        Egress::default().check_url(&url("http://example.org/join?token=secret#secret")).unwrap_err();
+        EgressPolicy::default().check_url(&url("http://example.org/join?token=secret#secret")).unwrap_err();
     assert_eq!(refused.to_string(), "http://example.org/join is not called: it is not https");
 }
 
 #[test]
 fn what_is_allowed_may_be_called() {
     let allow = ["10.1.0.0/16", "192.168.7.7", "fd00:1::/32", "Peer.Example.", "localhost"];
-    let egress = Egress::new(&allow.map(str::to_owned)).unwrap();
+    let egress = EgressPolicy::new(&allow.map(str::to_owned)).unwrap();
     let may = |text: &str| egress.check_url(&url(text)).is_ok();
     assert!(may("https://10.1.2.3/"));
     assert!(may("https://10.1.2.3:22/"));
@@ -167,9 +167,9 @@ fn what_is_allowed_may_be_called() {
     assert!(!may("https://other.example:636/"));
     // A name that is allowed may have any address, another one only those of allowed networks.
     let private = "172.16.0.1".parse().unwrap();
-    assert!(egress.check("PEER.example", private).is_ok());
-    assert!(egress.check("other.example", private).is_err());
-    assert!(egress.check("other.example", "10.1.2.3".parse().unwrap()).is_ok());
+    assert!(egress.check_address("PEER.example", private).is_ok());
+    assert!(egress.check_address("other.example", private).is_err());
+    assert!(egress.check_address("other.example", "10.1.2.3".parse().unwrap()).is_ok());
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn an_allow_list_is_read_strictly() {
         "a..b",
         "1.2.3.4.5",
     ] {
-        let refused = Egress::new(&[entry.to_owned()]);
+        let refused = EgressPolicy::new(&[entry.to_owned()]);
         assert!(matches!(refused, Err(Error::BadAllowed { .. })), "{entry}: {refused:?}");
     }
 }
@@ -197,18 +197,18 @@ proptest! {
         let is_known = address.is_private() || address.is_loopback() || address.is_link_local()
             || address.is_multicast() || address.is_documentation() || address.is_broadcast()
             || address.is_unspecified();
-        let found = special(address.into());
+        let found = special_range(address.into());
         prop_assert!(found.is_some() || !is_known, "{address}");
         let [a, b, c, d] = address.octets().map(u16::from);
         let (high, low) = (a << 8 | b, c << 8 | d);
         let nat64 = Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low);
-        prop_assert_eq!(special(nat64.into()), found);
+        prop_assert_eq!(special_range(nat64.into()), found);
         for disguise in [
             address.to_ipv6_mapped(),
             Ipv6Addr::new(0, 0, 0, 0, 0, 0, high, low),
             Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
         ] {
-            prop_assert!(special(disguise.into()).is_some(), "{disguise}");
+            prop_assert!(special_range(disguise.into()).is_some(), "{disguise}");
         }
     }
 
@@ -217,6 +217,6 @@ proptest! {
         let address = Ipv6Addr::from_bits(bits);
         let is_known = address.is_loopback() || address.is_unspecified() || address.is_multicast()
             || address.is_unique_local() || address.is_unicast_link_local() || bits >> 125 != 1;
-        prop_assert!(special(address.into()).is_some() || !is_known, "{address}");
+        prop_assert!(special_range(address.into()).is_some() || !is_known, "{address}");
     }
 }

@@ -19,7 +19,7 @@ fn client_with(
     settings: ClientSettings,
     lookup: impl Fn(&str) -> Vec<IpAddr> + Send + Sync + 'static,
 ) -> Client {
-    Client::with_lookup(settings, Lookup::ByHand(Arc::new(lookup))).unwrap()
+    Client::with_lookup(settings, Lookup::Fake(Arc::new(lookup))).unwrap()
 }
 
 fn ip(text: &str) -> IpAddr {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::Semaphore;
 
-use super::egress::Egress;
+use super::egress::EgressPolicy;
 use crate::error::Error;
 
 /// Names that are looked up at once. The system's resolver blocks a thread for as long as a name server pleases, and
@@ -21,23 +21,23 @@ pub(super) enum Lookup {
     System,
     /// A test's own.
     #[cfg(test)]
-    ByHand(ByHand),
+    Fake(Fake),
 }
 
 /// What a test's own says of a name.
 #[cfg(test)]
-pub(super) type ByHand = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+pub(super) type Fake = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 /// The resolver behind every connection to a name. What it returns is what is connected to.
 pub(super) struct Resolver {
-    egress: Arc<Egress>,
+    egress: Arc<EgressPolicy>,
     lookup: Lookup,
     lookups: Arc<Semaphore>,
 }
 
 /// Why there is no address to connect to. It travels through the HTTP library and is found again in its error.
 #[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum Refused {
+pub(super) enum ResolveError {
     /// One of the host's addresses is private or special.
     #[error("{address} is {range}")]
     Forbidden {
@@ -57,7 +57,7 @@ pub(super) enum Refused {
 }
 
 impl Resolver {
-    pub(super) fn new(egress: Arc<Egress>, lookup: Lookup) -> Self {
+    pub(super) fn new(egress: Arc<EgressPolicy>, lookup: Lookup) -> Self {
         Self { egress, lookup, lookups: Arc::new(Semaphore::new(LOOKUPS)) }
     }
 }
@@ -69,17 +69,19 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let host = name.as_str();
             let addresses = match lookup {
-                Lookup::System => system(host.to_owned(), lookups).await.map_err(Refused::unknown)?,
+                Lookup::System => {
+                    lookup_system(host.to_owned(), lookups).await.map_err(ResolveError::unknown)?
+                }
                 #[cfg(test)]
-                Lookup::ByHand(lookup) => lookup(host),
+                Lookup::Fake(lookup) => lookup(host),
             };
             if addresses.is_empty() {
-                return Err(Refused::unknown(io::ErrorKind::NotFound.into()).into());
+                return Err(ResolveError::unknown(io::ErrorKind::NotFound.into()).into());
             }
             // One that is forbidden among others is no accident: none of them is called.
             for &address in &addresses {
-                if let Err(Error::Forbidden { address, range, .. }) = egress.check(host, address) {
-                    return Err(Refused::Forbidden { address, range }.into());
+                if let Err(Error::Forbidden { address, range, .. }) = egress.check_address(host, address) {
+                    return Err(ResolveError::Forbidden { address, range }.into());
                 }
             }
             // The port 0 stands for that of the URL.
@@ -90,17 +92,17 @@ impl Resolve for Resolver {
 }
 
 /// Asks the system. The place is held until it has answered, also when nobody waits for the answer any more.
-async fn system(host: String, lookups: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
-    let place = lookups.acquire_owned().await.ok();
-    let looking = tokio::task::spawn_blocking(move || {
+async fn lookup_system(host: String, lookups: Arc<Semaphore>) -> io::Result<Vec<IpAddr>> {
+    let permit = lookups.acquire_owned().await.ok();
+    let lookup = tokio::task::spawn_blocking(move || {
         let found = (host.as_str(), 0).to_socket_addrs();
-        drop(place);
+        drop(permit);
         found.map(|addresses| addresses.map(|address| address.ip()).collect())
     });
-    looking.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    lookup.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-impl Refused {
+impl ResolveError {
     fn unknown(error: io::Error) -> Self {
         Self::Unknown { kind: error.kind(), text: error.to_string() }
     }

@@ -13,9 +13,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificate::{Current, Loaded};
-use crate::listen::server_config;
-use crate::{Answer, Client, ClientSettings, Error, Limits, Url};
+use crate::certificate::{CurrentCertificate, LoadedCertificate};
+use crate::listen::tls_config;
+use crate::{Client, ClientSettings, Error, Limits, Response, Url};
 
 /// A server with one certificate that answers every request with the same bytes, over HTTP/1.1.
 pub(super) struct Scripted {
@@ -28,9 +28,11 @@ pub(super) struct Scripted {
 impl Scripted {
     /// `answer` is what it says; `ends` whether it then closes the connection.
     pub(super) async fn start(issued: &Issued, answer: impl Into<Bytes>, ends: bool) -> Self {
-        let current = Current::none();
-        current.show(Loaded::from_pem("a test's", issued.cert.as_bytes(), issued.key.as_bytes()).unwrap());
-        let acceptor = TlsAcceptor::from(server_config(current, &[b"http/1.1"]).unwrap());
+        let current = CurrentCertificate::none();
+        current.show(
+            LoadedCertificate::from_pem("a test's", issued.cert.as_bytes(), issued.key.as_bytes()).unwrap(),
+        );
+        let acceptor = TlsAcceptor::from(tls_config(current, &[b"http/1.1"]).unwrap());
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let (connections, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -87,7 +89,7 @@ pub(super) fn settings(ca: &Path) -> ClientSettings {
     }
 }
 
-pub(super) async fn get(client: &Client, url: &Url) -> Result<Answer, Error> {
+pub(super) async fn get(client: &Client, url: &Url) -> Result<Response, Error> {
     client.get(url, HeaderMap::new(), Limits { time: crate::listen_tests::PATIENCE, body: 1024 }).await
 }
 

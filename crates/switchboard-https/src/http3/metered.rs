@@ -18,7 +18,7 @@ use h3::quic::{
 use parking_lot::Mutex;
 
 /// What the library may hold beside a request's head: what one read of the transport brings, and the heads of frames.
-const SLACK: usize = 64 * 1024;
+const OVERHEAD: usize = 64 * 1024;
 
 /// What the library holds of one stream.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Meters {
 
 impl Meter {
     /// Notes that the library has handed on so much of a body.
-    pub(super) fn taken(&self, bytes: usize) {
+    pub(super) fn release(&self, bytes: usize) {
         // Never more than was given, but a wrong sum here must not become a huge one.
         let _ = self
             .held
@@ -45,7 +45,7 @@ impl Meter {
     }
 
     /// Notes that the library was given so much; an error where it is too much.
-    fn given(&self, bytes: usize) -> Result<(), StreamErrorIncoming> {
+    fn charge(&self, bytes: usize) -> Result<(), StreamErrorIncoming> {
         let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if held > self.limit {
             return Err(StreamErrorIncoming::StreamTerminated {
@@ -58,11 +58,11 @@ impl Meter {
 
 impl Meters {
     pub(super) fn new(head: usize) -> Self {
-        Self { of_streams: Arc::default(), limit: head + SLACK }
+        Self { of_streams: Arc::default(), limit: head + OVERHEAD }
     }
 
     /// The meter of a stream.
-    pub(super) fn of(&self, stream: StreamId) -> Arc<Meter> {
+    pub(super) fn for_stream(&self, stream: StreamId) -> Arc<Meter> {
         let mut of_streams = self.of_streams.lock();
         if let Some(meter) = of_streams.get(&stream).and_then(Weak::upgrade) {
             return meter;
@@ -110,7 +110,7 @@ impl Connection<Bytes> for Metered {
         context: &mut Context<'_>,
     ) -> Poll<Result<MeteredRecv, ConnectionErrorIncoming>> {
         let accepted = Connection::<Bytes>::poll_accept_recv(&mut self.inner, context);
-        accepted.map_ok(|inner| MeteredRecv { meter: self.meters.of(inner.recv_id()), inner })
+        accepted.map_ok(|inner| MeteredRecv { meter: self.meters.for_stream(inner.recv_id()), inner })
     }
 
     fn poll_accept_bidi(
@@ -118,7 +118,7 @@ impl Connection<Bytes> for Metered {
         context: &mut Context<'_>,
     ) -> Poll<Result<MeteredStream, ConnectionErrorIncoming>> {
         let accepted = Connection::<Bytes>::poll_accept_bidi(&mut self.inner, context);
-        accepted.map_ok(|inner| MeteredStream { meter: self.meters.of(inner.recv_id()), inner })
+        accepted.map_ok(|inner| MeteredStream { meter: self.meters.for_stream(inner.recv_id()), inner })
     }
 
     fn opener(&self) -> Opener {
@@ -143,7 +143,7 @@ macro_rules! opens_streams {
                 context: &mut Context<'_>,
             ) -> Poll<Result<MeteredStream, StreamErrorIncoming>> {
                 let opened = OpenStreams::<Bytes>::poll_open_bidi(&mut self.inner, context);
-                opened.map_ok(|inner| MeteredStream { meter: self.meters.of(inner.recv_id()), inner })
+                opened.map_ok(|inner| MeteredStream { meter: self.meters.for_stream(inner.recv_id()), inner })
             }
 
             fn poll_open_send(
@@ -171,7 +171,7 @@ fn poll_metered<S: RecvStream<Buf = Bytes>>(
 ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
     let read = stream.poll_data(context);
     if let Poll::Ready(Ok(Some(data))) = &read
-        && let Err(error) = meter.given(data.len())
+        && let Err(error) = meter.charge(data.len())
     {
         stream.stop_sending(Code::H3_EXCESSIVE_LOAD.value());
         return Poll::Ready(Err(error));

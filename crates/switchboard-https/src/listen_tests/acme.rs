@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::http2::Http2;
 use super::http3::Http3;
 use super::rig::{Gate, any_port, app, ask, client, connect, shown, tls, within};
-use crate::{Acme, Challenge, Error, Listening, Mode, Settings, listen};
+use crate::{Acme, Challenge, Error, ListenerHandle, Mode, Settings, listen};
 
 const LONG: Duration = Duration::from_hours(24 * 90);
 
@@ -64,7 +64,7 @@ impl Scene {
         Challenge::Http { address: ([127, 0, 0, 1], self.http_port).into() }
     }
 
-    async fn listen(&self, settings: Settings) -> (Listening, CancellationToken) {
+    async fn listen(&self, settings: Settings) -> (ListenerHandle, CancellationToken) {
         let shutdown = CancellationToken::new();
         (listen(settings, app(Gate::new()), shutdown.clone()).await.unwrap(), shutdown)
     }
@@ -80,7 +80,7 @@ impl Scene {
 }
 
 /// Waits for a certificate other than `before`.
-async fn certificate_after(listening: &Listening, before: Option<&str>) -> crate::Certificate {
+async fn certificate_after(listening: &ListenerHandle, before: Option<&str>) -> crate::Certificate {
     let mut certificate = listening.certificate();
     let found = certificate.wait_for(|certificate| {
         certificate.as_ref().is_some_and(|certificate| Some(&*certificate.serial) != before)

@@ -87,7 +87,7 @@ impl Drop for Http3 {
 async fn rig() -> Rig {
     Rig::with(|settings| {
         settings.http3 = true;
-        settings.limits.grace = PATIENCE;
+        settings.limits.shutdown_grace = PATIENCE;
     })
     .await
 }

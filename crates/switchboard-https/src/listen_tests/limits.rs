@@ -25,7 +25,7 @@ async fn is_closed(stream: &mut (impl AsyncReadExt + Unpin)) -> bool {
 
 #[tokio::test]
 async fn a_handshake_has_its_time() {
-    let rig = Rig::with(|settings| settings.limits.handshake_time = SHORT).await;
+    let rig = Rig::with(|settings| settings.limits.handshake_timeout = SHORT).await;
     let mut silent = TcpStream::connect(rig.address()).await.unwrap();
     // The beginning of a first message, and then nothing.
     let mut slow = TcpStream::connect(rig.address()).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_handshake_has_its_time() {
 
 #[tokio::test]
 async fn a_head_has_its_time() {
-    let rig = Rig::with(|settings| settings.limits.head_time = SHORT).await;
+    let rig = Rig::with(|settings| settings.limits.header_timeout = SHORT).await;
     let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: loc").await.unwrap();
     assert!(is_closed(&mut stream).await);
@@ -46,7 +46,7 @@ async fn a_head_has_its_time() {
 
 #[tokio::test]
 async fn a_body_has_its_time() {
-    let rig = Rig::with(|settings| settings.limits.body_time = SHORT).await;
+    let rig = Rig::with(|settings| settings.limits.body_timeout = SHORT).await;
     let mut stream = rig.connect(&[b"http/1.1"]).await.unwrap();
     let request = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nsome";
     stream.write_all(request).await.unwrap();
@@ -94,7 +94,7 @@ async fn one_client_has_only_so_many_connections() {
 async fn who_does_not_read_is_put_out() {
     let rig = Rig::with(|settings| {
         settings.limits.connections = 1;
-        settings.limits.write_time = SHORT;
+        settings.limits.write_timeout = SHORT;
     })
     .await;
     let mut greedy = rig.connect(&[b"http/1.1"]).await.unwrap();
@@ -106,7 +106,7 @@ async fn who_does_not_read_is_put_out() {
 
 #[tokio::test]
 async fn a_request_has_its_time_whatever_its_client_does() {
-    let rig = Rig::with(|settings| settings.limits.request_time = SHORT).await;
+    let rig = Rig::with(|settings| settings.limits.request_timeout = SHORT).await;
     // It is there and answers every ping, but allows nothing to be sent to it.
     let mut client = Http2::connect(&rig).await;
     client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
@@ -121,7 +121,7 @@ async fn a_request_has_its_time_whatever_its_client_does() {
 
 #[tokio::test]
 async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
-    let rig = Rig::with(|settings| settings.limits.idle_time = SHORT).await;
+    let rig = Rig::with(|settings| settings.limits.idle_timeout = SHORT).await;
     let busy = rig.client().http2_prior_knowledge().build().unwrap();
     let busy = tokio::spawn(busy.get(rig.url("/wait")).send());
     rig.gate.arrivals(1).await;

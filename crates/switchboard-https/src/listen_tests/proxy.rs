@@ -8,9 +8,9 @@ use test_support::tools;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Gate, any_port, app, client, within};
-use crate::{Listening, Mode, Settings, listen};
+use crate::{ListenerHandle, Mode, Settings, listen};
 
-async fn start() -> (Listening, CancellationToken) {
+async fn start() -> (ListenerHandle, CancellationToken) {
     let mode = Mode::BehindProxy { header: HeaderName::from_static("x-forwarded-for") };
     let shutdown = CancellationToken::new();
     let settings = Settings::new(any_port(), mode);

@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ClientAddress, Listening, Mode, Settings, listen, trust};
+use crate::{ClientAddress, ListenerHandle, Mode, Settings, listen, trust};
 
 /// Long enough for a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ pub(crate) struct Gate {
 /// A listener, and what it takes to reach it.
 pub(crate) struct Rig {
     pub(crate) ca: PrivateCa,
-    pub(crate) listening: Listening,
+    pub(crate) listening: ListenerHandle,
     pub(crate) shutdown: CancellationToken,
     pub(crate) gate: Gate,
 }
@@ -98,7 +98,7 @@ impl Rig {
         let ca = PrivateCa::new();
         let (cert, key) = ca.issue_files(&["localhost"], Life::Long);
         let mut settings = Settings::new(any_port(), Mode::Files { cert, key });
-        settings.look_every = Duration::from_millis(20);
+        settings.poll_interval = Duration::from_millis(20);
         change(&mut settings);
         let (gate, shutdown) = (Gate::new(), CancellationToken::new());
         let listening = listen(settings, app(gate.clone()), shutdown.clone()).await.unwrap();
@@ -146,12 +146,12 @@ pub(crate) fn client(ca: &Path) -> reqwest::ClientBuilder {
 
 /// The TLS side of a raw client.
 pub(crate) fn tls(ca: &Path, protocols: &[&[u8]]) -> ClientConfig {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&std::fs::read(ca).unwrap()).unwrap()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(trust::provider())
-        .with_protocol_versions(trust::VERSIONS)
+    let mut root_store = RootCertStore::empty();
+    root_store.add(CertificateDer::from_pem_slice(&std::fs::read(ca).unwrap()).unwrap()).unwrap();
+    let mut config = ClientConfig::builder_with_provider(trust::crypto_provider())
+        .with_protocol_versions(trust::TLS_VERSIONS)
         .unwrap()
-        .with_root_certificates(roots)
+        .with_root_certificates(root_store)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     config

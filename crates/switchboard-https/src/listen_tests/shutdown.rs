@@ -9,7 +9,7 @@ use super::rig::{Rig, within};
 
 #[tokio::test]
 async fn answers_in_flight_are_finished() {
-    let rig = Rig::with(|settings| settings.limits.grace = super::rig::PATIENCE).await;
+    let rig = Rig::with(|settings| settings.limits.shutdown_grace = super::rig::PATIENCE).await;
     let first = rig.client().http1_only().build().unwrap().get(rig.url("/wait")).send();
     let second = rig.client().http2_prior_knowledge().build().unwrap().get(rig.url("/wait")).send();
     let (first, second) = (tokio::spawn(first), tokio::spawn(second));
@@ -26,7 +26,7 @@ async fn answers_in_flight_are_finished() {
 
 #[tokio::test]
 async fn an_answer_that_never_comes_is_not_waited_for() {
-    let rig = Rig::with(|settings| settings.limits.grace = Duration::from_millis(100)).await;
+    let rig = Rig::with(|settings| settings.limits.shutdown_grace = Duration::from_millis(100)).await;
     let client = rig.client().build().unwrap();
     let hanging = tokio::spawn(client.get(rig.url("/wait")).send());
     rig.gate.arrivals(1).await;

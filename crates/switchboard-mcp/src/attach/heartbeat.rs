@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Duration, sleep, timeout};
 
-use super::WELCOME;
+use super::HANDSHAKE_TIMEOUT;
 
 /// The greeting of a connection that is a heartbeat.
 const GREETING: &[u8] = b"{\"heartbeat\":true}\n";
@@ -53,7 +53,7 @@ pub async fn probe(path: &Path) -> Liveness {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Liveness::Silent,
         Err(_) => return Liveness::Absent,
     };
-    match timeout(WELCOME, Heartbeat::greet(stream)).await {
+    match timeout(HANDSHAKE_TIMEOUT, Heartbeat::open(stream)).await {
         // A server that has no room for another heartbeat closes it.
         Ok(_) => Liveness::Answers,
         Err(_) => Liveness::Silent,
@@ -78,7 +78,7 @@ pub(super) struct Heartbeat {
 
 /// Outcome of one byte.
 #[derive(Debug, PartialEq, Eq)]
-enum Beat {
+enum BeatOutcome {
     Echoed,
     Closed,
     Silent,
@@ -87,10 +87,10 @@ enum Beat {
 impl Heartbeat {
     /// Opens a heartbeat with a server that answers.
     pub(super) async fn connect(path: &Path) -> io::Result<Self> {
-        timeout(WELCOME, Self::greet(switchboard_sys::socket::connect(path).await?)).await?
+        timeout(HANDSHAKE_TIMEOUT, Self::open(switchboard_sys::socket::connect(path).await?)).await?
     }
 
-    async fn greet(mut stream: UnixStream) -> io::Result<Self> {
+    async fn open(mut stream: UnixStream) -> io::Result<Self> {
         stream.write_all(GREETING).await?;
         stream.write_all(&[0]).await?;
         stream.read_exact(&mut [0]).await?;
@@ -98,29 +98,29 @@ impl Heartbeat {
     }
 
     /// Returns once the server is silent. The end of a server shows in the connection of the session itself.
-    pub(super) async fn silence(mut self, pace: Pace) {
+    pub(super) async fn wait_for_silence(mut self, pace: Pace) {
         loop {
             sleep(pace.interval).await;
             match self.beat(pace).await {
-                Beat::Echoed => {}
-                Beat::Silent => return,
-                Beat::Closed => std::future::pending().await,
+                BeatOutcome::Echoed => {}
+                BeatOutcome::Silent => return,
+                BeatOutcome::Closed => std::future::pending().await,
             }
         }
     }
 
-    async fn beat(&mut self, pace: Pace) -> Beat {
+    async fn beat(&mut self, pace: Pace) -> BeatOutcome {
         if self.stream.write_all(&[0]).await.is_err() {
-            return Beat::Closed;
+            return BeatOutcome::Closed;
         }
         for _ in 0..Pace::SLICES {
             match timeout(pace.slice, self.stream.read(&mut [0; 16])).await {
-                Ok(Ok(1..)) => return Beat::Echoed,
-                Ok(Ok(0) | Err(_)) => return Beat::Closed,
+                Ok(Ok(1..)) => return BeatOutcome::Echoed,
+                Ok(Ok(0) | Err(_)) => return BeatOutcome::Closed,
                 Err(_) => {}
             }
         }
-        Beat::Silent
+        BeatOutcome::Silent
     }
 }
 

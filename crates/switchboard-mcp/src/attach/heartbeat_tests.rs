@@ -20,8 +20,8 @@ async fn server(
     (folder, path)
 }
 
-async fn greeted(stream: UnixStream) -> UnixStream {
-    let (stream, greeting) = super::super::greeted(stream).await.unwrap();
+async fn read_greeting(stream: UnixStream) -> UnixStream {
+    let (stream, greeting) = super::super::read_greeting(stream).await.unwrap();
     assert_eq!(greeting, super::super::Greeting::Heartbeat { heartbeat: true });
     stream
 }
@@ -29,17 +29,17 @@ async fn greeted(stream: UnixStream) -> UnixStream {
 #[tokio::test]
 async fn server_that_echoes_is_never_silent() {
     let (_folder, path) =
-        server(|stream| tokio::spawn(async move { echo(greeted(stream).await).await })).await;
+        server(|stream| tokio::spawn(async move { echo(read_greeting(stream).await).await })).await;
     let heartbeat = Heartbeat::connect(&path).await.unwrap();
-    let mut silence = std::pin::pin!(heartbeat.silence(FAST));
-    assert!(timeout(Duration::from_secs(1), &mut silence).await.is_err());
+    let mut wait_for_silence = std::pin::pin!(heartbeat.wait_for_silence(FAST));
+    assert!(timeout(Duration::from_secs(1), &mut wait_for_silence).await.is_err());
 }
 
 #[tokio::test]
 async fn server_that_echoes_no_more_is_silent() {
     let (_folder, path) = server(|stream| {
         tokio::spawn(async move {
-            let mut stream = greeted(stream).await;
+            let mut stream = read_greeting(stream).await;
             for _ in 0..3 {
                 let byte = stream.read_u8().await.unwrap();
                 stream.write_u8(byte).await.unwrap();
@@ -49,22 +49,22 @@ async fn server_that_echoes_no_more_is_silent() {
     })
     .await;
     let heartbeat = Heartbeat::connect(&path).await.unwrap();
-    timeout(Duration::from_mins(1), heartbeat.silence(FAST)).await.expect("noticed");
+    timeout(Duration::from_mins(1), heartbeat.wait_for_silence(FAST)).await.expect("noticed");
 }
 
 #[tokio::test]
 async fn server_that_closes_the_heartbeat_is_not_silent() {
     let (_folder, path) = server(|stream| {
         tokio::spawn(async move {
-            let mut stream = greeted(stream).await;
+            let mut stream = read_greeting(stream).await;
             let byte = stream.read_u8().await.unwrap();
             stream.write_u8(byte).await.unwrap();
         })
     })
     .await;
     let heartbeat = Heartbeat::connect(&path).await.unwrap();
-    let mut silence = std::pin::pin!(heartbeat.silence(FAST));
-    assert!(timeout(Duration::from_secs(1), &mut silence).await.is_err());
+    let mut wait_for_silence = std::pin::pin!(heartbeat.wait_for_silence(FAST));
+    assert!(timeout(Duration::from_secs(1), &mut wait_for_silence).await.is_err());
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn probe_tells_three_servers_apart() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(probe(&folder.path().join("nothing")).await, Liveness::Absent);
     let (_folder, path) =
-        server(|stream| tokio::spawn(async move { echo(greeted(stream).await).await })).await;
+        server(|stream| tokio::spawn(async move { echo(read_greeting(stream).await).await })).await;
     assert_eq!(probe(&path).await, Liveness::Answers);
     let (_folder, path) = server(|stream| {
         tokio::spawn(async move {

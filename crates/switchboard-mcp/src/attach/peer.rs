@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// How often to look after the end of the input. The session is over soon then in any case.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Connection of a session: tells at any moment whether the client has closed it.
 ///
@@ -51,36 +51,36 @@ impl Socket {
 }
 
 /// The two directions of a session's stream, and what fires when the other end is gone.
-pub(super) fn watched(
+pub(super) fn watch_hangup(
     stream: UnixStream,
     socket: Socket,
 ) -> (impl AsyncRead + Unpin, impl AsyncWrite + Unpin, impl Future<Output = ()>) {
     let ended = CancellationToken::new();
     let (input, output) = stream.into_split();
-    let input = Ending { input, ended: Some(ended.clone().drop_guard()) };
-    let gone = async move {
+    let input = EofWatcher { input, ended: Some(ended.clone().drop_guard()) };
+    let client_gone = async move {
         ended.cancelled().await;
         while !has_hung_up(&socket.0) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    (input, output, gone)
+    (input, output, client_gone)
 }
 
 /// True if the other end neither writes nor reads any more.
 fn has_hung_up(socket: &OwnedFd) -> bool {
-    let mut looked = [PollFd::new(socket, PollFlags::empty())];
-    let found = poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    found.is_ok() && looked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    let mut polled = [PollFd::new(socket, PollFlags::empty())];
+    let found = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    found.is_ok() && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// An input that tells of its end.
-struct Ending<R> {
+struct EofWatcher<R> {
     input: R,
     ended: Option<DropGuard>,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Ending<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for EofWatcher<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -11,7 +11,7 @@ async fn who_only_stops_talking_is_still_there_and_who_hangs_up_is_gone() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Socket::of(&ours).unwrap();
     let connection = socket.connection();
-    let (mut input, mut output, gone) = watched(ours, socket);
+    let (mut input, mut output, gone) = watch_hangup(ours, socket);
     let mut gone = std::pin::pin!(gone);
     theirs.write_all(b"ask").await.unwrap();
     theirs.shutdown().await.unwrap();
@@ -33,7 +33,7 @@ async fn connection_is_closed_before_its_input_is_read() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Socket::of(&ours).unwrap();
     let connection = socket.connection();
-    let (mut input, _output, _gone) = watched(ours, socket);
+    let (mut input, _output, _gone) = watch_hangup(ours, socket);
     theirs.write_all(b"call").await.unwrap();
     drop(theirs);
     assert!(connection.is_closed());
@@ -48,7 +48,7 @@ async fn connection_ends_with_its_session() {
     let socket = Socket::of(&ours).unwrap();
     let connection = socket.connection();
     assert!(!connection.is_closed());
-    drop(watched(ours, socket));
+    drop(watch_hangup(ours, socket));
     assert!(connection.is_closed());
     assert!(!Connection::default().is_closed(), "a transport that cannot tell");
 }

@@ -16,39 +16,40 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::late::events;
-use super::problem::json_response;
+use super::deferred_response::events;
+use super::error::json_response;
 use super::sse::stream_headers;
 
 /// What is said in answer to one message.
-type Said = BoxStream<'static, Result<Bytes, axum::Error>>;
+type Events = BoxStream<'static, Result<Bytes, axum::Error>>;
 
 /// The response that says what all of `responses` say. They begin in order, and go on side by side.
 pub(super) async fn response(responses: Vec<Response>, prompt: Duration) -> Response {
     let answers = responses.into_iter().filter(|response| response.status() != StatusCode::ACCEPTED);
-    let answers: Vec<Said> =
+    let streams: Vec<Events> =
         answers.map(|answer| events(answer).filter_map(|event| ready(without_id(event))).boxed()).collect();
-    if answers.is_empty() {
+    if streams.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    let mut said = select_all(answers);
+    let mut events = select_all(streams);
     let mut first = Vec::new();
-    let is_whole = tokio::time::timeout(prompt, only_answers(&mut said, &mut first)).await == Ok(true);
-    if is_whole {
-        return json_response(StatusCode::OK, array(&first));
+    let is_complete =
+        tokio::time::timeout(prompt, collect_answers(&mut events, &mut first)).await == Ok(true);
+    if is_complete {
+        return json_response(StatusCode::OK, json_array(&first));
     }
-    let all = iter(first.into_iter().map(Ok)).chain(said);
+    let all = iter(first.into_iter().map(Ok)).chain(events);
     (stream_headers(), Body::from_stream(all)).into_response()
 }
 
 /// Collects events until all has been said, or one comes that is no answer; says whether the former is the case.
-async fn only_answers(
-    said: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
+async fn collect_answers(
+    events: &mut (impl Stream<Item = Result<Bytes, axum::Error>> + Unpin),
     first: &mut Vec<Bytes>,
 ) -> bool {
-    while let Some(event) = said.next().await {
+    while let Some(event) = events.next().await {
         let Ok(event) = event else { return false };
-        let is_answer = data(&event).is_none_or(is_answer);
+        let is_answer = event_data(&event).is_none_or(is_answer);
         first.push(event);
         if !is_answer {
             return false;
@@ -64,7 +65,7 @@ fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::E
         Ok(event) => event,
         Err(error) => return Some(Err(error)),
     };
-    if data(&event).is_none() && !event.starts_with(b":") {
+    if event_data(&event).is_none() && !event.starts_with(b":") {
         return None;
     }
     let lines = event.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"id:"));
@@ -72,7 +73,7 @@ fn without_id(event: Result<Bytes, axum::Error>) -> Option<Result<Bytes, axum::E
 }
 
 /// The message in an event; comments and signs of life have none.
-fn data(event: &[u8]) -> Option<&[u8]> {
+fn event_data(event: &[u8]) -> Option<&[u8]> {
     let mut lines = event.split(|byte| *byte == b'\n');
     let data = lines.find_map(|line| line.strip_prefix(b"data:"))?.trim_ascii();
     (!data.is_empty()).then_some(data)
@@ -86,9 +87,9 @@ fn is_answer(json: &[u8]) -> bool {
     serde_json::from_slice::<Envelope>(json).is_ok_and(|message| message.method.is_none())
 }
 
-fn array(answers: &[Bytes]) -> Vec<u8> {
+fn json_array(events: &[Bytes]) -> Vec<u8> {
     let read =
-        |event: &Bytes| data(event).and_then(|json| serde_json::from_slice::<Box<RawValue>>(json).ok());
-    let answers: Vec<Box<RawValue>> = answers.iter().filter_map(read).collect();
+        |event: &Bytes| event_data(event).and_then(|json| serde_json::from_slice::<Box<RawValue>>(json).ok());
+    let answers: Vec<Box<RawValue>> = events.iter().filter_map(read).collect();
     serde_json::to_vec(&answers).unwrap_or_default()
 }

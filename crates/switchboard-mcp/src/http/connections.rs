@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::problem::Problem;
+use super::error::HttpError;
 use crate::config::HttpConfig;
 
 /// How long responses in flight may take once we are to stop. Less than the two seconds that a whole
@@ -36,12 +36,12 @@ pub(super) async fn serve(
 ) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
-        .header_read_timeout(config.header_time)
+        .header_read_timeout(config.header_timeout)
         .max_header_size(config.header_limit)
         // A request that was read while another is answered waits here; bodies pass through piece by piece.
         .max_buf_size(config.header_limit.max(64 * 1024));
-    let places = Arc::new(Semaphore::new(config.max_connections));
-    let full = Problem::TooManyConnections { limit: config.max_connections }.into_text();
+    let permits = Arc::new(Semaphore::new(config.max_connections));
+    let full = HttpError::TooManyConnections { limit: config.max_connections }.to_raw_response();
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -57,7 +57,7 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(permit) = permits.clone().try_acquire_owned() else {
             // As much as fits without waiting, which on a new connection is all of it.
             let _ = stream.try_write(full.as_bytes());
             continue;
@@ -67,10 +67,10 @@ pub(super) async fn serve(
             tracing::debug!(%error, "cannot switch Nagle's algorithm off");
         }
         let (http, router, closing) = (http.clone(), router.clone(), closing.clone());
-        let stream = Patient::new(stream, config.write_time);
+        let stream = Patient::new(stream, config.write_timeout);
         connections.spawn(async move {
             connection(&http, stream, router, closing).await;
-            drop(place);
+            drop(permit);
         });
     }
     drop(socket);

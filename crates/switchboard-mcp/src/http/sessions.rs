@@ -10,7 +10,7 @@
 //!
 //! Messages to a client wait in a channel of 16 per response, `rmcp`'s own number. When it is full, the
 //! session waits, and only that session; the connection is closed when the client has read nothing for
-//! `HttpConfig::write_time`.
+//! `HttpConfig::write_timeout`.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -35,18 +35,18 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::problem::Problem;
+use super::error::HttpError;
 use super::replay::{CachedEvents, LastEventId, ReplayCache, RequestNumber};
-use crate::caller::{Caller, Transport, Unheard};
+use crate::caller::{Caller, ResponseClosed, Transport};
 use crate::intake;
-use crate::passing::{OnTheirWay, PassingSlot, PromptPassing};
+use crate::raw_calls::{HandlerSlot, InFlight, PromptCallHandler};
 use crate::token::random_id;
 
 /// A place among the sessions that there may be. Given back when the session ends.
-pub(super) type Place = Arc<OwnedSemaphorePermit>;
+pub(super) type SessionPermit = Arc<OwnedSemaphorePermit>;
 
 /// How long a client waits before it connects again, as the priming event tells it; `rmcp`'s own number.
-const RETRY: Duration = Duration::from_secs(3);
+const RECONNECT_DELAY: Duration = Duration::from_secs(3);
 
 /// The open sessions. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -59,15 +59,15 @@ struct Session {
     handle: LocalSessionHandle,
     /// The agent that the session began for. Set with the first message, like the place.
     agent: Option<Name>,
-    place: Option<Place>,
+    permit: Option<SessionPermit>,
     /// The calls that go past `rmcp`, and the handler's way for them.
-    calls: OnTheirWay,
-    passing: PassingSlot,
+    calls: InFlight,
+    passing: HandlerSlot,
     replay_cache: ReplayCache,
     /// Cancels those calls with the session.
-    _over: DropGuard,
+    _ended: DropGuard,
     /// Whether its client may send batches.
-    takes_batches: bool,
+    accepts_batches: bool,
     /// Whether its revision has priming events.
     is_primed: bool,
     /// How many responses are being streamed.
@@ -77,11 +77,11 @@ struct Session {
 }
 
 /// The way of a session's prompt calls past `rmcp`.
-pub(super) struct Passage {
+pub(super) struct RawCallRoute {
     /// The agent that the session belongs to.
     pub(super) agent: Option<Name>,
-    pub(super) calls: OnTheirWay,
-    pub(super) passing: PromptPassing,
+    pub(super) calls: InFlight,
+    pub(super) passing: PromptCallHandler,
 }
 
 /// A session that is being used, and therefore does not count as idle.
@@ -108,28 +108,28 @@ impl Sessions {
     /// Whether `agent` may use the session, and whose it is.
     ///
     /// Who names no agent is taken for the one that the session belongs to: it knows the id.
-    pub(super) fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Option<Name>, Problem> {
+    pub(super) fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Option<Name>, HttpError> {
         let mut open = self.open.lock();
-        let session = open.get_mut(id).ok_or(Problem::UnknownSession)?;
+        let session = open.get_mut(id).ok_or(HttpError::UnknownSession)?;
         if agent.is_some() && agent != session.agent.as_ref() {
-            return Err(Problem::OtherAgent);
+            return Err(HttpError::OtherAgent);
         }
         session.idle_since = Instant::now();
         Ok(session.agent.clone())
     }
 
     /// The session's way past `rmcp`, if it has one and `agent` may use the session.
-    pub(super) fn passage(&self, id: &str, agent: Option<&Name>) -> Option<Passage> {
+    pub(super) fn raw_call_route(&self, id: &str, agent: Option<&Name>) -> Option<RawCallRoute> {
         let mut open = self.open.lock();
         let session =
             open.get_mut(id).filter(|session| agent.is_none() || agent == session.agent.as_ref())?;
         let passing = session.passing.get()?.clone();
         session.idle_since = Instant::now();
-        Some(Passage { agent: session.agent.clone(), calls: session.calls.clone(), passing })
+        Some(RawCallRoute { agent: session.agent.clone(), calls: session.calls.clone(), passing })
     }
 
     /// Where the session's handler may leave its way past `rmcp`.
-    pub(super) fn passing_slot(&self, id: &str) -> Option<PassingSlot> {
+    pub(super) fn handler_slot(&self, id: &str) -> Option<HandlerSlot> {
         self.open.lock().get(id).map(|session| session.passing.clone())
     }
 
@@ -142,8 +142,8 @@ impl Sessions {
     }
 
     /// Whether the session's client may send batches.
-    pub(super) fn takes_batches(&self, id: &str) -> bool {
-        self.open.lock().get(id).is_some_and(|session| session.takes_batches)
+    pub(super) fn accepts_batches(&self, id: &str) -> bool {
+        self.open.lock().get(id).is_some_and(|session| session.accepts_batches)
     }
 
     /// Ends the sessions without a stream that nobody has used for `limit`.
@@ -175,7 +175,7 @@ impl Sessions {
         id: &SessionId,
         request: Option<RequestNumber>,
         messages: Messages,
-        unheard: Option<DropGuard>,
+        response_closed: Option<DropGuard>,
     ) -> SessionResponse {
         let in_use = self.in_use(id.clone());
         let (is_primed, replay_cache) = match self.open.lock().get(id) {
@@ -190,7 +190,7 @@ impl Sessions {
             sent: CachedEvents::default(),
             replay_cache,
             _in_use: in_use,
-            _unheard: unheard,
+            _closed: response_closed,
         }
     }
 }
@@ -203,18 +203,18 @@ impl SessionManager for Sessions {
         let id: SessionId = random_id().map_err(|_| SessionsError::NoId)?.into();
         let mut config = SessionConfig::default();
         config.keep_alive = None;
-        config.sse_retry = Some(RETRY);
+        config.sse_retry = Some(RECONNECT_DELAY);
         let (handle, worker) = create_local_session(id.clone(), config);
-        let over = CancellationToken::new();
+        let ended = CancellationToken::new();
         let session = Session {
             handle,
             agent: None,
-            place: None,
-            calls: OnTheirWay::until(over.clone()),
-            passing: PassingSlot::default(),
+            permit: None,
+            calls: InFlight::until(ended.clone()),
+            passing: HandlerSlot::default(),
             replay_cache: ReplayCache::default(),
-            _over: over.drop_guard(),
-            takes_batches: false,
+            _ended: ended.drop_guard(),
+            accepts_batches: false,
             is_primed: false,
             streams: 0,
             idle_since: Instant::now(),
@@ -228,12 +228,12 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
-        let (caller, place) = opener(&message);
+        let (caller, permit) = session_opener(&message);
         let agent = caller.and_then(|caller| caller.agent);
         let handle = match self.open.lock().get_mut(id) {
             Some(session) => {
                 session.agent = agent.as_deref().and_then(|name| Name::parse(name).ok());
-                session.place = place;
+                session.permit = permit;
                 session.handle.clone()
             }
             None => return Err(SessionsError::Ended),
@@ -243,7 +243,7 @@ impl SessionManager for Sessions {
         let answer = handle.initialize(message).await?;
         if let Some(session) = self.open.lock().get_mut(id) {
             let version = intake::negotiated_version(&answer);
-            session.takes_batches = version.is_some_and(intake::grants_batches);
+            session.accepts_batches = version.is_some_and(intake::allows_batches);
             session.is_primed = version.is_some_and(|version| *version >= ProtocolVersion::V_2025_11_25);
         }
         Ok(answer)
@@ -270,7 +270,7 @@ impl SessionManager for Sessions {
         let receiver = handle.establish_request_wise_channel().await?;
         let request = receiver.http_request_id;
         let closed = CancellationToken::new();
-        message.insert_extension(Unheard(closed.clone()));
+        message.insert_extension(ResponseClosed(closed.clone()));
         let response = self.open_response(id, request, receiver.inner, Some(closed.drop_guard()));
         handle.push_message(message, request).await?;
         Ok(response)
@@ -286,7 +286,7 @@ impl SessionManager for Sessions {
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         let receiver = self.handle(id)?.establish_common_channel().await?;
         let stream = self.open_response(id, None, receiver.inner, None);
-        let priming = stream.is_primed.then(|| ServerSseMessage::priming("0", RETRY));
+        let priming = stream.is_primed.then(|| ServerSseMessage::priming("0", RECONNECT_DELAY));
         Ok(futures_util::stream::iter(priming).chain(stream))
     }
 
@@ -313,7 +313,7 @@ impl SessionManager for Sessions {
 }
 
 /// What the layer in front has put into the request that opens a session.
-fn opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<Place>) {
+fn session_opener(message: &ClientJsonRpcMessage) -> (Option<Caller>, Option<SessionPermit>) {
     let ClientJsonRpcMessage::Request(request) = message else { return (None, None) };
     let parts = request.request.extensions().get::<Parts>();
     let found = |parts: &Parts| (parts.extensions.get().cloned(), parts.extensions.get().cloned());
@@ -336,7 +336,7 @@ struct SessionResponse {
     replay_cache: ReplayCache,
     _in_use: InUse,
     /// Tells the request that its client is gone.
-    _unheard: Option<DropGuard>,
+    _closed: Option<DropGuard>,
 }
 
 impl Stream for SessionResponse {

@@ -30,29 +30,29 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
-use super::guard::{Admitted, MESSAGES, SseQuery};
-use super::problem::{Denied, Problem};
+use super::admission::{Admitted, MESSAGES, SseQuery};
+use super::error::{HttpError, Rejection};
 use crate::caller::{Caller, Transport};
-use crate::intake::{self, Refused};
+use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
 use crate::token::{Token, random_id};
 
 /// How many posted messages may wait for the handler. One more is answered with 429.
-const WAITING_IN: usize = 64;
+const INBOUND_QUEUE: usize = 64;
 
 /// How many messages may wait to be read by the client. When they are that many, this session waits, and no
-/// other; a client that reads nothing for `HttpConfig::write_time` loses its connection.
-const WAITING_OUT: usize = 64;
+/// other; a client that reads nothing for `HttpConfig::write_timeout` loses its connection.
+const OUTBOUND_QUEUE: usize = 64;
 
 /// What a client reads past: a sign that the other side is there.
-pub(super) const COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
+pub(super) const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b": keep-alive\n\n");
 
 /// What the two routes share.
 #[derive(Clone)]
 pub(super) struct Sse<F> {
     pub(super) factory: F,
     pub(super) streams: Streams,
-    pub(super) places: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     pub(super) max_sessions: usize,
     pub(super) keep_alive: Duration,
     pub(super) token: Token,
@@ -62,12 +62,12 @@ pub(super) struct Sse<F> {
 /// The open streams. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Streams {
-    open: Arc<Mutex<HashMap<String, Opened>>>,
+    open: Arc<Mutex<HashMap<String, OpenStream>>>,
 }
 
 /// What is known of an open stream.
 #[derive(Clone)]
-struct Opened {
+struct OpenStream {
     agent: Option<Name>,
     /// To the handler.
     messages: mpsc::Sender<ClientJsonRpcMessage>,
@@ -76,27 +76,27 @@ struct Opened {
     /// Whether `rmcp` takes anything but requests already.
     is_open: Arc<AtomicBool>,
     /// Whether the client was told a revision that has batches.
-    takes_batches: Arc<AtomicBool>,
+    accepts_batches: Arc<AtomicBool>,
 }
 
 /// `GET /sse`: opens a session.
 pub(super) async fn open<H, F>(
     State(sse): State<Sse<F>>,
     Extension(admitted): Extension<Admitted>,
-) -> Result<Response, Denied>
+) -> Result<Response, Rejection>
 where
     H: ServerHandler,
     F: Fn() -> H + Clone + Send + Sync + 'static,
 {
-    let place = sse
-        .places
+    let permit = sse
+        .permits
         .clone()
         .try_acquire_owned()
-        .map_err(|_| Problem::TooManySessions { limit: sse.max_sessions })?;
-    let id = random_id().map_err(|_| Problem::NoSession)?;
+        .map_err(|_| HttpError::TooManySessions { limit: sse.max_sessions })?;
+    let id = random_id().map_err(|_| HttpError::NoSession)?;
     let session = sse.closing.child_token();
-    let (messages, to_handler) = mpsc::channel(WAITING_IN);
-    let (answers, to_client) = mpsc::channel(WAITING_OUT);
+    let (messages, to_handler) = mpsc::channel(INBOUND_QUEUE);
+    let (answers, to_client) = mpsc::channel(OUTBOUND_QUEUE);
 
     // Clients that cannot send a header have the token in the address, and will post to the one given here.
     let mut address = format!("{MESSAGES}?sessionId={id}");
@@ -104,11 +104,15 @@ where
         address = format!("{address}&token={}", sse.token.reveal());
     }
     let endpoint = format!("event: endpoint\ndata: {address}\n\n");
-    let takes_batches = Arc::<AtomicBool>::default();
-    let transport =
-        Posted { messages: to_handler, answers: answers.clone(), takes_batches: takes_batches.clone() };
-    let opened = Opened { agent: admitted.agent, messages, answers, is_open: Arc::default(), takes_batches };
-    sse.streams.open.lock().insert(id.clone(), opened);
+    let accepts_batches = Arc::<AtomicBool>::default();
+    let transport = PostTransport {
+        messages: to_handler,
+        answers: answers.clone(),
+        accepts_batches: accepts_batches.clone(),
+    };
+    let stream =
+        OpenStream { agent: admitted.agent, messages, answers, is_open: Arc::default(), accepts_batches };
+    sse.streams.open.lock().insert(id.clone(), stream);
 
     let handler = (sse.factory)();
     tokio::spawn({
@@ -123,12 +127,17 @@ where
     });
     let mut keep_alive = interval_at(Instant::now() + sse.keep_alive, sse.keep_alive);
     keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let events = Events {
+    let events = EventStream {
         first: Some(endpoint),
         answers: to_client,
         keep_alive,
         ended: Box::pin(session.clone().cancelled_owned()),
-        _end: End { streams: sse.streams.clone(), id, _session: session.drop_guard(), _place: place },
+        _guard: SessionGuard {
+            streams: sse.streams.clone(),
+            id,
+            _session: session.drop_guard(),
+            _permit: permit,
+        },
     };
     Ok((stream_headers(), Body::from_stream(events)).into_response())
 }
@@ -147,28 +156,28 @@ pub(super) async fn post<F>(
     State(sse): State<Sse<F>>,
     Extension(admitted): Extension<Admitted>,
     request: Request,
-) -> Result<Response, Denied> {
-    let id = SseQuery::of(request.uri())?.session_id.ok_or(Problem::NoSessionId)?;
-    let opened = sse.streams.admit(&id, admitted.agent.as_ref())?;
-    let body = request.into_body().collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
-    let takes_batches = opened.takes_batches.load(Ordering::Acquire);
-    match intake::batch(&body).filter(|_| takes_batches) {
+) -> Result<Response, Rejection> {
+    let id = SseQuery::parse(request.uri())?.session_id.ok_or(HttpError::NoSessionId)?;
+    let stream = sse.streams.admit(&id, admitted.agent.as_ref())?;
+    let body = request.into_body().collect().await.map_err(|_| HttpError::BrokenBody)?.to_bytes();
+    let accepts_batches = stream.accepts_batches.load(Ordering::Acquire);
+    match intake::batch(&body).filter(|_| accepts_batches) {
         None => match intake::read(&body) {
             // A good request with bad parameters gets its answer where all answers are.
             Err(refused) if !refused.is_about_params() => return Err(refused.into()),
-            read => opened.take(vec![read], &id)?,
+            read => stream.enqueue(vec![read], &id)?,
         },
         Some(batch) => {
-            opened.take(batch?.iter().map(|part| intake::read(part.get().as_bytes())).collect(), &id)?;
+            stream.enqueue(batch?.iter().map(|part| intake::read(part.get().as_bytes())).collect(), &id)?;
         }
     }
-    Ok(accepted())
+    Ok(accepted_response())
 }
 
-impl Opened {
+impl OpenStream {
     /// Takes all of the messages or none: who is told that there is no room sends all of them again. What is no message is
     /// answered on the stream.
-    fn take(&self, read: Vec<Result<ClientJsonRpcMessage, Refused>>, id: &str) -> Result<(), Problem> {
+    fn enqueue(&self, read: Vec<Result<ClientJsonRpcMessage, Refusal>>, id: &str) -> Result<(), HttpError> {
         let is_open = self.is_open.load(Ordering::Acquire);
         let mut opens = false;
         let (mut messages, mut refusals) = (Vec::new(), Vec::new());
@@ -176,7 +185,7 @@ impl Opened {
             match message {
                 Ok(message) if !is_open && !intake::can_open(&message) => {}
                 Ok(mut message) => {
-                    opens |= intake::opens(&message);
+                    opens |= intake::opens_session(&message);
                     let (session, agent) = (Some(id.to_owned()), self.agent.clone().map(String::from));
                     message.insert_extension(Caller { transport: Transport::Sse, session, agent });
                     messages.push(message);
@@ -184,10 +193,10 @@ impl Opened {
                 Err(refused) => refusals.push(refused.to_json()),
             }
         }
-        let room_in = self.messages.try_reserve_many(messages.len()).map_err(no_room)?;
-        let room_out = self.answers.try_reserve_many(refusals.len()).map_err(no_room)?;
-        room_in.zip(messages).for_each(|(place, message)| place.send(message));
-        room_out.zip(refusals).for_each(|(place, refusal)| place.send(refusal));
+        let room_in = self.messages.try_reserve_many(messages.len()).map_err(queue_error)?;
+        let room_out = self.answers.try_reserve_many(refusals.len()).map_err(queue_error)?;
+        room_in.zip(messages).for_each(|(permit, message)| permit.send(message));
+        room_out.zip(refusals).for_each(|(permit, refusal)| permit.send(refusal));
         if opens {
             self.is_open.store(true, Ordering::Release);
         }
@@ -195,56 +204,56 @@ impl Opened {
     }
 }
 
-fn no_room(error: TrySendError<()>) -> Problem {
+fn queue_error(error: TrySendError<()>) -> HttpError {
     match error {
-        TrySendError::Full(()) => Problem::SessionBusy,
-        TrySendError::Closed(()) => Problem::UnknownSession,
+        TrySendError::Full(()) => HttpError::SessionBusy,
+        TrySendError::Closed(()) => HttpError::UnknownSession,
     }
 }
 
 impl Streams {
-    fn admit(&self, id: &str, agent: Option<&Name>) -> Result<Opened, Problem> {
+    fn admit(&self, id: &str, agent: Option<&Name>) -> Result<OpenStream, HttpError> {
         let open = self.open.lock();
-        let opened = open.get(id).ok_or(Problem::UnknownSession)?;
-        if agent.is_some() && agent != opened.agent.as_ref() {
-            return Err(Problem::OtherAgent);
+        let stream = open.get(id).ok_or(HttpError::UnknownSession)?;
+        if agent.is_some() && agent != stream.agent.as_ref() {
+            return Err(HttpError::OtherAgent);
         }
-        Ok(opened.clone())
+        Ok(stream.clone())
     }
 }
 
-fn accepted() -> Response {
+fn accepted_response() -> Response {
     (StatusCode::ACCEPTED, "Accepted").into_response()
 }
 
 /// What `rmcp` reads from and writes to.
-struct Posted {
+struct PostTransport {
     messages: mpsc::Receiver<ClientJsonRpcMessage>,
     answers: mpsc::Sender<Vec<u8>>,
-    takes_batches: Arc<AtomicBool>,
+    accepts_batches: Arc<AtomicBool>,
 }
 
 /// Why an answer could not be sent.
 #[derive(Debug, thiserror::Error)]
-enum PostedError {
+enum PostError {
     #[error("the client has closed its stream")]
     Closed,
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-impl RmcpTransport<RoleServer> for Posted {
-    type Error = PostedError;
+impl RmcpTransport<RoleServer> for PostTransport {
+    type Error = PostError;
 
     fn send(
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let answers = self.answers.clone();
-        if let Some(takes_batches) = intake::negotiated_version(&message).map(intake::grants_batches) {
-            self.takes_batches.store(takes_batches, Ordering::Release);
+        if let Some(accepts_batches) = intake::negotiated_version(&message).map(intake::allows_batches) {
+            self.accepts_batches.store(accepts_batches, Ordering::Release);
         }
-        async move { answers.send(serde_json::to_vec(&message)?).await.map_err(|_| PostedError::Closed) }
+        async move { answers.send(serde_json::to_vec(&message)?).await.map_err(|_| PostError::Closed) }
     }
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
@@ -257,15 +266,15 @@ impl RmcpTransport<RoleServer> for Posted {
 }
 
 /// The body of the stream.
-struct Events {
+struct EventStream {
     first: Option<String>,
     answers: mpsc::Receiver<Vec<u8>>,
     keep_alive: Interval,
     ended: Pin<Box<WaitForCancellationFutureOwned>>,
-    _end: End,
+    _guard: SessionGuard,
 }
 
-impl Stream for Events {
+impl Stream for EventStream {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -284,7 +293,7 @@ impl Stream for Events {
             return Poll::Ready(None);
         }
         ready!(self.keep_alive.poll_tick(context));
-        Poll::Ready(Some(Ok(COMMENT)))
+        Poll::Ready(Some(Ok(KEEP_ALIVE_COMMENT)))
     }
 }
 
@@ -294,14 +303,14 @@ pub(super) fn event(json: &[u8]) -> Bytes {
 }
 
 /// Ends the session with its stream: forgets it, stops its calls, gives its place back.
-struct End {
+struct SessionGuard {
     streams: Streams,
     id: String,
     _session: DropGuard,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for End {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
         self.streams.open.lock().remove(&self.id);
     }

@@ -23,32 +23,32 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::guard::Admitted;
-use super::problem::{Denied, Problem, json_response};
-use super::sessions::{Passage, Place, Sessions};
+use super::admission::Admitted;
+use super::error::{HttpError, Rejection, json_response};
+use super::sessions::{RawCallRoute, SessionPermit, Sessions};
 use super::sse::stream_headers;
-use super::{batch, late};
+use super::{batch, deferred_response};
 use crate::caller::{Caller, Transport};
 use crate::config::HttpConfig;
-use crate::intake::{self, Refused};
+use crate::intake::{self, Refusal};
 use crate::panics::Isolated;
-use crate::passing::{self, Passing, Seen};
+use crate::raw_calls::{self, Classified, RawCallHandler};
 
-const SESSION: &str = "mcp-session-id";
-const VERSION: &str = "mcp-protocol-version";
+const SESSION_HEADER: &str = "mcp-session-id";
+const VERSION_HEADER: &str = "mcp-protocol-version";
 
 /// The longest refusal of `rmcp`'s that is passed on.
 const REFUSAL_LIMIT: usize = 4096;
 
 /// How long a request without a session may take before its response begins without its answer. Until then the answer
 /// can still decide the status.
-const PROMPT: Duration = Duration::from_secs(1);
+const DEFER_AFTER: Duration = Duration::from_secs(1);
 
 /// What the route needs.
 pub(super) struct Streamable<H> {
     service: StreamableHttpService<Isolated<H>, Sessions>,
     sessions: Sessions,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     max_sessions: usize,
     keep_alive: Duration,
 }
@@ -58,7 +58,7 @@ impl<H> Clone for Streamable<H> {
         Self {
             service: self.service.clone(),
             sessions: self.sessions.clone(),
-            places: self.places.clone(),
+            permits: self.permits.clone(),
             max_sessions: self.max_sessions,
             keep_alive: self.keep_alive,
         }
@@ -70,7 +70,7 @@ impl<H: ServerHandler> Streamable<H> {
         config: &HttpConfig,
         factory: impl Fn() -> H + Send + Sync + 'static,
         sessions: Sessions,
-        places: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
         closing: CancellationToken,
     ) -> Self {
         // The guard has looked at Host, Origin and size; asking again would only answer differently.
@@ -85,15 +85,15 @@ impl<H: ServerHandler> Streamable<H> {
         let service =
             StreamableHttpService::new(move || Ok(Isolated(factory())), Arc::new(sessions.clone()), rmcp);
         let (max_sessions, keep_alive) = (config.max_sessions, config.keep_alive);
-        Self { service, sessions, places, max_sessions, keep_alive }
+        Self { service, sessions, permits, max_sessions, keep_alive }
     }
 
-    async fn answer(&self, request: Request) -> Result<Response, Denied> {
+    async fn answer(&self, request: Request) -> Result<Response, Rejection> {
         let (parts, body) = request.into_parts();
-        let body = body.collect().await.map_err(|_| Problem::BrokenBody)?.to_bytes();
-        let session = text(&parts.headers, SESSION);
+        let body = body.collect().await.map_err(|_| HttpError::BrokenBody)?.to_bytes();
+        let session = header_text(&parts.headers, SESSION_HEADER);
         if parts.method == Method::POST
-            && let Some(id) = session.filter(|id| self.sessions.takes_batches(id))
+            && let Some(id) = session.filter(|id| self.sessions.accepts_batches(id))
             && let Some(batch) = intake::batch(&body)
         {
             // Who may not use the session is told so once, and not for each message.
@@ -102,7 +102,7 @@ impl<H: ServerHandler> Streamable<H> {
             for part in batch? {
                 let part = Bytes::copy_from_slice(part.get().as_bytes());
                 let answer = self.answer_one(parts.clone(), part).await;
-                let answer = answer.unwrap_or_else(|Denied(denied)| denied);
+                let answer = answer.unwrap_or_else(|Rejection(rejection)| rejection);
                 // What is wrong with more than one message is wrong with the request.
                 if is_error(answer.status())
                     && !(answer.status() == StatusCode::BAD_REQUEST && is_json(&answer))
@@ -111,10 +111,10 @@ impl<H: ServerHandler> Streamable<H> {
                 }
                 responses.push(answer);
             }
-            return Ok(batch::response(responses, PROMPT).await);
+            return Ok(batch::response(responses, DEFER_AFTER).await);
         }
         if parts.method == Method::POST
-            && let Some(response) = self.pass(&parts, &body).await
+            && let Some(response) = self.answer_raw_call(&parts, &body).await
         {
             return Ok(response);
         }
@@ -122,16 +122,18 @@ impl<H: ServerHandler> Streamable<H> {
     }
 
     /// Answers a prompt call of a session, past `rmcp`. `None` for any other request, and for those that `rmcp` refuses.
-    async fn pass(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
-        let session = text(&parts.headers, SESSION).filter(|_| may_pass(&parts.headers))?;
-        let Passage { agent, calls, passing } = self.sessions.passage(session, agent_of(parts).as_ref())?;
-        let (id, mut call) = match calls.see(body, &passing) {
-            Seen::Call(id, call) => (id, call),
-            Seen::Refused(id, error) => {
-                return Some(json_response(StatusCode::OK, passing::answer(&id, Err(error))));
+    async fn answer_raw_call(&self, parts: &Parts, body: &Bytes) -> Option<Response> {
+        let session =
+            header_text(&parts.headers, SESSION_HEADER).filter(|_| allows_raw_calls(&parts.headers))?;
+        let RawCallRoute { agent, calls, passing } =
+            self.sessions.raw_call_route(session, agent_of(parts).as_ref())?;
+        let (id, mut call) = match calls.classify(body, &passing) {
+            Classified::Call(id, call) => (id, call),
+            Classified::Refused(id, error) => {
+                return Some(json_response(StatusCode::OK, raw_calls::encode_answer(&id, Err(error))));
             }
-            Seen::Cancelled => return Some(StatusCode::ACCEPTED.into_response()),
-            Seen::List(..) | Seen::Other => return None,
+            Classified::Cancelled => return Some(StatusCode::ACCEPTED.into_response()),
+            Classified::List(..) | Classified::Other => return None,
         };
         let agent = agent.map(String::from);
         call.caller =
@@ -140,8 +142,8 @@ impl<H: ServerHandler> Streamable<H> {
         let mut answered = Box::pin(async move {
             let outcome = passing.call(call).await;
             drop(in_use);
-            if calls.ended(&id) {
-                json_response(StatusCode::OK, passing::answer(&id, outcome))
+            if calls.finish(&id) {
+                json_response(StatusCode::OK, raw_calls::encode_answer(&id, outcome))
             } else {
                 // The client has cancelled the call and wants no answer.
                 (stream_headers(), Body::empty()).into_response()
@@ -152,15 +154,15 @@ impl<H: ServerHandler> Streamable<H> {
         }
         // A call that was begun is finished, also if its client hangs up.
         let mut answered = tokio::spawn(answered);
-        let Ok(finished) = timeout(PROMPT, &mut answered).await else {
-            let answer = async { answered.await.unwrap_or_else(|_| failed()) };
-            return Some(late::response(answer, self.keep_alive));
+        let Ok(finished) = timeout(DEFER_AFTER, &mut answered).await else {
+            let answer = async { answered.await.unwrap_or_else(|_| panic_response()) };
+            return Some(deferred_response::response(answer, self.keep_alive));
         };
-        Some(finished.unwrap_or_else(|_| failed()))
+        Some(finished.unwrap_or_else(|_| panic_response()))
     }
 
     /// Answers a request that has one message, or none.
-    async fn answer_one(&self, mut parts: Parts, body: Bytes) -> Result<Response, Denied> {
+    async fn answer_one(&self, mut parts: Parts, body: Bytes) -> Result<Response, Rejection> {
         let agent = agent_of(&parts);
         let message = match parts.method {
             Method::POST => {
@@ -171,11 +173,11 @@ impl<H: ServerHandler> Streamable<H> {
             _ => None,
         };
 
-        let caller = if intake::is_stateless(message.as_ref(), text(&parts.headers, VERSION)) {
+        let caller = if intake::is_stateless(message.as_ref(), header_text(&parts.headers, VERSION_HEADER)) {
             Caller { transport: Transport::Stateless, session: None, agent: agent.map(String::from) }
-        } else if let Some(id) = text(&parts.headers, SESSION).map(str::to_owned) {
+        } else if let Some(id) = header_text(&parts.headers, SESSION_HEADER).map(str::to_owned) {
             let agent = self.sessions.admit(&id, agent.as_ref())?;
-            if let Some(slot) = self.sessions.passing_slot(&id) {
+            if let Some(slot) = self.sessions.handler_slot(&id) {
                 parts.extensions.insert(slot);
             }
             let agent = agent.map(String::from);
@@ -183,7 +185,7 @@ impl<H: ServerHandler> Streamable<H> {
         } else {
             let transport = match &message {
                 Some(message) if is_initialize(message) => {
-                    parts.extensions.insert(self.place()?);
+                    parts.extensions.insert(self.acquire_session()?);
                     Transport::StreamableHttp
                 }
                 Some(message) if !is_discover(message) => return Err(no_session(message).into()),
@@ -191,16 +193,16 @@ impl<H: ServerHandler> Streamable<H> {
             };
             Caller { transport, session: None, agent: agent.map(String::from) }
         };
-        let may_be_late = parts.method == Method::POST && caller.transport == Transport::Stateless;
+        let can_be_deferred = parts.method == Method::POST && caller.transport == Transport::Stateless;
         parts.extensions.insert(caller);
         let ends = parts.method == Method::DELETE;
         let request = Request::from_parts(parts, Body::from(body));
         let service = self.service.clone();
         let mut handled = Box::pin(async move { service.handle(request).await.map(Body::new) });
-        let mut response = if may_be_late {
-            match timeout(PROMPT, &mut handled).await {
+        let mut response = if can_be_deferred {
+            match timeout(DEFER_AFTER, &mut handled).await {
                 Ok(response) => response,
-                Err(_) => return Ok(late::response(handled, self.keep_alive)),
+                Err(_) => return Ok(deferred_response::response(handled, self.keep_alive)),
             }
         } else {
             handled.await
@@ -212,10 +214,10 @@ impl<H: ServerHandler> Streamable<H> {
         Ok(response)
     }
 
-    fn place(&self) -> Result<Place, Problem> {
-        match self.places.clone().try_acquire_owned() {
-            Ok(place) => Ok(Arc::new(place)),
-            Err(_) => Err(Problem::TooManySessions { limit: self.max_sessions }),
+    fn acquire_session(&self) -> Result<SessionPermit, HttpError> {
+        match self.permits.clone().try_acquire_owned() {
+            Ok(acquire_session) => Ok(Arc::new(acquire_session)),
+            Err(_) => Err(HttpError::TooManySessions { limit: self.max_sessions }),
         }
     }
 }
@@ -227,30 +229,31 @@ pub(super) async fn serve<H: ServerHandler>(
 ) -> Response {
     match streamable.answer(request).await {
         Ok(response) => with_hint(response).await,
-        Err(denied) => denied.into_response(),
+        Err(rejection) => rejection.into_response(),
     }
 }
 
 /// Whether `rmcp` would take a request with these headers in a session, and has nothing to compare with its body.
-fn may_pass(headers: &HeaderMap) -> bool {
-    let accepts = text(headers, ACCEPT.as_str())
+fn allows_raw_calls(headers: &HeaderMap) -> bool {
+    let accepts = header_text(headers, ACCEPT.as_str())
         .is_some_and(|kinds| kinds.contains("application/json") && kinds.contains("text/event-stream"));
-    let version = headers.get(VERSION).map(HeaderValue::as_bytes);
+    let version = headers.get(VERSION_HEADER).map(HeaderValue::as_bytes);
     let has_session = |version: &[u8]| {
         let known = ProtocolVersion::KNOWN_VERSIONS.iter().find(|known| known.as_str().as_bytes() == version);
         known.is_some_and(ProtocolVersion::has_initialize)
     };
-    let is_told_more =
-        headers.keys().any(|name| name.as_str().starts_with("mcp-") && name != SESSION && name != VERSION);
-    accepts && version.is_none_or(has_session) && !is_told_more
+    let has_other_headers = headers
+        .keys()
+        .any(|name| name.as_str().starts_with("mcp-") && name != SESSION_HEADER && name != VERSION_HEADER);
+    accepts && version.is_none_or(has_session) && !has_other_headers
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 /// The response to a call whose tool has panicked.
-fn failed() -> Response {
+fn panic_response() -> Response {
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
 }
 
@@ -272,7 +275,7 @@ fn is_discover(message: &ClientJsonRpcMessage) -> bool {
 
 /// Refuses a version that nobody knows, with the list of those that are. Where the message names a version
 /// itself, `rmcp` compares the two.
-fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<(), Refused> {
+fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<(), Refusal> {
     let names_one = match message {
         ClientJsonRpcMessage::Request(request) => {
             matches!(request.request, ClientRequest::InitializeRequest(_))
@@ -280,22 +283,22 @@ fn check_version(message: &ClientJsonRpcMessage, headers: &HeaderMap) -> Result<
         }
         _ => false,
     };
-    let Some(version) = headers.get(VERSION).filter(|_| !names_one) else { return Ok(()) };
+    let Some(version) = headers.get(VERSION_HEADER).filter(|_| !names_one) else { return Ok(()) };
     let version = String::from_utf8_lossy(version.as_bytes());
     if ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.as_str() == version) {
         return Ok(());
     }
     let requested = serde_json::from_value(version.into()).unwrap_or(ProtocolVersion::LATEST);
-    Err(Refused::of(
+    Err(Refusal::of(
         message,
         ErrorData::unsupported_protocol_version(requested, ProtocolVersion::KNOWN_VERSIONS),
     ))
 }
 
-fn no_session(message: &ClientJsonRpcMessage) -> Refused {
+fn no_session(message: &ClientJsonRpcMessage) -> Refusal {
     let problem = "the request belongs to no session; send `initialize` first and then its Mcp-Session-Id, \
                    or name 2026-07-28 in the MCP-Protocol-Version header and in `_meta`";
-    Refused::of(message, ErrorData::invalid_request(problem, None))
+    Refusal::of(message, ErrorData::invalid_request(problem, None))
 }
 
 fn is_error(status: StatusCode) -> bool {
@@ -318,7 +321,7 @@ async fn with_hint(response: Response) -> Response {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => status.to_string(),
     };
-    let mut response = Problem::Refused { status, message }.into_response();
+    let mut response = HttpError::Refusal { status, message }.into_response();
     let allowed = parts.headers.get(ALLOW).map(|methods| (ALLOW, methods.clone()));
     response.headers_mut().extend(allowed);
     response

@@ -37,14 +37,15 @@ async fn m16_a_chunked_body_that_is_too_large_gets_its_answer() {
 
 #[tokio::test]
 async fn m16_a_body_that_does_not_come_is_not_waited_for() {
-    let rig = Rig::with(HttpConfig { body_time: Duration::from_millis(100), ..HttpConfig::default() }).await;
+    let rig =
+        Rig::with(HttpConfig { body_timeout: Duration::from_millis(100), ..HttpConfig::default() }).await;
     let head = rig.request("POST /mcp", &[], "").replace("Content-Length: 0", "Content-Length: 9");
     assert_eq!(rig.send(head + "{").await.problem(), (408, json!("body_too_slow")));
 }
 
 #[tokio::test]
 async fn m16_a_head_that_does_not_come_is_not_waited_for() {
-    let rig = Rig::with(HttpConfig { header_time: Duration::from_secs(1), ..HttpConfig::default() }).await;
+    let rig = Rig::with(HttpConfig { header_timeout: Duration::from_secs(1), ..HttpConfig::default() }).await;
     for begun in ["", "GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: "] {
         let mut stream = rig.connect(begun).await;
         stream.hear_end().await;
@@ -65,7 +66,7 @@ async fn m16_packed_bodies_and_huge_heads_are_refused() {
 
 #[tokio::test]
 async fn m14_who_does_not_read_loses_the_connection_and_nobody_else_notices() {
-    let config = HttpConfig { write_time: Duration::from_millis(300), ..HttpConfig::default() };
+    let config = HttpConfig { write_timeout: Duration::from_millis(300), ..HttpConfig::default() };
     let rig = Rig::with(config).await;
     let (mut deaf, endpoint) = rig.sse("", &[]).await;
     for body in [initialize("2024-11-05"), call(1, "flood")] {

@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Caller, HttpConfig, Listener, McpError, PassedCall, Passing, PortChoice, Token, offer_passing,
-    serve_http, unheard,
+    Caller, HttpConfig, Listener, McpError, PortChoice, RawCall, RawCallHandler, Token, offer_raw_calls,
+    response_closed, serve_http,
 };
 
 /// Long enough for a busy machine; nothing waits for it to pass.
@@ -87,8 +87,8 @@ impl Drop for Shown {
 #[derive(Clone)]
 struct Prompt(Arc<Record>);
 
-impl Passing for Prompt {
-    fn takes(&self, tool: &str) -> bool {
+impl RawCallHandler for Prompt {
+    fn accepts(&self, tool: &str) -> bool {
         tool.starts_with("prompt") || tool == "wait"
     }
 
@@ -96,7 +96,7 @@ impl Passing for Prompt {
         tool.starts_with("prompt")
     }
 
-    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         let said = match call.tool.as_str() {
             "prompt wait" => {
                 self.0.waiting.notify_one();
@@ -128,7 +128,7 @@ impl Passing for Prompt {
 
 impl ServerHandler for Shown {
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        offer_passing(&context.extensions, Prompt(self.0.clone()));
+        offer_raw_calls(&context.extensions, Prompt(self.0.clone()));
         self.0.offered.notify_one();
     }
 
@@ -161,7 +161,7 @@ impl ServerHandler for Shown {
             }
             "unheard" => {
                 self.0.waiting.notify_one();
-                unheard(&context).cancelled().await;
+                response_closed(&context).cancelled().await;
                 self.0.cancelled.notify_one();
                 "nobody heard it".to_owned()
             }

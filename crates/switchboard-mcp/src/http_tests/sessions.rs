@@ -191,7 +191,7 @@ async fn a_deleted_session_is_gone() {
 
 #[tokio::test]
 async fn a_session_without_a_stream_ends_after_a_while() {
-    let config = HttpConfig { session_idle: Duration::from_secs(2), ..HttpConfig::default() };
+    let config = HttpConfig { session_idle_timeout: Duration::from_secs(2), ..HttpConfig::default() };
     let rig = Rig::with(config).await;
     let (left, kept) = (rig.session(&[]).await, rig.session(&[]).await);
     let headers = [format!("Mcp-Session-Id: {kept}"), "Accept: text/event-stream".to_owned()];

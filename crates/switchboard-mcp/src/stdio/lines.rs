@@ -31,7 +31,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
     /// leave it out. Not to be cancelled: a line that was begun would be lost.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
-            let Some(line) = self.next_as_it_is().await? else { return Ok(None) };
+            let Some(line) = self.next_raw().await? else { return Ok(None) };
             let Line::Whole(mut bytes) = line else { return Ok(Some(line)) };
             // Some editors and shells begin a file with a byte order mark.
             if std::mem::take(&mut self.is_first) && bytes.starts_with(b"\xef\xbb\xbf") {
@@ -46,7 +46,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    async fn next_as_it_is(&mut self) -> io::Result<Option<Line>> {
+    async fn next_raw(&mut self) -> io::Result<Option<Line>> {
         let mut line = Vec::new();
         let mut is_too_long = false;
         loop {
@@ -66,8 +66,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
             } else {
                 line.extend_from_slice(part);
             }
-            let taken = part.len() + usize::from(end.is_some());
-            self.input.consume(taken);
+            let consumed = part.len() + usize::from(end.is_some());
+            self.input.consume(consumed);
             if end.is_some() {
                 return Ok(Some(if is_too_long { Line::TooLong } else { Line::Whole(line) }));
             }

@@ -6,7 +6,7 @@ use rustix::process::getppid;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often to look. Twice within the second that is left of the two in which the server has to end.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Ends when the process that is our parent now has ended.
 ///
@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// children still holds the pipe. A process whose parent ends gets another one, on every Unix; there is no
 /// event for it, so this is found by looking. Only the parent itself is watched: an ancestor further up may
 /// end for good reasons, as a launcher does that starts an editor in the background.
-pub(crate) fn gone() -> impl Future<Output = ()> {
+pub(crate) fn wait_for_exit() -> impl Future<Output = ()> {
     // Asked at once, not when somebody begins to wait: by then it may be another.
     let parent = getppid();
     async move {
@@ -22,10 +22,10 @@ pub(crate) fn gone() -> impl Future<Output = ()> {
             // Inside a container the parent can be a process outside, which has no number here.
             return std::future::pending().await;
         }
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while getppid() == parent {
-            look.tick().await;
+            ticks.tick().await;
         }
     }
 }

@@ -3,7 +3,9 @@
 use clap::Args;
 use door_suites::Suites;
 use door_workspace::{FOLDER, ToolConfig, ToolServer, Workspace};
-use switchboard_mcp::{Alone, Attached, Habits, Hello, attach, random_id, serve_stdio_attached};
+use switchboard_mcp::{
+    Attachment, Hello, InProcessServer, ToolTraits, attach, random_id, serve_stdio_attached,
+};
 use switchboard_sys::service_lease::LeaseKey;
 use switchboard_sys::socket::place;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,10 +39,10 @@ pub(crate) struct Mcp {
 pub(crate) const SOCKET: &str = "mcp.sock";
 
 /// What may be said again to another server.
-const HABITS: Habits = Habits {
-    is_kept: door_workspace::says_who,
-    may_repeat: door_workspace::may_repeat,
-    key: door_workspace::call_key,
+const TOOL_TRAITS: ToolTraits = ToolTraits {
+    is_session_state: door_workspace::says_who,
+    is_retryable: door_workspace::may_repeat,
+    idempotency_key: door_workspace::call_key,
 };
 
 pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
@@ -72,9 +74,9 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
     let alone = async || {
         let opened = Here::open(&context, &settings, config, shutdown.clone()).await?;
         let (server, passed) = here.get_or_init(|| async { opened }).await.session();
-        Ok::<_, Failure>(Alone::start(server, passed, shutdown.clone()))
+        Ok::<_, Failure>(InProcessServer::start(server, passed, shutdown.clone()))
     };
-    let result = Box::pin(serve_stdio_attached(attached, HABITS, alone, shutdown.clone())).await;
+    let result = Box::pin(serve_stdio_attached(attached, TOOL_TRAITS, alone, shutdown.clone())).await;
     if let Some(here) = here.into_inner() {
         here.close().await;
     }
@@ -92,7 +94,7 @@ async fn join(
     context: &Context,
     config: &ToolConfig,
     lease_key: LeaseKey,
-) -> Result<Option<Attached>, Failure> {
+) -> Result<Option<Attachment>, Failure> {
     let folder = context.workspace_folder()?.join(FOLDER);
     let hello = Hello {
         version: VERSION.to_owned(),

@@ -7,7 +7,7 @@ use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, ServerHandler};
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_mcp::PassedList;
+use switchboard_mcp::RawList;
 
 use super::Passed;
 use super::passed::object;
@@ -18,7 +18,7 @@ pub(super) const METHODS: [&str; 4] =
 
 impl Passed {
     /// A list, of ours and of the servers whose things are listed one by one.
-    pub(super) async fn list_all(&self, list: PassedList) -> Result<Box<RawValue>, ErrorData> {
+    pub(super) async fn list_all(&self, list: RawList) -> Result<Box<RawValue>, ErrorData> {
         let Some((peer, host)) = self.session.introduced().await else {
             return Err(ErrorData::invalid_request(
                 "the session has not begun: send `initialized` first",

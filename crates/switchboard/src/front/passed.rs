@@ -9,7 +9,7 @@ use rmcp::service::{Peer, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
-use switchboard_mcp::{PassedCall, PassedList, Passing};
+use switchboard_mcp::{RawCall, RawCallHandler, RawList};
 
 use super::{Session, SwarmTools, convert, lists};
 
@@ -22,8 +22,8 @@ pub(crate) struct Passed {
     pub(super) session: Arc<Session>,
 }
 
-impl Passing for Passed {
-    fn takes(&self, tool: &str) -> bool {
+impl RawCallHandler for Passed {
+    fn accepts(&self, tool: &str) -> bool {
         // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
         self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
@@ -32,7 +32,7 @@ impl Passing for Passed {
         !self.suites.takes(tool) && door_workspace::is_prompt(tool)
     }
 
-    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
         if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
             let answer = self.call_ours(call, peer.clone()).await;
@@ -64,18 +64,18 @@ impl Passing for Passed {
         })
     }
 
-    fn lists(&self, method: &str) -> bool {
+    fn handles_list(&self, method: &str) -> bool {
         lists::METHODS.contains(&method) && self.suites.has_flat()
     }
 
-    async fn list(&self, list: PassedList) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn list(&self, list: RawList) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
         self.list_all(list).await.map_err(|error| raw(&error))
     }
 }
 
 impl Passed {
-    async fn call_ours(&self, call: PassedCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
+    async fn call_ours(&self, call: RawCall, peer: Peer<RoleServer>) -> Result<Box<RawValue>, ErrorData> {
         let mut request = CallToolRequestParams::new(call.tool);
         if let Some(arguments) = &call.arguments {
             request.arguments = Some(object("arguments", arguments)?);

@@ -4,7 +4,7 @@ use door_swarm::{Swarms, ToolAnswer, tools};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use serde_json::json;
 use switchboard_core::AgentId;
-use switchboard_mcp::fit;
+use switchboard_mcp::validate_arguments;
 
 /// The tools of the swarms; none where nobody takes part in any, because every conversation pays for what is listed.
 #[derive(Clone, Default)]
@@ -48,9 +48,9 @@ impl SwarmTools {
     ) -> CallToolResult {
         let mut arguments = arguments.unwrap_or_default();
         let spec = tools().into_iter().find(|tool| tool.name == name);
-        let misfit = spec.and_then(|tool| fit(&tool.schema, &mut arguments).err());
-        let answer = match (self.offered(), misfit) {
-            (Some(_), Some(misfit)) => Err(format!("{}. {}", misfit.problem, misfit.next)),
+        let invalid = spec.and_then(|tool| validate_arguments(&tool.schema, &mut arguments).err());
+        let answer = match (self.offered(), invalid) {
+            (Some(_), Some(invalid)) => Err(format!("{}. {}", invalid.problem, invalid.next)),
             (Some(swarms), None) => swarms.call_tool(caller, name, arguments).await,
             (None, _) => Err("No agent of this workspace takes part in swarms.".to_owned()),
         };

@@ -50,29 +50,29 @@ pub(super) async fn wait_for_message(desk: &Desk<'_>, given: WaitForMessage) -> 
             .min(LONGEST),
     };
     desk.workspace.sweep_mailbox(&me).await?;
-    let unheard = switchboard_mcp::unheard(desk.context);
+    let response_closed = switchboard_mcp::response_closed(desk.context);
     let signs = signs_of_life(desk, limit);
     let arrived = tokio::select! {
         biased;
-        () = unheard.cancelled() => None,
+        () = response_closed.cancelled() => None,
         () = desk.context.ct.cancelled() => None,
         arrived = arrival(desk, &me) => Some(arrived?),
         () = tokio::time::sleep(limit) => None,
         () = signs => None,
     };
-    let Some((mail, hold)) = arrived else { return Ok(nothing(&me, limit, &unheard)) };
+    let Some((mail, hold)) = arrived else { return Ok(nothing(&me, limit, &response_closed)) };
     let listing = Listing::of(desk, &me, &mail, true).await?;
     // What nobody is shown stays new, for the next call.
-    if unheard.is_cancelled() {
-        return Ok(nothing(&me, limit, &unheard));
+    if response_closed.is_cancelled() {
+        return Ok(nothing(&me, limit, &response_closed));
     }
     desk.workspace.finish_showing_if(hold, listing.seen.clone(), desk.session.is_there()).await?;
     desk.workspace.note_alive(&me).await;
     Ok(listing.answer(&me, Part::Unseen, None))
 }
 
-fn nothing(me: &AgentId, limit: Duration, unheard: &CancellationToken) -> Answer {
-    let timed_out = !unheard.is_cancelled();
+fn nothing(me: &AgentId, limit: Duration, response_closed: &CancellationToken) -> Answer {
+    let timed_out = !response_closed.is_cancelled();
     let text = if timed_out {
         format!("No new message for {me} within {} s. Call again to go on waiting.", limit.as_secs())
     } else {

@@ -1,7 +1,7 @@
 //! `switchboard suite wrapper`
 
 use clap::Args;
-use switchboard_mcp::NothingPasses;
+use switchboard_mcp::NoRawCalls;
 use tokio_util::sync::CancellationToken;
 
 use super::Workspace;
@@ -24,7 +24,7 @@ pub(super) async fn run(args: &Wrapper, context: &Context) -> Result<(), Failure
     let wrapper = door_suites::Wrapper::open(&args.name, suites, places, guard(), &lookup)?;
     let shutdown = CancellationToken::new();
     stop_at_signals(shutdown.clone())?;
-    let result = Box::pin(switchboard_mcp::serve_stdio(wrapper.clone(), NothingPasses, shutdown)).await;
+    let result = Box::pin(switchboard_mcp::serve_stdio(wrapper.clone(), NoRawCalls, shutdown)).await;
     wrapper.close().await;
     Ok(result?)
 }

@@ -15,17 +15,17 @@ use futures_util::{FutureExt, Stream, StreamExt};
 use http::header::CONTENT_TYPE;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::sse::{COMMENT, event, stream_headers};
+use super::sse::{KEEP_ALIVE_COMMENT, event, stream_headers};
 
 /// A response that begins now and says what `answer` says, once there is one. Closing it gives the request up.
 pub(super) fn response(
     answer: impl Future<Output = Response> + Send + 'static,
     keep_alive: Duration,
 ) -> Response {
-    let mut signs = interval(keep_alive);
-    signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let late = Late { answer: answer.map(events).flatten_stream().boxed(), signs: Some(signs) };
-    (stream_headers(), Body::from_stream(late)).into_response()
+    let mut comments = interval(keep_alive);
+    comments.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let body = Deferred { answer: answer.map(events).flatten_stream().boxed(), keep_alive: Some(comments) };
+    (stream_headers(), Body::from_stream(body)).into_response()
 }
 
 /// An answer as the events of a stream.
@@ -45,24 +45,24 @@ pub(super) fn events(answer: Response) -> BoxStream<'static, Result<Bytes, axum:
 }
 
 /// The body.
-struct Late {
+struct Deferred {
     answer: BoxStream<'static, Result<Bytes, axum::Error>>,
     /// Signs of life until the answer begins, which has its own.
-    signs: Option<Interval>,
+    keep_alive: Option<Interval>,
 }
 
-impl Stream for Late {
+impl Stream for Deferred {
     type Item = Result<Bytes, axum::Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(said) = self.answer.poll_next_unpin(context) {
-            self.signs = None;
-            return Poll::Ready(said);
+        if let Poll::Ready(event) = self.answer.poll_next_unpin(context) {
+            self.keep_alive = None;
+            return Poll::Ready(event);
         }
-        match &mut self.signs {
-            Some(signs) => {
-                ready!(signs.poll_tick(context));
-                Poll::Ready(Some(Ok(COMMENT)))
+        match &mut self.keep_alive {
+            Some(keep_alive) => {
+                ready!(keep_alive.poll_tick(context));
+                Poll::Ready(Some(Ok(KEEP_ALIVE_COMMENT)))
             }
             None => Poll::Pending,
         }

@@ -1,17 +1,17 @@
 use super::*;
 
-const HABITS: Habits = Habits {
-    is_kept: |tool| tool == "register",
-    may_repeat: |tool| tool != "once",
-    key: |tool| (tool == "send").then_some("key"),
+const TRAITS: ToolTraits = ToolTraits {
+    is_session_state: |tool| tool == "register",
+    is_retryable: |tool| tool != "once",
+    idempotency_key: |tool| (tool == "send").then_some("key"),
 };
 
 fn said(lines: &[Vec<u8>]) -> Vec<String> {
     lines.iter().map(|line| String::from_utf8(line.clone()).unwrap()).collect()
 }
 
-fn remembered() -> Remembered {
-    Remembered::new(HABITS).unwrap()
+fn remembered() -> ReplayState {
+    ReplayState::new(TRAITS).unwrap()
 }
 
 fn call(id: &str, tool: &str) -> Vec<u8> {
@@ -30,78 +30,86 @@ fn a_new_server_is_told_what_opened_the_session_and_who_it_is() {
     let mut session = remembered();
     let initialize = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec();
     let initialized = br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_vec();
-    session.asked(initialize.clone());
-    session.answered(&answer("0"));
-    session.asked(initialized.clone());
+    session.record_request(initialize.clone());
+    session.record_answer(&answer("0"));
+    session.record_request(initialized.clone());
     for (id, is_error) in [("1", "true"), (r#""two""#, "false")] {
-        session.asked(call(id, "register"));
+        session.record_request(call(id, "register"));
         let result = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"isError":{is_error}}}}}"#);
-        session.answered(result.as_bytes());
+        session.record_answer(result.as_bytes());
     }
-    assert_eq!(said(&session.to_repeat()), said(&[initialize, initialized, call(r#""two""#, "register")]));
-    assert!(session.unanswered().is_empty());
+    assert_eq!(
+        said(&session.opening_lines()),
+        said(&[initialize, initialized, call(r#""two""#, "register")])
+    );
+    assert!(session.drain_unanswered().is_empty());
 }
 
 #[test]
 fn what_is_not_answered_is_said_again_unless_that_could_do_harm() {
     let mut session = remembered();
     for (id, tool) in [("1", "look"), ("2", "once"), ("3", "look"), ("4", "look")] {
-        session.asked(call(id, tool));
+        session.record_request(call(id, tool));
     }
-    session.answered(&answer("3"));
-    session
-        .asked(br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#.to_vec());
-    let unanswered = session.unanswered();
-    let again: Vec<_> = unanswered.iter().filter(|(_, refusal)| refusal.is_none()).collect();
+    session.record_answer(&answer("3"));
+    session.record_request(
+        br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4}}"#.to_vec(),
+    );
+    let drain_unanswered = session.drain_unanswered();
+    let again: Vec<_> = drain_unanswered.iter().filter(|(_, refusal)| refusal.is_none()).collect();
     assert_eq!(again.len(), 1);
     assert_eq!(again[0].0, call("1", "look"));
-    let (_, refusal) = unanswered.iter().find(|(_, refusal)| refusal.is_some()).unwrap();
+    let (_, refusal) = drain_unanswered.iter().find(|(_, refusal)| refusal.is_some()).unwrap();
     let refusal: Value = serde_json::from_slice(refusal.as_ref().unwrap()).unwrap();
     assert_eq!((&refusal["id"], &refusal["result"]["isError"]), (&json!(2), &json!(true)));
     // Its answer will still come.
-    session.answered(&answer("1"));
-    assert!(session.unanswered().is_empty());
+    session.record_answer(&answer("1"));
+    assert!(session.drain_unanswered().is_empty());
 }
 
 #[test]
 fn a_call_gets_a_key_of_its_own_unless_it_has_one() {
     let mut session = remembered();
-    let key = |line: Vec<u8>| {
+    let idempotency_key = |line: Vec<u8>| {
         let line: Value = serde_json::from_slice(&line).unwrap();
         line["params"]["arguments"]["key"].clone()
     };
-    let first = key(session.asked(call("1", "send")));
-    let second = key(session.asked(call("2", "send")));
+    let first = idempotency_key(session.record_request(call("1", "send")));
+    let second = idempotency_key(session.record_request(call("2", "send")));
     assert!(first.is_string() && first != second);
-    assert_ne!(first, key(remembered().asked(call("1", "send"))), "another session has the same");
+    assert_ne!(
+        first,
+        idempotency_key(remembered().record_request(call("1", "send"))),
+        "another session has the same"
+    );
     let own = br#"{"id":3,"method":"tools/call","params":{"name":"send","arguments":{"key":"mine"}}}"#;
-    assert_eq!(key(session.asked(own.to_vec())), "mine");
+    assert_eq!(idempotency_key(session.record_request(own.to_vec())), "mine");
     let plain = call("4", "look");
-    assert_eq!(session.asked(plain.clone()), plain);
+    assert_eq!(session.record_request(plain.clone()), plain);
 }
 
 #[test]
 fn what_is_no_message_is_passed_on_as_it_is() {
     let mut session = remembered();
     for line in ["nonsense", "[]", "{}", r#"{"id":null}"#, "\u{0}"] {
-        assert_eq!(session.asked(line.as_bytes().to_vec()), line.as_bytes());
-        session.answered(line.as_bytes());
+        assert_eq!(session.record_request(line.as_bytes().to_vec()), line.as_bytes());
+        session.record_answer(line.as_bytes());
     }
-    assert!(session.unanswered().is_empty() && session.to_repeat().is_empty());
+    assert!(session.drain_unanswered().is_empty() && session.opening_lines().is_empty());
 }
 
 #[test]
 fn an_id_that_is_used_again_is_another_call() {
     let mut session = remembered();
-    let key =
+    let idempotency_key =
         |line: Vec<u8>| serde_json::from_slice::<Value>(&line).unwrap()["params"]["arguments"]["key"].clone();
-    let first = key(session.asked(call("1", "send")));
-    session.answered(&answer("1"));
-    let second = key(session.asked(call("1", "send")));
+    let first = idempotency_key(session.record_request(call("1", "send")));
+    session.record_answer(&answer("1"));
+    let second = idempotency_key(session.record_request(call("1", "send")));
     assert!(first.is_string() && second.is_string() && first != second, "{first} {second}");
     // Said again to another server, it is the same call.
-    let again = session.unanswered().pop().unwrap().0;
-    assert_eq!(key(again), second);
+    let again = session.drain_unanswered().pop().unwrap().0;
+    assert_eq!(idempotency_key(again), second);
 }
 
 #[test]
@@ -109,16 +117,16 @@ fn a_batch_is_remembered_by_its_parts_where_the_client_may_send_one() {
     let batch = [b"[", call("1", "look").as_slice(), b",", &call("2", "once"), b"]"].concat();
     for (version, is_taken) in [("2025-03-26", true), ("2025-11-25", false)] {
         let mut session = remembered();
-        session.asked(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec());
+        session.record_request(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#.to_vec());
         let answer = format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{version}"}}}}"#);
-        session.answered(answer.as_bytes());
-        let lines = session.asked_line(batch.clone());
+        session.record_answer(answer.as_bytes());
+        let lines = session.record_line(batch.clone());
         if is_taken {
             assert_eq!(lines, [call("1", "look"), call("2", "once")]);
-            assert_eq!(session.unanswered().len(), 2);
+            assert_eq!(session.drain_unanswered().len(), 2);
         } else {
             assert_eq!(lines, std::slice::from_ref(&batch));
-            assert!(session.unanswered().is_empty());
+            assert!(session.drain_unanswered().is_empty());
         }
     }
 }

@@ -14,22 +14,22 @@ fn hosts_are_read_with_and_without_port() {
 
 #[test]
 fn origins_are_compared_with_their_port() {
-    assert_eq!(origin("https://App.example").as_deref(), Some("https://app.example:443"));
-    assert_eq!(origin("http://localhost:5173").as_deref(), Some("http://localhost:5173"));
-    assert_eq!(origin("vscode-webview://x").as_deref(), Some("vscode-webview://x"));
+    assert_eq!(normalize_origin("https://App.example").as_deref(), Some("https://app.example:443"));
+    assert_eq!(normalize_origin("http://localhost:5173").as_deref(), Some("http://localhost:5173"));
+    assert_eq!(normalize_origin("vscode-webview://x").as_deref(), Some("vscode-webview://x"));
     for text in ["null", "", "localhost", "http://a/b", "http://a/", "http://a?b", "http://a@b", "//a"] {
-        assert_eq!(origin(text), None, "{text}");
+        assert_eq!(normalize_origin(text), None, "{text}");
     }
 }
 
 #[test]
 fn what_cannot_be_allowed_is_named() {
-    let guard = |config: HttpConfig| Guard::new(&config, 1, Token::generate().unwrap());
+    let admission = |config: HttpConfig| Admission::new(&config, 1, Token::generate().unwrap());
     let config = HttpConfig { allowed_hosts: vec!["a b".to_owned()], ..HttpConfig::default() };
     assert_eq!(
-        guard(config).unwrap_err().to_string(),
+        admission(config).unwrap_err().to_string(),
         "`a b` cannot be an allowed host; write a name, or a name and a port such as `devbox:3100`"
     );
     let config = HttpConfig { allowed_origins: vec!["*".to_owned()], ..HttpConfig::default() };
-    assert!(guard(config).unwrap_err().to_string().starts_with("`*` cannot be an allowed origin"));
+    assert!(admission(config).unwrap_err().to_string().starts_with("`*` cannot be an allowed origin"));
 }

@@ -4,9 +4,9 @@
 //! to a server behind us, must come out as it went in, so it is handed on as it was written, and so is its
 //! result. That is quicker, too, and therefore good for calls that do not pass through as well.
 //!
-//! Over stdio every call that [`Passing::takes`] goes this way. Over streamable HTTP only those of which
-//! [`Passing::is_prompt`] says so: the others need a stream of events, which is `rmcp`'s. The handler of such a session
-//! offers its way with [`offer_passing`].
+//! Over stdio every call that [`RawCallHandler::accepts`] goes this way. Over streamable HTTP only those of which
+//! [`RawCallHandler::is_prompt`] says so: the others need a stream of events, which is `rmcp`'s. The handler of such a session
+//! offers its way with [`offer_raw_calls`].
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,15 +29,15 @@ use crate::intake;
 use crate::panics::report_panic;
 
 /// How many calls of one session may be on their way at once. One more is refused.
-const MOST: usize = 256;
+const MAX_IN_FLIGHT: usize = 256;
 
 /// The key of a request's `_meta` that says it belongs to no session.
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const PROTOCOL_VERSION_META: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// Whoever answers calls that pass through.
-pub trait Passing: Clone + Send + Sync + 'static {
+pub trait RawCallHandler: Clone + Send + Sync + 'static {
     /// Whether it answers the calls of a tool.
-    fn takes(&self, tool: &str) -> bool;
+    fn accepts(&self, tool: &str) -> bool;
 
     /// Whether the calls of a tool that it takes are answered soon and without a word to the client before the answer.
     fn is_prompt(&self, _tool: &str) -> bool {
@@ -45,23 +45,23 @@ pub trait Passing: Clone + Send + Sync + 'static {
     }
 
     /// Answers a call with the whole result, as JSON, or with a JSON-RPC error as JSON.
-    fn call(&self, call: PassedCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
+    fn call(&self, call: RawCall) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send;
 
     /// Whether it answers requests of a method that lists something: there is something on the list that `rmcp` would
     /// not pass on as it is.
-    fn lists(&self, _method: &str) -> bool {
+    fn handles_list(&self, _method: &str) -> bool {
         false
     }
 
     /// Answers such a request in the same way.
-    fn list(&self, _list: PassedList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
+    fn list(&self, _list: RawList) -> impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send {
         std::future::ready(Err(RawValue::NULL.to_owned()))
     }
 }
 
 /// A call that passes through.
 #[derive(Debug)]
-pub struct PassedCall {
+pub struct RawCall {
     /// Who calls.
     pub caller: Caller,
     /// The tool's name.
@@ -78,7 +78,7 @@ pub struct PassedCall {
 
 /// A list that passes through.
 #[derive(Debug)]
-pub struct PassedList {
+pub struct RawList {
     /// The method that lists.
     pub method: String,
     /// Its parameters, as the client wrote them.
@@ -89,41 +89,41 @@ pub struct PassedList {
 
 /// For servers through which nothing passes.
 #[derive(Debug, Clone, Copy)]
-pub struct NothingPasses;
+pub struct NoRawCalls;
 
-impl Passing for NothingPasses {
-    fn takes(&self, _: &str) -> bool {
+impl RawCallHandler for NoRawCalls {
+    fn accepts(&self, _: &str) -> bool {
         false
     }
 
-    async fn call(&self, _: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn call(&self, _: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         Err(RawValue::NULL.to_owned())
     }
 }
 
-/// A [`Passing`] of any kind, for its prompt calls.
+/// A [`RawCallHandler`] of any kind, for its prompt calls.
 #[derive(Clone)]
-pub(crate) struct PromptPassing(Arc<dyn PromptCalls>);
+pub(crate) struct PromptCallHandler(Arc<dyn PromptCalls>);
 
-/// What [`PromptPassing`] needs of a [`Passing`].
+/// What [`PromptCallHandler`] needs of a [`RawCallHandler`].
 trait PromptCalls: Send + Sync {
     fn is_prompt(&self, tool: &str) -> bool;
 
-    fn call(&self, call: PassedCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>>;
+    fn call(&self, call: RawCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>>;
 }
 
-impl<P: Passing> PromptCalls for P {
+impl<P: RawCallHandler> PromptCalls for P {
     fn is_prompt(&self, tool: &str) -> bool {
-        self.takes(tool) && Passing::is_prompt(self, tool)
+        self.accepts(tool) && RawCallHandler::is_prompt(self, tool)
     }
 
-    fn call(&self, call: PassedCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
-        Box::pin(isolated("tools/call", Passing::call(self, call)))
+    fn call(&self, call: RawCall) -> BoxFuture<'_, Result<Box<RawValue>, Box<RawValue>>> {
+        Box::pin(isolated("tools/call", RawCallHandler::call(self, call)))
     }
 }
 
-impl Passing for PromptPassing {
-    fn takes(&self, tool: &str) -> bool {
+impl RawCallHandler for PromptCallHandler {
+    fn accepts(&self, tool: &str) -> bool {
         self.0.is_prompt(tool)
     }
 
@@ -131,50 +131,50 @@ impl Passing for PromptPassing {
         self.0.is_prompt(tool)
     }
 
-    async fn call(&self, call: PassedCall) -> Result<Box<RawValue>, Box<RawValue>> {
+    async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         self.0.call(call).await
     }
 }
 
-impl fmt::Debug for PromptPassing {
+impl fmt::Debug for PromptCallHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PromptPassing")
     }
 }
 
-/// The place where the handler of a session over HTTP leaves its [`Passing`]. Clones share it.
+/// The place where the handler of a session over HTTP leaves its [`RawCallHandler`]. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PassingSlot(Arc<OnceLock<PromptPassing>>);
+pub(crate) struct HandlerSlot(Arc<OnceLock<PromptCallHandler>>);
 
-impl PassingSlot {
-    pub(crate) fn get(&self) -> Option<&PromptPassing> {
+impl HandlerSlot {
+    pub(crate) fn get(&self) -> Option<&PromptCallHandler> {
         self.0.get()
     }
 }
 
 /// Has the prompt calls of a session go past `rmcp` from now on. `extensions` are those of the context of any message of
 /// the session; where its transport has no use for this, nothing happens.
-pub fn offer_passing(extensions: &Extensions, passing: impl Passing) {
+pub fn offer_raw_calls(extensions: &Extensions, passing: impl RawCallHandler) {
     let parts = extensions.get::<Parts>();
-    if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<PassingSlot>()) {
-        let _ = slot.0.set(PromptPassing(Arc::new(passing)));
+    if let Some(slot) = parts.and_then(|parts| parts.extensions.get::<HandlerSlot>()) {
+        let _ = slot.0.set(PromptCallHandler(Arc::new(passing)));
     }
 }
 
 /// The calls of one session that are on their way, by their ids as written. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OnTheirWay {
+pub(crate) struct InFlight {
     calls: Arc<Mutex<HashMap<String, CancellationToken>>>,
     /// Fires when the session is over: nobody wants any of the answers then.
     over: CancellationToken,
 }
 
 /// What a message is to whoever passes calls on.
-pub(crate) enum Seen {
+pub(crate) enum Classified {
     /// A call, with its id and what it is.
-    Call(Box<RawValue>, PassedCall),
+    Call(Box<RawValue>, RawCall),
     /// A request for a list, with its id.
-    List(Box<RawValue>, PassedList),
+    List(Box<RawValue>, RawList),
     /// One that is not taken, with its id and the error that says why.
     Refused(Box<RawValue>, Box<RawValue>),
     /// The client no longer wants a call of ours. It has been told off.
@@ -211,53 +211,55 @@ struct CancelParams<'a> {
     request_id: &'a RawValue,
 }
 
-impl OnTheirWay {
+impl InFlight {
     /// Those of a session that is over when the token fires.
     pub(crate) fn until(over: CancellationToken) -> Self {
         Self { calls: Arc::default(), over }
     }
 
     /// Looks at a message. One that cannot be read here is somebody else's to refuse.
-    pub(crate) fn see(&self, bytes: &[u8], passing: &impl Passing) -> Seen {
+    pub(crate) fn classify(&self, bytes: &[u8], passing: &impl RawCallHandler) -> Classified {
         // A list would pass for an object whose fields stand in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Seen::Other;
+            return Classified::Other;
         }
-        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Seen::Other };
+        let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(bytes) else { return Classified::Other };
         if envelope.params.is_some_and(|params| !params.get().starts_with('{')) {
-            return Seen::Other;
+            return Classified::Other;
         }
         if envelope.jsonrpc != Some("2.0") {
-            return Seen::Other;
+            return Classified::Other;
         }
         match (envelope.method, envelope.id, envelope.params) {
             (Some("tools/call"), Some(id), Some(params)) if intake::is_id(id.get()) => {
-                self.see_call(id, params, passing)
+                self.classify_call(id, params, passing)
             }
-            (Some("notifications/cancelled"), None, Some(params)) => self.see_cancelled(params),
-            (Some(method), Some(id), params) if passing.lists(method) && intake::is_id(id.get()) => {
-                self.see_list(id, method, params)
+            (Some("notifications/cancelled"), None, Some(params)) => self.cancel(params),
+            (Some(method), Some(id), params) if passing.handles_list(method) && intake::is_id(id.get()) => {
+                self.classify_list(id, method, params)
             }
-            _ => Seen::Other,
+            _ => Classified::Other,
         }
     }
 
-    fn see_call(&self, id: &RawValue, params: &RawValue, passing: &impl Passing) -> Seen {
-        let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else { return Seen::Other };
+    fn classify_call(&self, id: &RawValue, params: &RawValue, passing: &impl RawCallHandler) -> Classified {
+        let Ok(params) = serde_json::from_str::<CallParams<'_>>(params.get()) else {
+            return Classified::Other;
+        };
         if params.arguments.is_some_and(|arguments| !arguments.get().starts_with('{')) {
-            return Seen::Other;
+            return Classified::Other;
         }
         let meta = params.meta.map(|meta| serde_json::from_str::<HashMap<&str, &RawValue>>(meta.get()));
-        let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Seen::Other };
+        let Ok(meta) = meta.transpose().map(Option::unwrap_or_default) else { return Classified::Other };
         // A request of the newest revision has rules of its own, which `rmcp` knows.
-        if !passing.takes(params.name) || meta.contains_key(VERSION) {
-            return Seen::Other;
+        if !passing.accepts(params.name) || meta.contains_key(PROTOCOL_VERSION_META) {
+            return Classified::Other;
         }
-        let cancelled = match self.begin(id) {
+        let cancelled = match self.register(id) {
             Ok(cancelled) => cancelled,
-            Err(error) => return Seen::Refused(id.to_owned(), error),
+            Err(error) => return Classified::Refused(id.to_owned(), error),
         };
-        let call = PassedCall {
+        let call = RawCall {
             caller: Caller::STDIO,
             tool: params.name.to_owned(),
             arguments: params.arguments.map(ToOwned::to_owned),
@@ -265,39 +267,39 @@ impl OnTheirWay {
             progress_token: meta.get("progressToken").map(|token| (*token).to_owned()),
             cancelled,
         };
-        Seen::Call(id.to_owned(), call)
+        Classified::Call(id.to_owned(), call)
     }
 
-    fn see_list(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Seen {
+    fn classify_list(&self, id: &RawValue, method: &str, params: Option<&RawValue>) -> Classified {
         #[derive(Deserialize)]
         struct ListParams<'a> {
             #[serde(borrow, rename = "_meta")]
             meta: Option<HashMap<&'a str, &'a RawValue>>,
         }
         let read = params.map(|params| serde_json::from_str::<ListParams<'_>>(params.get())).transpose();
-        let Ok(read) = read else { return Seen::Other };
-        if read.and_then(|params| params.meta).is_some_and(|meta| meta.contains_key(VERSION)) {
-            return Seen::Other;
+        let Ok(read) = read else { return Classified::Other };
+        if read.and_then(|params| params.meta).is_some_and(|meta| meta.contains_key(PROTOCOL_VERSION_META)) {
+            return Classified::Other;
         }
-        let cancelled = match self.begin(id) {
+        let cancelled = match self.register(id) {
             Ok(cancelled) => cancelled,
-            Err(error) => return Seen::Refused(id.to_owned(), error),
+            Err(error) => return Classified::Refused(id.to_owned(), error),
         };
         let params = params.map(ToOwned::to_owned);
-        Seen::List(id.to_owned(), PassedList { method: method.to_owned(), params, cancelled })
+        Classified::List(id.to_owned(), RawList { method: method.to_owned(), params, cancelled })
     }
 
     /// Notes a request as on its way; otherwise why it cannot be.
-    fn begin(&self, id: &RawValue) -> Result<CancellationToken, Box<RawValue>> {
+    fn register(&self, id: &RawValue) -> Result<CancellationToken, Box<RawValue>> {
         let mut calls = self.calls.lock();
         if calls.contains_key(id.get()) {
             // Two answers to one id could not be told apart.
             let problem = format!("a call with the id {} is on its way already; use another", id.get());
             return Err(error(ErrorData::invalid_request(problem, None)));
         }
-        if calls.len() >= MOST {
+        if calls.len() >= MAX_IN_FLIGHT {
             let problem =
-                format!("{MOST} calls are on their way already; wait for one of them and try again");
+                format!("{MAX_IN_FLIGHT} calls are on their way already; wait for one of them and try again");
             return Err(error(ErrorData::internal_error(problem, None)));
         }
         let cancelled = self.over.child_token();
@@ -305,25 +307,27 @@ impl OnTheirWay {
         Ok(cancelled)
     }
 
-    fn see_cancelled(&self, params: &RawValue) -> Seen {
-        let Ok(params) = serde_json::from_str::<CancelParams<'_>>(params.get()) else { return Seen::Other };
+    fn cancel(&self, params: &RawValue) -> Classified {
+        let Ok(params) = serde_json::from_str::<CancelParams<'_>>(params.get()) else {
+            return Classified::Other;
+        };
         match self.calls.lock().get(params.request_id.get()) {
             Some(call) => {
                 call.cancel();
-                Seen::Cancelled
+                Classified::Cancelled
             }
-            None => Seen::Other,
+            None => Classified::Other,
         }
     }
 
     /// Notes that a call has come to its end. Says whether its answer is still wanted.
-    pub(crate) fn ended(&self, id: &RawValue) -> bool {
+    pub(crate) fn finish(&self, id: &RawValue) -> bool {
         self.calls.lock().remove(id.get()).is_some_and(|call| !call.is_cancelled())
     }
 }
 
 /// The answer to a call, as one line.
-pub(crate) fn answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>>) -> Vec<u8> {
+pub(crate) fn encode_answer(id: &RawValue, outcome: Result<Box<RawValue>, Box<RawValue>>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<'a> {
         jsonrpc: &'static str,
@@ -353,7 +357,7 @@ pub(crate) async fn isolated(
     call: impl Future<Output = Result<Box<RawValue>, Box<RawValue>>> + Send,
 ) -> Result<Box<RawValue>, Box<RawValue>> {
     match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(answer) => answer,
+        Ok(encode_answer) => encode_answer,
         Err(_) => Err(error(report_panic(method))),
     }
 }
@@ -363,5 +367,5 @@ fn error(error: ErrorData) -> Box<RawValue> {
 }
 
 #[cfg(test)]
-#[path = "passing_tests.rs"]
+#[path = "raw_calls_tests.rs"]
 mod tests;

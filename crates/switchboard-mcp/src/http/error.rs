@@ -7,11 +7,11 @@ use http::{HeaderValue, StatusCode};
 use serde_json::json;
 
 use crate::caller::AGENT_HEADER;
-use crate::intake::Refused;
+use crate::intake::Refusal;
 
 /// Everything that we refuse ourselves. What a handler refuses comes back inside JSON-RPC.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum HttpError {
     /// There is no `Host`, more than one, or one that cannot be read.
     NoHost,
     /// The request was meant for another host: DNS was bent to lead here.
@@ -25,7 +25,7 @@ pub(super) enum Problem {
     /// The token is not the right one.
     WrongToken,
     /// There were too many wrong tokens.
-    TooManyGuesses { wait: u64 },
+    AuthRateLimited { wait: u64 },
     /// The agent's name is not a name.
     BadAgent { problem: String },
     /// The address has a query that cannot be read.
@@ -57,12 +57,12 @@ pub(super) enum Problem {
     /// The address names no session.
     NoSessionId,
     /// `rmcp` refused with a status and a plain sentence.
-    Refused { status: StatusCode, message: String },
+    Refusal { status: StatusCode, message: String },
 }
 
-impl Problem {
+impl HttpError {
     /// Status, code, what is wrong, what to do next.
-    fn describe(self) -> (StatusCode, &'static str, String, String) {
+    fn details(self) -> (StatusCode, &'static str, String, String) {
         use StatusCode as S;
 
         let (status, code, message, hint) = match self {
@@ -103,7 +103,7 @@ impl Problem {
                 "the token is not this server's".to_owned(),
                 "read .switchboard/auth_token again: a server that starts may make a new one".to_owned(),
             ),
-            Self::TooManyGuesses { wait } => (
+            Self::AuthRateLimited { wait } => (
                 S::TOO_MANY_REQUESTS,
                 "too_many_wrong_tokens",
                 "there were too many requests with a wrong token".to_owned(),
@@ -199,7 +199,7 @@ impl Problem {
                 "the address has no `sessionId`".to_owned(),
                 "post to the address that the `endpoint` event of /sse gave".to_owned(),
             ),
-            Self::Refused { status, message } => {
+            Self::Refusal { status, message } => {
                 let hint = match status {
                     S::METHOD_NOT_ALLOWED => "use a method that the header Allow names",
                     _ => "change the request as the message says",
@@ -212,13 +212,13 @@ impl Problem {
 
     /// The body that says it.
     fn into_json(self) -> (StatusCode, String) {
-        let (status, code, message, hint) = self.describe();
+        let (status, code, message, hint) = self.details();
         tracing::debug!(status = status.as_u16(), code, "refused a request");
         (status, json!({ "error": { "code": code, "message": message, "hint": hint } }).to_string())
     }
 
     /// The whole answer as text, for a connection that no request is read from.
-    pub(super) fn into_text(self) -> String {
+    pub(super) fn to_raw_response(self) -> String {
         let (status, body) = self.into_json();
         let length = body.len();
         format!(
@@ -229,7 +229,10 @@ impl Problem {
 
     /// Whether the connection is to be given up, because more of the same would follow on it.
     fn ends_connection(&self) -> bool {
-        matches!(self, Self::TooManyGuesses { .. } | Self::TooLarge { .. } | Self::TooSlow | Self::BrokenBody)
+        matches!(
+            self,
+            Self::AuthRateLimited { .. } | Self::TooLarge { .. } | Self::TooSlow | Self::BrokenBody
+        )
     }
 
     /// The header that belongs to the status.
@@ -238,7 +241,7 @@ impl Problem {
             Self::NoToken | Self::WrongToken => {
                 Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"switchboard\"")))
             }
-            Self::TooManyGuesses { wait } => Some((RETRY_AFTER, HeaderValue::from(*wait))),
+            Self::AuthRateLimited { wait } => Some((RETRY_AFTER, HeaderValue::from(*wait))),
             Self::TooManySessions { .. } => Some((RETRY_AFTER, HeaderValue::from_static("60"))),
             Self::SessionBusy => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
             _ => None,
@@ -246,7 +249,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         let (header, ends_connection) = (self.header(), self.ends_connection());
         let (status, body) = self.into_json();
@@ -259,7 +262,7 @@ impl IntoResponse for Problem {
     }
 }
 
-impl IntoResponse for Refused {
+impl IntoResponse for Refusal {
     /// The answer of JSON-RPC. The HTTP request itself was good where only the parameters are not.
     fn into_response(self) -> Response {
         let status = if self.is_about_params() { StatusCode::OK } else { StatusCode::BAD_REQUEST };
@@ -268,21 +271,21 @@ impl IntoResponse for Refused {
 }
 
 /// A response that was made early, so that `?` can end a route with it.
-pub(super) struct Denied(pub(super) Response);
+pub(super) struct Rejection(pub(super) Response);
 
-impl From<Problem> for Denied {
-    fn from(problem: Problem) -> Self {
+impl From<HttpError> for Rejection {
+    fn from(problem: HttpError) -> Self {
         Self(problem.into_response())
     }
 }
 
-impl From<Refused> for Denied {
-    fn from(refused: Refused) -> Self {
+impl From<Refusal> for Rejection {
+    fn from(refused: Refusal) -> Self {
         Self(refused.into_response())
     }
 }
 
-impl IntoResponse for Denied {
+impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
         self.0
     }

@@ -15,7 +15,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tower::ServiceExt;
 
-use crate::busy::{Busy, Counts};
+use crate::activity::{ActiveRequest, ActivityTracker};
 use crate::forwarded;
 
 /// The address of whoever sent a request; behind a proxy, that of the proxy's client. An extension of every request.
@@ -23,31 +23,36 @@ use crate::forwarded;
 pub struct ClientAddress(pub IpAddr);
 
 /// The router, and what is added to its requests and answers.
-pub(crate) struct Front {
+pub(crate) struct Middleware {
     pub(crate) router: Router,
     /// The header in which a proxy names its client.
-    pub(crate) header: Option<HeaderName>,
+    pub(crate) proxy_header: Option<HeaderName>,
     /// How clients are told of HTTP/3.
     pub(crate) alt_svc: Option<HeaderValue>,
-    pub(crate) body_time: Duration,
+    pub(crate) body_timeout: Duration,
 }
 
-impl Front {
+impl Middleware {
     /// Answers a request that came from `peer`.
-    pub(crate) async fn answer<B>(&self, request: Request<B>, peer: IpAddr, busy: &Busy) -> Response
+    pub(crate) async fn handle<B>(
+        &self,
+        request: Request<B>,
+        peer: IpAddr,
+        busy: &ActivityTracker,
+    ) -> Response
     where
         B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        let request_counts = busy.begin();
+        let active_request = busy.track_request();
         let peer = peer.to_canonical();
-        let client = match &self.header {
+        let client = match &self.proxy_header {
             None => Ok(peer),
-            Some(header) => forwarded::client(request.headers(), header, peer),
+            Some(proxy_header) => forwarded::client_address(request.headers(), proxy_header, peer),
         };
         let mut response = match client {
             Ok(client) => {
-                let mut request = request.map(|body| hurried(body, self.body_time));
+                let mut request = request.map(|body| with_body_timeout(body, self.body_timeout));
                 request.extensions_mut().insert(ClientAddress(client));
                 self.router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
             }
@@ -59,17 +64,17 @@ impl Front {
         if let Some(alt_svc) = &self.alt_svc {
             response.headers_mut().insert(ALT_SVC, alt_svc.clone());
         }
-        response.map(|body| Body::new(Counted { body, _counts: request_counts }))
+        response.map(|body| Body::new(TrackedBody { body, _active: active_request }))
     }
 }
 
 /// The body of an answer, which keeps its connection busy.
-struct Counted {
+struct TrackedBody {
     body: Body,
-    _counts: Counts,
+    _active: ActiveRequest,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -90,23 +95,23 @@ impl HttpBody for Counted {
 }
 
 /// Gives a request's body a time by which all of it must have come.
-fn hurried<B>(body: B, limit: Duration) -> Body
+fn with_body_timeout<B>(body: B, limit: Duration) -> Body
 where
     B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<axum::BoxError>,
 {
-    if body.is_end_stream() { Body::empty() } else { Body::new(Hurried { body, limit, deadline: None }) }
+    if body.is_end_stream() { Body::empty() } else { Body::new(TimedBody { body, limit, deadline: None }) }
 }
 
 /// The body of a request from a client that may send a byte a minute.
-struct Hurried<B> {
+struct TimedBody<B> {
     body: B,
     limit: Duration,
     /// Runs from when the body is first waited for. Most come with their head and need none.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> HttpBody for Hurried<B>
+impl<B> HttpBody for TimedBody<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<axum::BoxError>,

@@ -11,32 +11,32 @@ use crate::token::random_id;
 
 /// What tools are like, as far as it matters when a call has to be made again.
 #[derive(Debug, Clone, Copy)]
-pub struct Habits {
+pub struct ToolTraits {
     /// Whether a tool says whom the session speaks for, or something else that has to be said again.
-    pub is_kept: fn(&str) -> bool,
+    pub is_session_state: fn(&str) -> bool,
     /// Whether a tool may be called again where nobody knows whether the call was done.
-    pub may_repeat: fn(&str) -> bool,
+    pub is_retryable: fn(&str) -> bool,
     /// The argument by which a tool recognises a call that it has got before.
-    pub key: fn(&str) -> Option<&'static str>,
+    pub idempotency_key: fn(&str) -> Option<&'static str>,
 }
 
 /// What has been said.
-pub(super) struct Remembered {
-    habits: Habits,
+pub(super) struct ReplayState {
+    traits: ToolTraits,
     /// By what calls of this session are recognised, with the number of the call. Its id would not do: some clients use
     /// one for more than one call.
     name: String,
     calls: u64,
     /// The messages that opened the session, then what has to be said again.
     opening: Vec<Vec<u8>>,
-    kept: Vec<Vec<u8>>,
+    session_state: Vec<Vec<u8>>,
     /// What has not been answered, in its order.
-    open: Vec<Open>,
+    pending: Vec<OpenRequest>,
     /// Whether the client was told a revision that has batches.
-    takes_batches: bool,
+    accepts_batches: bool,
 }
 
-struct Open {
+struct OpenRequest {
     id: String,
     line: Vec<u8>,
     kind: Kind,
@@ -45,13 +45,13 @@ struct Open {
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     /// It opens the session.
-    Opening,
+    Initialize,
     /// It has to be said again to a new server.
-    Kept,
+    SessionState,
     /// It may be said again.
-    Repeatable,
+    Retryable,
     /// Nobody knows what saying it again would do.
-    Once,
+    NonIdempotent,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +68,7 @@ struct Envelope<'a> {
 }
 
 #[derive(Deserialize)]
-struct Called<'a> {
+struct ToolCall<'a> {
     #[serde(borrow)]
     name: std::borrow::Cow<'a, str>,
 }
@@ -89,40 +89,40 @@ struct Cancelled<'a> {
 
 /// What a line of the server is to a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum ServerLine {
     /// Its answer.
     Answer { is_error: bool },
     /// Something else.
     Other,
 }
 
-fn read(line: &[u8]) -> Option<Envelope<'_>> {
+fn parse(line: &[u8]) -> Option<Envelope<'_>> {
     // A list would pass for an object whose fields stand in order.
     line.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(line).ok()).flatten()
 }
 
-fn tool<'a>(envelope: &Envelope<'a>) -> Option<std::borrow::Cow<'a, str>> {
+fn called_tool<'a>(envelope: &Envelope<'a>) -> Option<std::borrow::Cow<'a, str>> {
     let params = envelope.params.filter(|_| envelope.method == Some("tools/call"))?;
-    serde_json::from_str::<Called<'_>>(params.get()).ok().map(|called| called.name)
+    serde_json::from_str::<ToolCall<'_>>(params.get()).ok().map(|called| called.name)
 }
 
-impl Remembered {
-    pub(super) fn new(habits: Habits) -> Result<Self, McpError> {
+impl ReplayState {
+    pub(super) fn new(traits: ToolTraits) -> Result<Self, McpError> {
         let name = random_id()?;
-        let (opening, kept, open) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { habits, name, calls: 0, opening, kept, open, takes_batches: false })
+        let (opening, session_state, pending) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { traits, name, calls: 0, opening, session_state, pending, accepts_batches: false })
     }
 
     /// Notes what a line of the client says, and returns it as the server is to get it: a batch is taken apart, because
     /// parts of it may have to be said again and others not.
-    pub(super) fn asked_line(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
-        let batch = intake::batch(&line).filter(|_| self.takes_batches);
-        let Some(Ok(parts)) = batch else { return vec![self.asked(line)] };
-        parts.into_iter().map(|part| self.asked(part.get().as_bytes().to_vec())).collect()
+    pub(super) fn record_line(&mut self, line: Vec<u8>) -> Vec<Vec<u8>> {
+        let batch = intake::batch(&line).filter(|_| self.accepts_batches);
+        let Some(Ok(parts)) = batch else { return vec![self.record_request(line)] };
+        parts.into_iter().map(|part| self.record_request(part.get().as_bytes().to_vec())).collect()
     }
 
-    fn asked(&mut self, line: Vec<u8>) -> Vec<u8> {
-        let Some(envelope) = read(&line) else { return line };
+    fn record_request(&mut self, line: Vec<u8>) -> Vec<u8> {
+        let Some(envelope) = parse(&line) else { return line };
         match (envelope.method, envelope.id) {
             (Some("notifications/initialized"), None) => {
                 self.opening.push(line.clone());
@@ -131,27 +131,32 @@ impl Remembered {
             (Some("notifications/cancelled"), None) => {
                 let params = envelope.params.map(RawValue::get).unwrap_or_default();
                 if let Ok(cancelled) = serde_json::from_str::<Cancelled<'_>>(params) {
-                    self.open.retain(|open| open.id != cancelled.request_id.get());
+                    self.pending.retain(|pending| pending.id != cancelled.request_id.get());
                 }
                 line
             }
             (Some(method), Some(id)) => {
-                let tool = tool(&envelope);
-                let kind = match (method, tool.as_deref()) {
-                    ("initialize", _) => Kind::Opening,
-                    ("resources/subscribe" | "logging/setLevel", _) => Kind::Kept,
-                    (_, Some(tool)) if (self.habits.is_kept)(tool) => Kind::Kept,
-                    (_, Some(tool)) if !(self.habits.may_repeat)(tool) => Kind::Once,
-                    _ => Kind::Repeatable,
+                let called_tool = called_tool(&envelope);
+                let kind = match (method, called_tool.as_deref()) {
+                    ("initialize", _) => Kind::Initialize,
+                    ("resources/subscribe" | "logging/setLevel", _) => Kind::SessionState,
+                    (_, Some(called_tool)) if (self.traits.is_session_state)(called_tool) => {
+                        Kind::SessionState
+                    }
+                    (_, Some(called_tool)) if !(self.traits.is_retryable)(called_tool) => Kind::NonIdempotent,
+                    _ => Kind::Retryable,
                 };
-                let (id, key) = (id.get().to_owned(), tool.and_then(|tool| (self.habits.key)(&tool)));
+                let (id, key) = (
+                    id.get().to_owned(),
+                    called_tool.and_then(|called_tool| (self.traits.idempotency_key)(&called_tool)),
+                );
                 self.calls += 1;
-                let word = format!("{}-{}", self.name, self.calls);
-                let line = match key.and_then(|key| with_key(&line, key, &word)) {
+                let value = format!("{}-{}", self.name, self.calls);
+                let line = match key.and_then(|key| with_idempotency_key(&line, key, &value)) {
                     Some(keyed) => keyed,
                     None => line,
                 };
-                self.open.push(Open { id, line: line.clone(), kind });
+                self.pending.push(OpenRequest { id, line: line.clone(), kind });
                 line
             }
             _ => line,
@@ -159,82 +164,84 @@ impl Remembered {
     }
 
     /// Notes what the server says.
-    pub(super) fn answered(&mut self, line: &[u8]) {
-        let Some(envelope) = read(line) else { return };
+    pub(super) fn record_answer(&mut self, line: &[u8]) {
+        let Some(envelope) = parse(line) else { return };
         let (None, Some(id)) = (envelope.method, envelope.id) else { return };
-        let Some(place) = self.open.iter().position(|open| open.id == id.get()) else { return };
-        let open = self.open.remove(place);
-        let went_well = outcome(&envelope) == Heard::Answer { is_error: false };
-        match open.kind {
-            Kind::Opening if went_well => {
-                self.takes_batches = revision(&envelope) == Some(ProtocolVersion::V_2025_03_26);
-                self.opening.insert(0, open.line);
+        let Some(index) = self.pending.iter().position(|pending| pending.id == id.get()) else { return };
+        let pending = self.pending.remove(index);
+        let succeeded = outcome(&envelope) == ServerLine::Answer { is_error: false };
+        match pending.kind {
+            Kind::Initialize if succeeded => {
+                self.accepts_batches = revision(&envelope) == Some(ProtocolVersion::V_2025_03_26);
+                self.opening.insert(0, pending.line);
             }
-            Kind::Kept if went_well => self.kept.push(open.line),
+            Kind::SessionState if succeeded => self.session_state.push(pending.line),
             _ => {}
         }
     }
 
     /// What a new server has to be told, in this order. Its answers are not for the client.
-    pub(super) fn to_repeat(&self) -> Vec<Vec<u8>> {
-        self.opening.iter().chain(&self.kept).cloned().collect()
+    pub(super) fn opening_lines(&self) -> Vec<Vec<u8>> {
+        self.opening.iter().chain(&self.session_state).cloned().collect()
     }
 
     /// What nobody has answered, and the answer that the client gets instead where it cannot be said again.
-    pub(super) fn unanswered(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-        let (once, again): (Vec<Open>, Vec<Open>) =
-            std::mem::take(&mut self.open).into_iter().partition(|open| open.kind == Kind::Once);
-        let refused = once.into_iter().map(|open| {
-            let refusal = refusal(&open.id);
-            (open.line, Some(refusal))
+    pub(super) fn drain_unanswered(&mut self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let (non_idempotent, retryable): (Vec<OpenRequest>, Vec<OpenRequest>) =
+            std::mem::take(&mut self.pending)
+                .into_iter()
+                .partition(|pending| pending.kind == Kind::NonIdempotent);
+        let refused = non_idempotent.into_iter().map(|pending| {
+            let unknown_outcome = unknown_outcome(&pending.id);
+            (pending.line, Some(unknown_outcome))
         });
         let mut all: Vec<_> = refused.collect();
-        all.extend(again.iter().map(|open| (open.line.clone(), None)));
-        self.open = again;
+        all.extend(retryable.iter().map(|pending| (pending.line.clone(), None)));
+        self.pending = retryable;
         all
     }
 
     /// True if a request of the client has no answer yet.
-    pub(super) fn has_open(&self) -> bool {
-        !self.open.is_empty()
+    pub(super) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Whether a line of the client is one that is answered.
     pub(super) fn expects_answer(line: &[u8]) -> bool {
-        read(line).is_some_and(|envelope| envelope.id.is_some())
+        parse(line).is_some_and(|envelope| envelope.id.is_some())
     }
 
     /// What a line of the server is to a line of the client.
-    pub(super) fn is_answer(answer: &[u8], line: &[u8]) -> Heard {
-        match (read(answer), read(line)) {
+    pub(super) fn classify(answer: &[u8], line: &[u8]) -> ServerLine {
+        match (parse(answer), parse(line)) {
             (Some(answer), Some(line))
                 if answer.method.is_none() && answer.id.map(RawValue::get) == line.id.map(RawValue::get) =>
             {
                 outcome(&answer)
             }
-            _ => Heard::Other,
+            _ => ServerLine::Other,
         }
     }
 }
 
-fn outcome(answer: &Envelope<'_>) -> Heard {
+fn outcome(answer: &Envelope<'_>) -> ServerLine {
     let failed =
         |result: &RawValue| serde_json::from_str::<Outcome>(result.get()).is_ok_and(|said| said.is_error);
-    Heard::Answer { is_error: answer.error.is_some() || answer.result.is_some_and(failed) }
+    ServerLine::Answer { is_error: answer.error.is_some() || answer.result.is_some_and(failed) }
 }
 
 /// The revision that the answer to `initialize` names.
 fn revision(answer: &Envelope<'_>) -> Option<ProtocolVersion> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Agreed {
+    struct Negotiated {
         protocol_version: ProtocolVersion,
     }
-    serde_json::from_str::<Agreed>(answer.result?.get()).ok().map(|agreed| agreed.protocol_version)
+    serde_json::from_str::<Negotiated>(answer.result?.get()).ok().map(|agreed| agreed.protocol_version)
 }
 
 /// A call with the argument by which it is recognised, unless it has one.
-fn with_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
+fn with_idempotency_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
     let mut message: Map<String, Value> = serde_json::from_slice(line).ok()?;
     let arguments = message.get_mut("params")?.get_mut("arguments")?.as_object_mut()?;
     if arguments.get(key).is_none_or(|given| given.is_null() || given == "") {
@@ -244,7 +251,7 @@ fn with_key(line: &[u8], key: &str, value: &str) -> Option<Vec<u8>> {
 }
 
 /// What a client is told of a call that may or may not have been done.
-fn refusal(id: &str) -> Vec<u8> {
+fn unknown_outcome(id: &str) -> Vec<u8> {
     let text = "The server that did this ended before it answered: whether it was done is not known. Look before you \
                 try again.";
     let content = json!([{ "type": "text", "text": text }]);
@@ -253,5 +260,5 @@ fn refusal(id: &str) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "remembered_tests.rs"]
+#[path = "replay_tests.rs"]
 mod tests;

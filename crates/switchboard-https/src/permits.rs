@@ -8,53 +8,53 @@ use parking_lot::Mutex;
 
 /// Places for connections. Nobody waits for one: a connection beyond the limits is closed.
 #[derive(Clone)]
-pub(crate) struct Places {
-    taken: Arc<Mutex<Taken>>,
+pub(crate) struct ConnectionPermits {
+    usage: Arc<Mutex<Usage>>,
     limit: usize,
     /// None where all connections come from one proxy.
     limit_per_client: Option<usize>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct Usage {
     all: usize,
     /// Has an entry only for those that have a connection, so it is as bounded as they are.
     by_client: HashMap<IpAddr, usize>,
 }
 
 /// A place, given back when dropped.
-pub(crate) struct Place {
-    taken: Arc<Mutex<Taken>>,
+pub(crate) struct Permit {
+    usage: Arc<Mutex<Usage>>,
     client: IpAddr,
 }
 
-impl Places {
+impl ConnectionPermits {
     pub(crate) fn new(limit: usize, limit_per_client: Option<usize>) -> Self {
-        Self { taken: Arc::default(), limit, limit_per_client }
+        Self { usage: Arc::default(), limit, limit_per_client }
     }
 
     /// Takes a place for a connection from `address`, if there is one.
-    pub(crate) fn take(&self, address: IpAddr) -> Option<Place> {
+    pub(crate) fn acquire(&self, address: IpAddr) -> Option<Permit> {
         let client = client(address);
-        let mut taken = self.taken.lock();
-        let of_client = taken.by_client.get(&client).copied().unwrap_or_default();
-        if taken.all >= self.limit || self.limit_per_client.is_some_and(|limit| of_client >= limit) {
+        let mut usage = self.usage.lock();
+        let of_client = usage.by_client.get(&client).copied().unwrap_or_default();
+        if usage.all >= self.limit || self.limit_per_client.is_some_and(|limit| of_client >= limit) {
             return None;
         }
-        taken.all += 1;
-        taken.by_client.insert(client, of_client + 1);
-        Some(Place { taken: Arc::clone(&self.taken), client })
+        usage.all += 1;
+        usage.by_client.insert(client, of_client + 1);
+        Some(Permit { usage: Arc::clone(&self.usage), client })
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut taken = self.taken.lock();
-        taken.all -= 1;
-        if let Some(count) = taken.by_client.get_mut(&self.client) {
+        let mut usage = self.usage.lock();
+        usage.all -= 1;
+        if let Some(count) = usage.by_client.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
-                taken.by_client.remove(&self.client);
+                usage.by_client.remove(&self.client);
             }
         }
     }
@@ -69,5 +69,5 @@ fn client(address: IpAddr) -> IpAddr {
 }
 
 #[cfg(test)]
-#[path = "places_tests.rs"]
+#[path = "permits_tests.rs"]
 mod tests;

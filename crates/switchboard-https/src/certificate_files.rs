@@ -11,31 +11,31 @@ use switchboard_sys::files::FileError;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::certificate::{Current, Loaded, PemError, read_file};
+use crate::certificate::{CurrentCertificate, LoadedCertificate, PemError, read_file};
 use crate::error::Error;
 
 const CERT: &str = "certificate";
 const KEY: &str = "private key";
 
 /// When to complain of a certificate that nobody has renewed: most are renewed weeks before their end.
-const SOON: SignedDuration = SignedDuration::from_hours(24 * 7);
+const EXPIRY_WARNING: SignedDuration = SignedDuration::from_hours(24 * 7);
 
 /// Where a certificate and its key are.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
+pub(crate) struct CertificateFiles {
     pub(crate) cert: PathBuf,
     pub(crate) key: PathBuf,
 }
 
 /// What tells one state of the two files from another. Times are compared, never ordered.
-type Stamp = [Option<(u64, u64, i64, i64, i64, i64)>; 2];
+type Fingerprint = [Option<(u64, u64, i64, i64, i64, i64)>; 2];
 
-impl Pair {
+impl CertificateFiles {
     /// Reads both.
-    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+    pub(crate) fn load(&self) -> Result<LoadedCertificate, Error> {
         check_permissions(&self.key)?;
         let (cert, key) = (read_file(CERT, &self.cert)?, read_file(KEY, &self.key)?);
-        Loaded::from_pem("the certificate", &cert, &key).map_err(|error| match error {
+        LoadedCertificate::from_pem("the certificate", &cert, &key).map_err(|error| match error {
             PemError::NoCertificate => {
                 Error::BadPem { what: CERT, path: self.cert.clone(), expected: "certificate" }
             }
@@ -47,43 +47,43 @@ impl Pair {
 
     /// Reads both again whenever one has changed, until `closing`. What cannot be used is told once, and what was shown
     /// before is shown on: of two files, one is always written first.
-    pub(crate) async fn follow(
+    pub(crate) async fn watch(
         self,
-        current: Arc<Current>,
+        current: Arc<CurrentCertificate>,
         every: Duration,
         clock: Clock,
         closing: CancellationToken,
     ) {
         // What was read before this loop may have changed since, so the first look reads once more.
-        let mut seen = None;
-        let mut look = interval(every.max(Duration::from_millis(10)));
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = None;
+        let mut poll = interval(every.max(Duration::from_millis(10)));
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = closing.cancelled() => return,
-                _ = look.tick() => {}
+                _ = poll.tick() => {}
             }
-            let pair = self.clone();
-            let before = seen;
-            let looking = tokio::task::spawn_blocking(move || {
+            let files = self.clone();
+            let before = last;
+            let reading = tokio::task::spawn_blocking(move || {
                 // Before the reading: a change during it shows as another one at the next look.
-                let stamp = pair.stamp();
-                (Some(stamp) != before).then(|| (stamp, pair.load()))
+                let fingerprint = files.fingerprint();
+                (Some(fingerprint) != before).then(|| (fingerprint, files.load()))
             });
-            match looking.await {
+            match reading.await {
                 Ok(None) => {}
-                Ok(Some((stamp, loaded))) => {
-                    seen = Some(stamp);
-                    self.take(&current, loaded, clock.now());
+                Ok(Some((fingerprint, loaded))) => {
+                    last = Some(fingerprint);
+                    self.apply(&current, loaded, clock.now());
                 }
                 Err(error) => tracing::error!(%error, "cannot look at the certificate's files"),
             }
         }
     }
 
-    fn take(&self, current: &Current, loaded: Result<Loaded, Error>, now: Timestamp) {
+    fn apply(&self, current: &CurrentCertificate, loaded: Result<LoadedCertificate, Error>, now: Timestamp) {
         if let Ok(loaded) = &loaded
-            && loaded.certificate.not_after < now + SOON
+            && loaded.certificate.not_after < now + EXPIRY_WARNING
         {
             let until = loaded.certificate.not_after;
             tracing::warn!(cert = %self.cert.display(), %until, "the certificate is over, or will be soon");
@@ -102,7 +102,7 @@ impl Pair {
     }
 
     /// What the files look like now. Links are followed: a renewal may change nothing but where they lead.
-    fn stamp(&self) -> Stamp {
+    fn fingerprint(&self) -> Fingerprint {
         [&self.cert, &self.key].map(|path| {
             let stat = std::fs::metadata(path).ok()?;
             Some((stat.dev(), stat.ino(), stat.mtime(), stat.mtime_nsec(), stat.ctime(), stat.ctime_nsec()))

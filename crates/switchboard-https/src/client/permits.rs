@@ -10,33 +10,37 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const HOSTS: usize = 256;
 
 /// Places for calls, in all and per host. Whoever finds none waits, within the time of its own call.
-pub(super) struct Places {
-    all: Arc<Semaphore>,
+pub(super) struct CallPermits {
+    global: Arc<Semaphore>,
     hosts: Mutex<HashMap<String, Weak<Semaphore>>>,
     per_host: usize,
 }
 
 /// A place, given back when dropped.
-pub(super) struct Place {
-    _of_host: Option<OwnedSemaphorePermit>,
-    _of_all: Option<OwnedSemaphorePermit>,
+pub(super) struct CallPermit {
+    _host: Option<OwnedSemaphorePermit>,
+    _global: Option<OwnedSemaphorePermit>,
 }
 
-impl Places {
-    pub(super) fn new(all: usize, per_host: usize) -> Self {
-        Self { all: Arc::new(Semaphore::new(all.max(1))), hosts: Mutex::default(), per_host: per_host.max(1) }
+impl CallPermits {
+    pub(super) fn new(global: usize, per_host: usize) -> Self {
+        Self {
+            global: Arc::new(Semaphore::new(global.max(1))),
+            hosts: Mutex::default(),
+            per_host: per_host.max(1),
+        }
     }
 
     /// Waits for a place. Those who wait for a host hold none of the places that others need.
-    pub(super) async fn enter(&self, host: &str) -> Place {
+    pub(super) async fn acquire(&self, host: &str) -> CallPermit {
         // Neither is ever closed, so both are granted.
-        let of_host = self.of_host(host).acquire_owned().await.ok();
-        let of_all = Arc::clone(&self.all).acquire_owned().await.ok();
-        Place { _of_host: of_host, _of_all: of_all }
+        let host_semaphore = self.host_semaphore(host).acquire_owned().await.ok();
+        let of_all = Arc::clone(&self.global).acquire_owned().await.ok();
+        CallPermit { _host: host_semaphore, _global: of_all }
     }
 
     /// The places of one host, which are there as long as somebody holds or awaits one.
-    fn of_host(&self, host: &str) -> Arc<Semaphore> {
+    fn host_semaphore(&self, host: &str) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock();
         if let Some(places) = hosts.get(host).and_then(Weak::upgrade) {
             return places;

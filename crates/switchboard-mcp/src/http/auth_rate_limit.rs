@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 /// How many wrong tokens in a row are just answered: a client that was restarted with an old token tries a
 /// few times on each of its routes.
-const AT_ONCE: u32 = 20;
+const BURST: u32 = 20;
 
 /// After how long one more is.
-const ONE_MORE: Duration = Duration::from_secs(1);
+const REFILL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Counts wrong tokens. Right ones are not counted and never wait: everybody who can reach the port shares
 /// this limit, and none of them must be able to lock the user out.
@@ -18,24 +18,24 @@ const ONE_MORE: Duration = Duration::from_secs(1);
 /// What keeps a token from being guessed is its length. The limit keeps a misled client, or an attacker,
 /// from filling the log and the processor.
 #[derive(Debug)]
-pub(super) struct Guesses {
+pub(super) struct AuthRateLimit {
     /// When all wrong tokens so far will have been forgotten.
-    forgotten: Mutex<Instant>,
+    drained: Mutex<Instant>,
 }
 
-impl Guesses {
+impl AuthRateLimit {
     pub(super) fn new() -> Self {
-        Self { forgotten: Mutex::new(Instant::now()) }
+        Self { drained: Mutex::new(Instant::now()) }
     }
 
     /// Counts one more. When it is one too many, says after how many seconds the next is looked at.
-    pub(super) fn count(&self) -> Result<(), u64> {
+    pub(super) fn record_failure(&self) -> Result<(), u64> {
         let now = Instant::now();
-        let mut forgotten = self.forgotten.lock();
-        let next = (*forgotten).max(now) + ONE_MORE;
-        let over = (next - now).saturating_sub(ONE_MORE * AT_ONCE);
+        let mut drained = self.drained.lock();
+        let next = (*drained).max(now) + REFILL_INTERVAL;
+        let over = (next - now).saturating_sub(REFILL_INTERVAL * BURST);
         if over.is_zero() {
-            *forgotten = next;
+            *drained = next;
             Ok(())
         } else {
             Err(over.as_secs() + u64::from(over.subsec_nanos() > 0))
@@ -44,5 +44,5 @@ impl Guesses {
 }
 
 #[cfg(test)]
-#[path = "guesses_tests.rs"]
+#[path = "auth_rate_limit_tests.rs"]
 mod tests;
