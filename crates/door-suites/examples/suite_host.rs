@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 unready: None,
                 limits: Limits::default(),
                 expose: Expose::default(),
-                written: door_suites::Written::default(),
+                template: door_suites::LaunchTemplate::default(),
             };
             let options = ChildOptions { guard: Some(guard.clone()), ..ChildOptions::default() };
             Child::with(Arc::new(spec), options)

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::places::hex;
+use crate::paths::hex;
 
 /// The hash of a value: SHA-256 of its canonical spelling, as hexadecimal digits.
 pub(crate) fn hash(value: &Value) -> String {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use switchboard_sys::files::Dir;
 
 use crate::child::Listing;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 use crate::tool::Tool;
 
@@ -60,7 +60,7 @@ impl Catalogue {
 
     /// A tool by exactly its name.
     pub(crate) fn get(&self, name: &str) -> Option<&Tool> {
-        self.by_name.get(name).and_then(|&place| self.tools.get(place))
+        self.by_name.get(name).and_then(|&position| self.tools.get(position))
     }
 
     /// The tools as the child listed them.
@@ -107,8 +107,8 @@ struct Stored {
 }
 
 impl Shelf {
-    pub(crate) fn open(places: &Places) -> Self {
-        let dir = places.make_catalogues();
+    pub(crate) fn open(positions: &SuitePaths) -> Self {
+        let dir = positions.create_catalogues();
         let dir = dir.inspect_err(|error| tracing::debug!(%error, "catalogues are not kept")).ok();
         Self { dir }
     }
@@ -168,7 +168,7 @@ fn launch_hash(spec: &ChildSpec) -> String {
             ["ws", url].into_iter().chain(headers.keys().map(String::as_str)).collect()
         }
     };
-    crate::places::hex(&Sha256::digest(serde_json::to_vec(&parts).unwrap_or_default()))
+    crate::paths::hex(&Sha256::digest(serde_json::to_vec(&parts).unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::{Catalogue, Shelf};
 use crate::child::Listing;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::raw::raw;
-use crate::spec::{ChildSpec, Expose, Framing, Launch, Limits, Written};
+use crate::spec::{ChildSpec, Expose, Framing, Launch, LaunchTemplate, Limits};
 
 fn spec(command: &str) -> ChildSpec {
     ChildSpec {
@@ -25,7 +25,7 @@ fn spec(command: &str) -> ChildSpec {
         unready: None,
         limits: Limits::default(),
         expose: Expose::Suite,
-        written: Written::default(),
+        template: LaunchTemplate::default(),
     }
 }
 
@@ -44,12 +44,12 @@ fn catalogue() -> Catalogue {
 #[test]
 fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
     let folder = tempfile::tempdir().unwrap();
-    let places = Places {
+    let paths = SuitePaths {
         workspace: folder.path().into(),
         config: "/none".into(),
         cache: folder.path().join("cache"),
     };
-    let shelf = Shelf::open(&places);
+    let shelf = Shelf::open(&paths);
     assert!(shelf.load(&spec("one")).is_none());
     shelf.save(&spec("one"), &catalogue());
     let back = shelf.load(&spec("one")).unwrap();
@@ -60,7 +60,7 @@ fn a_catalogue_comes_back_as_it_was_for_the_same_command_only() {
     assert_eq!(note, "notes lists more tools than are read; only the first 2 can be used");
     assert!(shelf.load(&spec("two")).is_none(), "another command may have other tools");
 
-    let file = places.cache.join("catalogues").join(places.workspace_mark()).join("notes.json");
+    let file = paths.cache.join("catalogues").join(paths.workspace_hash()).join("notes.json");
     assert!(!std::fs::read_to_string(&file).unwrap().contains("hunter2"));
     for damage in ["", "{", "[]", "\u{0}"] {
         crate::test_files::write(&file, damage);
@@ -73,7 +73,7 @@ fn without_a_cache_folder_everything_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     crate::test_files::write(&folder.path().join("file"), "");
     let cache = folder.path().join("file/cache");
-    let shelf = Shelf::open(&Places { workspace: folder.path().into(), config: "/none".into(), cache });
+    let shelf = Shelf::open(&SuitePaths { workspace: folder.path().into(), config: "/none".into(), cache });
     shelf.save(&spec("one"), &catalogue());
     assert!(shelf.load(&spec("one")).is_none());
 }

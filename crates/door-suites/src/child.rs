@@ -4,15 +4,14 @@
 //! so that nothing a child says is lost. However many ask, the child is started once; it is stopped when nobody
 //! asks any more, started again after it ended, and left alone for a while when it does not start.
 
-mod asks;
 mod connection;
+mod downloaders;
 mod envelope;
 mod error;
-mod fetching;
+mod fair_queue;
 mod frames;
 mod http;
 mod input;
-mod link;
 mod log;
 mod meta;
 mod net;
@@ -20,12 +19,13 @@ mod object;
 mod opening;
 mod pipe;
 mod recovery;
+mod server_requests;
 mod shared;
 mod sse;
 mod start;
 mod status;
 mod stdio;
-mod turns;
+mod transport;
 mod ws;
 
 use std::sync::atomic::Ordering;
@@ -44,6 +44,7 @@ use tracing::Instrument as _;
 
 use self::connection::{Connection, EndKind};
 pub use self::error::ChildError;
+use self::fair_queue::{FairQueue, QueueFull, Slot};
 pub use self::log::log_name;
 use self::object::raw;
 use self::recovery::{Gate, Recovery};
@@ -51,8 +52,7 @@ use self::shared::Shared;
 pub use self::shared::{ChildOptions, RecoveryRules};
 use self::start::Starter;
 use self::status::count;
-pub use self::status::{ChildEvent, ChildState, ChildStatus, Counts, Listed, Opened};
-use self::turns::{NoRoom, Turn, Turns};
+pub use self::status::{ChildEvent, ChildState, ChildStatus, Counts, InitializeResult, ListKind};
 use crate::host::{Caller, Host};
 use crate::spec::ChildSpec;
 
@@ -79,7 +79,7 @@ struct Inner {
     shared: Arc<Shared>,
     starter: Starter,
     state: Mutex<State>,
-    turns: Turns,
+    turns: FairQueue,
 }
 
 struct State {
@@ -106,7 +106,7 @@ impl Child {
 
     /// A child with all that can be set.
     pub fn with(spec: Arc<ChildSpec>, options: ChildOptions) -> Self {
-        let turns = Turns::new(spec.limits.concurrency, options.queue);
+        let turns = FairQueue::new(spec.limits.concurrency, options.queue);
         let shared = Arc::new(Shared::new(spec, options));
         let starter = Starter::new(Arc::clone(&shared));
         let state =
@@ -142,13 +142,13 @@ impl Child {
     }
 
     /// The items of a list, as [`list_all`](Self::list_all) reads them.
-    pub async fn list(&self, what: Listed, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
+    pub async fn list(&self, what: ListKind, caller: &Caller) -> Result<Vec<Box<RawValue>>, ChildError> {
         self.list_all(what, caller).await.map(|listing| listing.items)
     }
 
     /// All items of a list, page by page, up to the limits. Empty when the child said that it has no such list. Starts
     /// the child if need be, but not again when it ends meanwhile.
-    pub async fn list_all(&self, what: Listed, caller: &Caller) -> Result<Listing, ChildError> {
+    pub async fn list_all(&self, what: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
         let used = self.connection(caller).await?;
         match self.list_by(&used, what, caller).await {
             Err(ChildError::SessionEnded { .. }) => {
@@ -159,10 +159,10 @@ impl Child {
         }
     }
 
-    async fn list_by(&self, used: &Used, what: Listed, caller: &Caller) -> Result<Listing, ChildError> {
-        let opened = used.0.opened().ok_or_else(|| used.0.gone_error())?;
+    async fn list_by(&self, used: &Used, what: ListKind, caller: &Caller) -> Result<Listing, ChildError> {
+        let opened = used.0.initialized().ok_or_else(|| used.0.gone_error())?;
         // Tools are asked for in any case: some servers have them and do not say so.
-        if what != Listed::Tools && opened.capabilities.get(what.capability()).is_none() {
+        if what != ListKind::Tools && opened.capabilities.get(what.capability()).is_none() {
             return Ok(Listing::default());
         }
         let mut items: Vec<Box<RawValue>> = Vec::new();
@@ -205,7 +205,7 @@ impl Child {
         Ok(self.told_if_cut(what, Listing { items, is_cut: true }))
     }
 
-    fn told_if_cut(&self, what: Listed, listing: Listing) -> Listing {
+    fn told_if_cut(&self, what: ListKind, listing: Listing) -> Listing {
         if listing.is_cut {
             let (child, read) = (&self.spec().name, listing.items.len());
             tracing::warn!(child, list = what.member(), read, "a list is too long and was read only in part");
@@ -222,15 +222,15 @@ impl Child {
     }
 
     /// What it said when it was opened; starts it if need be.
-    pub async fn open(&self, caller: &Caller) -> Result<Arc<Opened>, ChildError> {
+    pub async fn open(&self, caller: &Caller) -> Result<Arc<InitializeResult>, ChildError> {
         let used = self.connection(caller).await?;
-        used.0.opened().ok_or_else(|| used.0.gone_error())
+        used.0.initialized().ok_or_else(|| used.0.gone_error())
     }
 
     /// What it said when it was opened, if it runs.
-    pub fn opened(&self) -> Option<Arc<Opened>> {
+    pub fn initialized(&self) -> Option<Arc<InitializeResult>> {
         match &self.0.state.lock().now {
-            Now::Running(connection) => connection.opened(),
+            Now::Running(connection) => connection.initialized(),
             _ => None,
         }
     }
@@ -344,12 +344,12 @@ impl Child {
 
 impl Inner {
     /// Waits for a turn, no longer than a request may take.
-    async fn turn(&self, caller: &Caller) -> Result<Turn<'_>, ChildError> {
+    async fn turn(&self, caller: &Caller) -> Result<Slot<'_>, ChildError> {
         let busy = |waiting| ChildError::Busy { child: self.shared.name().to_owned(), waiting };
         tokio::select! {
             biased;
             () = caller.cancelled.cancelled() => Err(ChildError::Cancelled),
-            turn = self.turns.take(caller) => turn.map_err(|NoRoom(waiting)| busy(waiting)),
+            turn = self.turns.take(caller) => turn.map_err(|QueueFull(waiting)| busy(waiting)),
             () = sleep(self.shared.spec.limits.rpc) => Err(busy(self.turns.waiting())),
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 async fn nothing_runs_until_the_first_request() {
     let child = child("echo.py", &[]);
     assert_eq!(child.status().state, ChildState::NotStarted);
-    assert!(child.opened().is_none());
+    assert!(child.initialized().is_none());
     let opened = within(child.open(&Caller::default())).await.expect("it opens");
     assert_eq!(opened.protocol_version, "2025-11-25");
     assert_eq!(opened.server_info, json!({"name": "echo", "version": "1"}));
@@ -84,7 +84,7 @@ async fn a_clients_own_token_does_not_reach_the_child() {
 #[tokio::test]
 async fn all_pages_of_a_list_are_read() {
     let child = child("many.py", &[]);
-    let tools = within(child.list(Listed::Tools, &Caller::default())).await.expect("a list");
+    let tools = within(child.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     let names: Vec<String> = tools
         .iter()
         .map(|tool| {
@@ -93,17 +93,17 @@ async fn all_pages_of_a_list_are_read() {
         .collect();
     assert_eq!(names.len(), 1000);
     assert!(names.is_sorted());
-    let none = within(child.list(Listed::Prompts, &Caller::default())).await.expect("a list");
+    let none = within(child.list(ListKind::Prompts, &Caller::default())).await.expect("a list");
     assert!(none.is_empty());
 }
 
 #[tokio::test]
 async fn a_list_without_an_end_ends() {
     let empty = child("many.py", &["empty"]);
-    let tools = within(empty.list(Listed::Tools, &Caller::default())).await.expect("a list");
+    let tools = within(empty.list(ListKind::Tools, &Caller::default())).await.expect("a list");
     assert!(tools.is_empty());
     let heavy = child_with("many.py", &["heavy"], |_, options| options.message_cap = 1024 * 1024);
-    let listing = within(heavy.list_all(Listed::Tools, &Caller::default())).await.expect("a list");
+    let listing = within(heavy.list_all(ListKind::Tools, &Caller::default())).await.expect("a list");
     assert_eq!(listing.items.len(), 11, "as many as fit into one message");
     assert!(listing.is_cut, "there are more");
 }
@@ -170,11 +170,11 @@ async fn a_flood_of_changes_is_told_of_once_in_a_while() {
     let begun = Instant::now();
     while seen.len() < 2 {
         match within(events.recv()).await.expect("nothing is missed") {
-            ChildEvent::ListChanged(Listed::Tools) => changes += 1,
+            ChildEvent::ListChanged(ListKind::Tools) => changes += 1,
             ChildEvent::ResourceUpdated(params) => {
                 seen.insert(params.get().to_owned());
             }
-            ChildEvent::Said { params, to, .. } => {
+            ChildEvent::Notification { params, to, .. } => {
                 let (caller, other) = (host.caller(), TestHost::new("other", json!({})).caller());
                 assert!(to.is(&caller.host.expect("it has one")) && !to.is(&other.host.expect("it has one")));
                 seen.insert(params.get().to_owned());

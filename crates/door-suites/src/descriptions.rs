@@ -7,8 +7,8 @@ use serde::Deserialize;
 use switchboard_sys::files::Dir;
 
 use crate::config::Config;
-use crate::discovery::Problem;
-use crate::places::Places;
+use crate::discovery::Issue;
+use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
 
 /// The workspace's own descriptions, in `.switchboard/`.
@@ -42,10 +42,10 @@ pub struct Description {
 
 impl Descriptions {
     /// Reads the file of a workspace; nothing where there is none, and a problem where it is no such file.
-    pub fn load(places: &Places) -> Result<Self, Problem> {
-        let file = places.workspace.join(".switchboard").join(DESCRIPTIONS_NAME);
-        let problem = |message: String| Problem { file: file.clone(), message, child: None };
-        let folder = Dir::open_root(&places.workspace).and_then(|root| root.subdir(".switchboard"));
+    pub fn load(paths: &SuitePaths) -> Result<Self, Issue> {
+        let file = paths.workspace.join(".switchboard").join(DESCRIPTIONS_NAME);
+        let problem = |message: String| Issue { file: file.clone(), message, child: None };
+        let folder = Dir::open_root(&paths.workspace).and_then(|root| root.subdir(".switchboard"));
         let Some(folder) = folder.map_err(|error| problem(error.to_string()))? else {
             return Ok(Self::default());
         };

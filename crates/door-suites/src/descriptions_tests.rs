@@ -8,7 +8,7 @@ use test_support::files;
 use super::{Descriptions, LIBRARY, suite_description};
 use crate::config::Config;
 use crate::mcp_json::{McpFile, Surroundings, spec_of};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
 fn describe(file: &Value, config: &Value, descriptions: &Value, instructions: Option<&str>) -> String {
     let config: Config = serde_json::from_value(config.clone()).unwrap();
@@ -86,11 +86,11 @@ fn the_library_is_short_and_names_nothing_twice() {
 fn the_file_of_the_workspace_is_read_or_named() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().to_owned();
-    let places = Places { workspace: path.clone(), config: path.clone(), cache: path.clone() };
-    assert_eq!(Descriptions::load(&places).unwrap().mcps, BTreeMap::new());
+    let paths = SuitePaths { workspace: path.clone(), config: path.clone(), cache: path.clone() };
+    assert_eq!(Descriptions::load(&paths).unwrap().mcps, BTreeMap::new());
     let file = path.join(".switchboard/mcp-descriptions.json");
     files::put(&file, r#"{"mcps": {"Memory": {"switchboard": "a", "claude": "b"}}}"#);
-    assert_eq!(Descriptions::load(&places).unwrap().of("memory").unwrap().claude.as_deref(), Some("b"));
+    assert_eq!(Descriptions::load(&paths).unwrap().of("memory").unwrap().claude.as_deref(), Some("b"));
     files::put(&file, "[");
-    assert!(Descriptions::load(&places).unwrap_err().message.starts_with("is not a file of descriptions"));
+    assert!(Descriptions::load(&paths).unwrap_err().message.starts_with("is not a file of descriptions"));
 }

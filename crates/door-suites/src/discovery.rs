@@ -13,7 +13,7 @@ use crate::error::{SuiteError, chain};
 use crate::expand::{Lookup, from_environment};
 use crate::mcp_json::{McpFile, Surroundings, spec_of};
 use crate::names::child_name;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::spec::ChildSpec;
 
 /// Larger than any description of a server that a person writes.
@@ -27,20 +27,20 @@ const OUR_TOOLS: [&str; 1] = ["switchboard_tools"];
 
 /// What a look at the workspace found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Discovered {
+pub struct Discovery {
     /// The children, sorted by name.
     pub children: Vec<ChildSpec>,
     /// What keeps a child from being offered.
-    pub problems: Vec<Problem>,
+    pub issues: Vec<Issue>,
     /// What keeps nothing from working, but is hardly meant.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Issue>,
     /// The names of children that the settings switched off.
     pub disabled: Vec<String>,
 }
 
 /// What is wrong, and with which file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct Issue {
     /// The file.
     pub file: PathBuf,
     /// What is wrong with it, and what would do.
@@ -49,9 +49,9 @@ pub struct Problem {
     pub child: Option<String>,
 }
 
-impl Problem {
+impl Issue {
     /// Whether it is about the child of that name, as far as that is known.
-    pub fn names(&self, name: &str) -> bool {
+    pub fn is_about(&self, name: &str) -> bool {
         let folder = self.file.parent().and_then(|folder| folder.file_name()).and_then(|name| name.to_str());
         [self.child.as_deref(), folder].into_iter().flatten().any(|known| known.eq_ignore_ascii_case(name))
     }
@@ -63,17 +63,17 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// Looks for children. The same files and settings always give the same answer, in the same order.
-pub fn discover(config: &Config, places: &Places) -> Discovered {
-    discover_with(config, places, &from_environment)
+pub fn discover(config: &Config, paths: &SuitePaths) -> Discovery {
+    discover_with(config, paths, &from_environment)
 }
 
 /// [`discover`], with the variables of someone else.
-pub fn discover_with(config: &Config, places: &Places, lookup: Lookup<'_>) -> Discovered {
-    let mut found = Discovered::default();
-    let root = match Dir::open_root(&places.workspace) {
+pub fn discover_with(config: &Config, paths: &SuitePaths, lookup: Lookup<'_>) -> Discovery {
+    let mut found = Discovery::default();
+    let root = match Dir::open_root(&paths.workspace) {
         Ok(root) => root,
         Err(error) => {
-            found.problem(places.workspace.clone(), None, chain(&error));
+            found.report_issue(paths.workspace.clone(), None, chain(&error));
             return found;
         }
     };
@@ -82,8 +82,8 @@ pub fn discover_with(config: &Config, places: &Places, lookup: Lookup<'_>) -> Di
         match walk::Pattern::parse(glob) {
             Ok(pattern) => pattern.find(&root, &mut files, &mut found),
             Err(problem) => {
-                let file = places.workspace.join("switchboard.config.json");
-                found.problem(file, None, format!("the key 'discoverGlobs[{at}]' {problem}"));
+                let file = paths.workspace.join("switchboard.config.json");
+                found.report_issue(file, None, format!("the key 'discoverGlobs[{at}]' {problem}"));
             }
         }
     }
@@ -91,7 +91,7 @@ pub fn discover_with(config: &Config, places: &Places, lookup: Lookup<'_>) -> Di
         if found.children.len() == MOST_CHILDREN {
             let message =
                 format!("there are more than {MOST_CHILDREN} servers; this one and what follows is left out");
-            found.problem(path, None, message);
+            found.report_issue(path, None, message);
             break;
         }
         found.take(&path, &place, config, lookup);
@@ -99,7 +99,7 @@ pub fn discover_with(config: &Config, places: &Places, lookup: Lookup<'_>) -> Di
     found.refuse_collisions(config);
     found.children.sort_by(|a, b| a.name.cmp(&b.name));
     found.disabled.sort_unstable();
-    found.name_strangers(config, places);
+    found.name_strangers(config, paths);
     found
 }
 
@@ -111,7 +111,7 @@ struct Place {
     relative: String,
 }
 
-impl Discovered {
+impl Discovery {
     /// The child of that name; names that differ only in case are the same name.
     pub fn child(&self, name: &str) -> Option<&ChildSpec> {
         let wanted = child_name(name).unwrap_or_else(|_| name.to_owned());
@@ -119,43 +119,43 @@ impl Discovered {
     }
 
     /// The child of that name, or the error that says what keeps it away, or names those that look like it.
-    pub fn known(&self, name: &str) -> Result<&ChildSpec, SuiteError> {
+    pub fn find_child(&self, name: &str) -> Result<&ChildSpec, SuiteError> {
         self.child(name).ok_or_else(|| {
-            if let Some(problem) = self.problems.iter().find(|problem| problem.names(name)) {
+            if let Some(problem) = self.issues.iter().find(|problem| problem.is_about(name)) {
                 return SuiteError::BadFile { file: problem.file.clone(), problem: problem.message.clone() };
             }
             if let Some(name) = self.disabled.iter().find(|other| other.eq_ignore_ascii_case(name)) {
                 return SuiteError::Disabled { name: name.clone() };
             }
-            let others = self.problems.iter().filter_map(|problem| problem.child.as_deref());
+            let others = self.issues.iter().filter_map(|problem| problem.child.as_deref());
             let others = others.chain(self.disabled.iter().map(String::as_str));
             let known = self.children.iter().map(|child| child.name.as_str()).chain(others);
             SuiteError::UnknownChild { name: name.to_owned(), near: nearest(name, known) }
         })
     }
 
-    fn problem(&mut self, file: PathBuf, child: Option<String>, message: String) {
-        self.problems.push(Problem { file, message, child });
+    fn report_issue(&mut self, file: PathBuf, child: Option<String>, message: String) {
+        self.issues.push(Issue { file, message, child });
     }
 
     fn take(&mut self, path: &PathBuf, place: &Place, config: &Config, lookup: Lookup<'_>) {
         let bytes = match place.folder.read(&place.name, FILE_LIMIT) {
             Ok(Some(contents)) => contents.bytes,
             Ok(None) => return,
-            Err(error) => return self.problem(path.clone(), None, chain(&error)),
+            Err(error) => return self.report_issue(path.clone(), None, chain(&error)),
         };
         let (file, warnings) = match McpFile::parse(&bytes) {
             Ok(parsed) => parsed,
-            Err(problem) => return self.problem(path.clone(), None, problem),
+            Err(problem) => return self.report_issue(path.clone(), None, problem),
         };
         let folder_name = place.folder.path().file_name().map(|name| name.to_string_lossy().into_owned());
         let given = file.name.clone().or(folder_name).unwrap_or_default();
         let name = match child_name(&given) {
             Ok(name) => name,
-            Err(error) => return self.problem(path.clone(), None, format!("the field 'name': {error}")),
+            Err(error) => return self.report_issue(path.clone(), None, format!("the field 'name': {error}")),
         };
         for message in warnings {
-            self.warnings.push(Problem { file: path.clone(), message, child: Some(name.clone()) });
+            self.warnings.push(Issue { file: path.clone(), message, child: Some(name.clone()) });
         }
         if config.suite(&name).and_then(|suite| suite.enabled) == Some(false) {
             self.disabled.push(name);
@@ -164,7 +164,7 @@ impl Discovered {
         let around = Surroundings { file: path, folder: &place.relative, config, lookup };
         match spec_of(name.clone(), file, &around) {
             Ok(spec) => self.children.push(spec),
-            Err(error) => self.problem(path.clone(), Some(name), error.to_string()),
+            Err(error) => self.report_issue(path.clone(), Some(name), error.to_string()),
         }
     }
 
@@ -180,7 +180,7 @@ impl Discovered {
                 let message = format!(
                     "the name '{key}' is taken by {by}; choose another 'name', or another 'suiteName' in the settings"
                 );
-                self.problem(child.file.clone(), Some(child.name), message);
+                self.report_issue(child.file.clone(), Some(child.name), message);
                 continue;
             }
             let by = format!("'{}' in {}", child.name, child.file.display());
@@ -191,19 +191,19 @@ impl Discovered {
     }
 
     /// Settings of a child that does not exist are hardly meant.
-    fn name_strangers(&mut self, config: &Config, places: &Places) {
+    fn name_strangers(&mut self, config: &Config, paths: &SuitePaths) {
         let known = |name: &str| {
             let is_it = |other: &str| other.eq_ignore_ascii_case(name);
             self.child(name).is_some()
                 || self.disabled.iter().any(|other| is_it(other))
-                || self.problems.iter().any(|problem| problem.child.as_deref().is_some_and(is_it))
+                || self.issues.iter().any(|problem| problem.child.as_deref().is_some_and(is_it))
         };
         let strangers: Vec<&String> = config.suites.keys().filter(|name| !known(name)).collect();
         for name in strangers {
             let near = nearest(name, self.children.iter().map(|child| child.name.as_str()));
             let hint = near.first().map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
-            self.warnings.push(Problem {
-                file: places.workspace.join("switchboard.config.json"),
+            self.warnings.push(Issue {
+                file: paths.workspace.join("switchboard.config.json"),
                 message: format!("the key 'suites.{}' names no server{hint}", name.escape_debug()),
                 child: None,
             });

@@ -5,9 +5,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use test_support::files;
 
-use super::{Discovered, discover_with};
+use super::{Discovery, discover_with};
 use crate::config::Config;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
 struct Site {
     folder: TempDir,
@@ -30,25 +30,25 @@ impl Site {
         self.put(&format!(".switchboard/mcps/{name}/.mcp.json"), text);
     }
 
-    fn look(&self, config: serde_json::Value) -> Discovered {
+    fn look(&self, config: serde_json::Value) -> Discovery {
         let path = |name: &str| self.path().join(name);
-        let places =
-            Places { workspace: self.path().to_owned(), config: path("config"), cache: path("cache") };
-        discover_with(&serde_json::from_value::<Config>(config).unwrap(), &places, &|_| None)
+        let paths =
+            SuitePaths { workspace: self.path().to_owned(), config: path("config"), cache: path("cache") };
+        discover_with(&serde_json::from_value::<Config>(config).unwrap(), &paths, &|_| None)
     }
 }
 
-fn names(found: &Discovered) -> Vec<&str> {
+fn names(found: &Discovery) -> Vec<&str> {
     found.children.iter().map(|child| child.name.as_str()).collect()
 }
 
-fn messages(problems: &[super::Problem]) -> Vec<String> {
-    let show = |problem: &super::Problem| {
+fn messages(issues: &[super::Issue]) -> Vec<String> {
+    let show = |problem: &super::Issue| {
         let file = problem.file.file_name().unwrap().to_string_lossy().into_owned();
         let folder = problem.file.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
         format!("{folder}/{file}: {}", problem.message)
     };
-    problems.iter().map(show).collect()
+    issues.iter().map(show).collect()
 }
 
 #[test]
@@ -61,12 +61,12 @@ fn children_are_sorted_and_named_by_their_file_or_folder() {
     site.put(".switchboard/mcps/b/original/.mcp.json", r#"{"command": "hidden"}"#);
     let found = site.look(json!({}));
     assert_eq!(names(&found), ["b", "scope-a"]);
-    assert_eq!((found.problems, found.warnings), (vec![], vec![]));
+    assert_eq!((found.issues, found.warnings), (vec![], vec![]));
 }
 
 #[test]
 fn nothing_there_is_nothing_wrong() {
-    assert_eq!(Site::new().look(json!({})), Discovered::default());
+    assert_eq!(Site::new().look(json!({})), Discovery::default());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn one_bad_file_never_hides_another() {
     std::fs::create_dir_all(site.path().join(".switchboard/mcps/folder/.mcp.json")).unwrap();
     let found = site.look(json!({}));
     assert_eq!(names(&found), ["good", "unset"]);
-    let messages = messages(&found.problems);
+    let messages = messages(&found.issues);
     assert_eq!(messages.len(), 4, "{messages:#?}");
     assert!(messages[0].starts_with("bad/.mcp.json: is not JSON: EOF while parsing"), "{}", messages[0]);
     assert!(messages[1].ends_with("is not a file but a directory"), "{}", messages[1]);
@@ -105,7 +105,7 @@ fn no_link_is_followed() {
         .unwrap();
     let found = site.look(json!({}));
     assert_eq!(names(&found), ["good"]);
-    let messages = messages(&found.problems);
+    let messages = messages(&found.issues);
     assert!(
         messages[0].starts_with("mcps/folder: is a symbolic link, which is not followed"),
         "{}",
@@ -123,7 +123,7 @@ fn patterns_stay_below_the_workspace() {
     let globs = ["tools/**/mcp.json", "./tools/*/mcp.json", "../*/.mcp.json", "/etc/*.json", "**", "a[/b"];
     let found = site.look(json!({ "discoverGlobs": globs }));
     assert_eq!(names(&found), ["one", "two"]);
-    let messages: Vec<&str> = found.problems.iter().map(|problem| problem.message.as_str()).collect();
+    let messages: Vec<&str> = found.issues.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(
         messages[0],
         "the key 'discoverGlobs[2]' is '../*/.mcp.json', but has to stay below the workspace"
@@ -147,7 +147,7 @@ fn of_two_that_collide_the_first_by_path_stays() {
     site.child("e", r#"{"name": "switchboard_tools", "command": "y"}"#);
     let found = site.look(json!({ "suites": { "d": { "suiteName": "a_suite" } } }));
     assert_eq!(names(&found), ["a"]);
-    let messages = messages(&found.problems);
+    let messages = messages(&found.issues);
     assert_eq!(messages.len(), 4, "{messages:#?}");
     assert!(messages[0].starts_with("b/.mcp.json: the name 'a' is taken by 'a' in "), "{}", messages[0]);
     assert!(
@@ -185,10 +185,10 @@ fn a_name_finds_its_child_or_those_like_it() {
     site.child("memory", r#"{"command": "x"}"#);
     site.child("c", r#"{"name": "@up/ctx", "command": "x"}"#);
     let found = site.look(json!({}));
-    assert_eq!(found.known("MEMORY").unwrap().name, "memory");
-    assert_eq!(found.known("@up/ctx").unwrap().name, "up-ctx");
+    assert_eq!(found.find_child("MEMORY").unwrap().name, "memory");
+    assert_eq!(found.find_child("@up/ctx").unwrap().name, "up-ctx");
     assert_eq!(
-        found.known("memry").unwrap_err().to_string(),
+        found.find_child("memry").unwrap_err().to_string(),
         "there is no server 'memry' in this workspace; did you mean 'memory'?"
     );
 }

@@ -8,7 +8,7 @@ use switchboard_sys::files::{Created, Dir, Durability, FileError, Moved};
 use crate::discovery::FILE_LIMIT;
 use crate::error::SuiteError;
 use crate::mcp_json::McpFile;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::redact::{is_reference, is_secret};
 
 /// The file that describes a child.
@@ -19,7 +19,7 @@ const KEEP_OUT: &str = "# Written by switchboard: the server's settings hold a s
 
 /// What became of a child that was to be put into the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum AddOutcome {
     /// It is there now.
     Added,
     /// It was there, exactly so.
@@ -34,16 +34,21 @@ pub enum Put {
 /// Puts a child into the workspace, as `.switchboard/mcps/<name>/.mcp.json`.
 ///
 /// Where `private` is set and the file holds a secret, its folder is kept out of the repository.
-pub fn put_child(places: &Places, name: &str, file: &McpFile, private: bool) -> Result<Put, SuiteError> {
-    let written = file.written(name)?;
-    let folder = workspace_folder(places)?.make_subdir("mcps")?.make_subdir(name)?;
+pub fn add_child(
+    paths: &SuitePaths,
+    name: &str,
+    file: &McpFile,
+    private: bool,
+) -> Result<AddOutcome, SuiteError> {
+    let template = file.launch_template(name)?;
+    let folder = workspace_folder(paths)?.make_subdir("mcps")?.make_subdir(name)?;
     let text = file.to_json();
-    let mut values = written.env.iter().chain(&written.headers);
+    let mut values = template.env.iter().chain(&template.headers);
     if private && values.any(|(name, value)| is_secret(name, value) && !is_reference(value)) {
         folder.create_new(".gitignore", KEEP_OUT.as_bytes(), Durability::Later)?;
     }
     match folder.create_new(CHILD_FILE, text.as_bytes(), Durability::Synced)? {
-        Created::Created => Ok(Put::Added),
+        Created::Created => Ok(AddOutcome::Added),
         Created::AlreadyThere => {
             let there = folder.read(CHILD_FILE, FILE_LIMIT)?;
             let is_same = there.is_some_and(|there| match McpFile::parse(&there.bytes) {
@@ -51,14 +56,19 @@ pub fn put_child(places: &Places, name: &str, file: &McpFile, private: bool) -> 
                 Err(_) => false,
             });
             let file = folder.path().join(CHILD_FILE);
-            Ok(if is_same { Put::Same } else { Put::Differs { file } })
+            Ok(if is_same { AddOutcome::Same } else { AddOutcome::Differs { file } })
         }
     }
 }
 
 /// Takes a child out of the workspace. Its file goes to `.switchboard/backups/`; the path there is returned.
-pub fn remove_child(places: &Places, name: &str, file: &Path, now: Timestamp) -> Result<PathBuf, SuiteError> {
-    let root = workspace_folder(places)?;
+pub fn remove_child(
+    paths: &SuitePaths,
+    name: &str,
+    file: &Path,
+    now: Timestamp,
+) -> Result<PathBuf, SuiteError> {
+    let root = workspace_folder(paths)?;
     let folder_name = file.parent().and_then(|folder| folder.file_name()).map(|name| name.to_string_lossy());
     let folder = match (root.subdir("mcps")?, folder_name) {
         (Some(mcps), Some(name)) if file.starts_with(mcps.path()) => mcps.subdir(&name)?,
@@ -85,8 +95,8 @@ pub fn remove_child(places: &Places, name: &str, file: &Path, now: Timestamp) ->
 }
 
 /// The open `.switchboard/` of a workspace.
-pub(crate) fn workspace_folder(places: &Places) -> Result<Dir, SuiteError> {
-    Ok(Dir::open_root(&places.workspace)?.make_subdir(".switchboard")?)
+pub(crate) fn workspace_folder(paths: &SuitePaths) -> Result<Dir, SuiteError> {
+    Ok(Dir::open_root(&paths.workspace)?.make_subdir(".switchboard")?)
 }
 
 /// A dated name for a backup that nothing else has: `take` says whether it got it.

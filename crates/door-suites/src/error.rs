@@ -92,7 +92,7 @@ pub enum SuiteError {
     },
     /// A file was edited after we had read it, and would be lost.
     #[error("{} was changed meanwhile, and is left as it is", .file.display())]
-    ChangedMeanwhile {
+    ModifiedConcurrently {
         /// Which.
         file: PathBuf,
     },

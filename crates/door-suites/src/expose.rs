@@ -38,7 +38,7 @@ impl Exposed {
 /// Whether every tool that a pattern allows is allowed by one of `patterns` as well.
 ///
 /// Of two patterns that is known only where they are the same text.
-pub fn is_within(pattern: &str, patterns: &[String]) -> bool {
+pub fn is_covered_by(pattern: &str, patterns: &[String]) -> bool {
     let pattern = pattern.trim();
     let is_name = !pattern.contains(['*', '?', '[', ']', '{', '}', '\\', '!']);
     patterns.iter().any(|known| known.trim() == pattern)

@@ -18,10 +18,10 @@ pub trait Host: Send + Sync + 'static {
     /// Passes a notification on. What cannot be passed on is dropped.
     fn notify(&self, method: &str, params: Option<Box<RawValue>>) -> BoxFuture<'_, ()>;
 
-    /// Passes a request on and waits for the answer. `asker` is the child's name, for the person to see.
-    fn ask(
+    /// Passes a request on and waits for the answer. `child` is its's name, for the person to see.
+    fn request(
         &self,
-        asker: &str,
+        child: &str,
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>>;

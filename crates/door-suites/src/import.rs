@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use switchboard_core::nearest;
 
 pub use self::clients::Client;
-pub use self::root::{Imported, Reverted, RootFile, revert};
-use crate::edit::{Put, put_child};
+pub use self::root::{ImportOutcome, RevertOutcome, RootFile, revert};
+use crate::edit::{AddOutcome, add_child};
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 use crate::mcp_json::McpFile;
 use crate::names::nearest_name;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
 /// A server that can be taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,10 +88,10 @@ impl Servers {
 pub fn read_client(
     client: Client,
     file: Option<&Path>,
-    places: &Places,
+    paths: &SuitePaths,
     lookup: Lookup<'_>,
 ) -> Result<Servers, SuiteError> {
-    let workspace = PathBuf::from(places.workspace_key());
+    let workspace = PathBuf::from(paths.workspace_key());
     let looked = match file {
         Some(file) => vec![file.to_owned()],
         None => client.files(lookup, &workspace),
@@ -112,8 +112,8 @@ pub fn read_client(
 }
 
 /// Puts a server into the workspace.
-pub fn import(places: &Places, candidate: &Candidate) -> Result<Put, SuiteError> {
-    put_child(places, &candidate.name, &candidate.file, candidate.is_own)
+pub fn import(paths: &SuitePaths, candidate: &Candidate) -> Result<AddOutcome, SuiteError> {
+    add_child(paths, &candidate.name, &candidate.file, candidate.is_own)
 }
 
 impl std::str::FromStr for Client {

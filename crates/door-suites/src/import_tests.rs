@@ -8,15 +8,15 @@ use test_support::files;
 use super::{Client, RootFile, Servers, import, read_client, revert};
 use crate::config::Config;
 use crate::discovery::discover_with;
-use crate::edit::{Put, remove_child};
+use crate::edit::{AddOutcome, remove_child};
 use crate::error::SuiteError;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::spec::Launch;
 
 struct Site {
     _folder: TempDir,
     home: PathBuf,
-    places: Places,
+    paths: SuitePaths,
 }
 
 impl Site {
@@ -25,19 +25,19 @@ impl Site {
         let root = folder.path().canonicalize().unwrap();
         let (workspace, home) = (root.join("ws"), root.join("home"));
         std::fs::create_dir_all(&workspace).unwrap();
-        let places = Places { workspace, config: root.join("config"), cache: root.join("cache") };
-        Self { _folder: folder, home, places }
+        let paths = SuitePaths { workspace, config: root.join("config"), cache: root.join("cache") };
+        Self { _folder: folder, home, paths }
     }
 
     fn file(&self) -> PathBuf {
-        self.places.workspace.join(".mcp.json")
+        self.paths.workspace.join(".mcp.json")
     }
 
     fn client(&self, client: Client, path: &str, text: &str) -> Result<Servers, SuiteError> {
         files::put(self.home.join(path), text);
         let before = files::tree(&self.home);
         let home = self.home.display().to_string();
-        let servers = read_client(client, None, &self.places, &|name| (name == "HOME").then(|| home.clone()));
+        let servers = read_client(client, None, &self.paths, &|name| (name == "HOME").then(|| home.clone()));
         assert_eq!(files::tree(&self.home), before, "the client's own settings are only read");
         servers
     }
@@ -50,7 +50,7 @@ fn now() -> Timestamp {
 /// Each server in one line: name, then how it is reached.
 fn lines(servers: &Servers) -> Vec<String> {
     let line = |candidate: &super::Candidate| {
-        let written = candidate.file.written(&candidate.name).unwrap();
+        let written = candidate.file.launch_template(&candidate.name).unwrap();
         let mut words = vec![candidate.name.clone()];
         words.extend(written.command);
         words.extend(written.args);
@@ -126,7 +126,7 @@ fn every_client_is_read_in_its_own_words() {
 #[test]
 fn claude_code_has_servers_for_one_folder_and_for_all() {
     let site = Site::new();
-    let workspace = site.places.workspace.to_str().unwrap();
+    let workspace = site.paths.workspace.to_str().unwrap();
     let settings = json!({
         "projects": {
             workspace: { "mcpServers": { "local": { "command": "a" }, "both": { "command": "here" } } },
@@ -148,7 +148,7 @@ fn claude_code_has_servers_for_one_folder_and_for_all() {
 fn settings_that_are_missing_or_damaged_are_named() {
     let site = Site::new();
     let missing =
-        read_client(Client::Zed, None, &site.places, &|name| (name == "HOME").then(|| "/nowhere".to_owned()));
+        read_client(Client::Zed, None, &site.paths, &|name| (name == "HOME").then(|| "/nowhere".to_owned()));
     let missing = missing.unwrap_err().to_string();
     assert!(
         missing
@@ -169,11 +169,11 @@ fn settings_that_are_missing_or_damaged_are_named() {
 #[test]
 fn a_client_s_file_in_the_workspace_is_not_the_user_s_own_word() {
     let site = Site::new();
-    let file = site.places.workspace.join(".cursor/mcp.json");
+    let file = site.paths.workspace.join(".cursor/mcp.json");
     files::put(&file, r#"{"mcpServers": {"a": {"command": "${workspaceFolder}/x"}}}"#);
-    let servers = read_client(Client::Cursor, Some(&file), &site.places, &|_| None).unwrap();
+    let servers = read_client(Client::Cursor, Some(&file), &site.paths, &|_| None).unwrap();
     assert!(!servers.candidates[0].is_own);
-    assert_eq!(lines(&servers), [format!("a {}/x in ../../..", site.places.workspace.display())]);
+    assert_eq!(lines(&servers), [format!("a {}/x in ../../..", site.paths.workspace.display())]);
 }
 
 #[test]
@@ -182,27 +182,27 @@ fn a_secret_of_the_user_stays_out_of_the_repository() {
     let text = r#"{"mcpServers": {"a": {"command": "x", "env": {"API_TOKEN": "literal-value"}}, "b": {"command": "x", "env": {"API_TOKEN": "${T}"}}}}"#;
     let servers = site.client(Client::Cursor, ".cursor/mcp.json", text).unwrap();
     for candidate in &servers.candidates {
-        assert_eq!(import(&site.places, candidate).unwrap(), Put::Added);
+        assert_eq!(import(&site.paths, candidate).unwrap(), AddOutcome::Added);
     }
     let ignored =
-        |name: &str| site.places.workspace.join(format!(".switchboard/mcps/{name}/.gitignore")).exists();
+        |name: &str| site.paths.workspace.join(format!(".switchboard/mcps/{name}/.gitignore")).exists();
     assert_eq!((ignored("a"), ignored("b")), (true, false));
-    let found = discover_with(&Config::default(), &site.places, &|_| Some(String::new()));
+    let found = discover_with(&Config::default(), &site.paths, &|_| Some(String::new()));
     let child = found.child("a").unwrap();
-    remove_child(&site.places, "a", &child.file, now()).unwrap();
-    assert!(!site.places.workspace.join(".switchboard/mcps/a").exists());
+    remove_child(&site.paths, "a", &child.file, now()).unwrap();
+    assert!(!site.paths.workspace.join(".switchboard/mcps/a").exists());
 }
 
 fn root(text: &str) -> (Site, RootFile) {
     let site = Site::new();
     files::put(site.file(), text);
-    let root = RootFile::read(&site.places.workspace).unwrap().unwrap();
+    let root = RootFile::read(&site.paths.workspace).unwrap().unwrap();
     (site, root)
 }
 
 fn take(site: &Site, root: &RootFile) -> Vec<String> {
     let names = root.servers.candidates.iter().map(|candidate| {
-        assert_eq!(import(&site.places, candidate).unwrap(), Put::Added);
+        assert_eq!(import(&site.paths, candidate).unwrap(), AddOutcome::Added);
         candidate.name.clone()
     });
     names.collect()
@@ -216,38 +216,38 @@ fn the_file_of_the_repository_is_imported_and_comes_back_byte_for_byte() {
     files::chmod(site.file(), 0o640);
     let children = take(&site, &root);
     assert_eq!(children, ["fs", "scope-pkg", "t"]);
-    let imported = root.replace(&site.places, &children, Path::new("/opt/switchboard"), now()).unwrap();
+    let imported = root.replace(&site.paths, &children, Path::new("/opt/switchboard"), now()).unwrap();
     assert_eq!(std::fs::read(&imported.backup).unwrap(), text.as_bytes());
     assert!(imported.backup.ends_with(".switchboard/backups/workspace.2026-11-16T03-00-00Z.mcp.json"));
     let written: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
     let ours = json!({ "type": "stdio", "command": "/opt/switchboard", "args": ["mcp"], "env": {} });
     assert_eq!(written, json!({ "mcpServers": { "switchboard": ours }, "other": 1 }));
 
-    let found = discover_with(&Config::default(), &site.places, &|_| None);
-    assert_eq!(found.problems, []);
+    let found = discover_with(&Config::default(), &site.paths, &|_| None);
+    assert_eq!(found.issues, []);
     let Launch::Stdio { args, cwd, .. } = &found.child("fs").unwrap().launch else { panic!("a program") };
-    assert_eq!((args.join(" "), cwd), ("./srv.js --x".to_owned(), &site.places.workspace));
+    assert_eq!((args.join(" "), cwd), ("./srv.js --x".to_owned(), &site.paths.workspace));
     assert!(matches!(found.child("@scope/pkg").unwrap().launch, Launch::Sse { .. }));
 
-    let again = RootFile::read(&site.places.workspace).unwrap().unwrap();
+    let again = RootFile::read(&site.paths.workspace).unwrap().unwrap();
     assert!(!again.needs_change() && again.servers.is_empty(), "a second time there is nothing to do");
 
-    let reverted = revert(&site.places, false).unwrap();
+    let reverted = revert(&site.paths, false).unwrap();
     assert_eq!(reverted.children, children);
     assert_eq!(std::fs::read(site.file()).unwrap(), text.as_bytes());
-    assert_eq!(files::tree(site.places.workspace.clone())[Path::new(".mcp.json")].mode & 0o777, 0o640);
-    assert!(matches!(revert(&site.places, true), Err(SuiteError::NoBackup { .. })));
+    assert_eq!(files::tree(site.paths.workspace.clone())[Path::new(".mcp.json")].mode & 0o777, 0o640);
+    assert!(matches!(revert(&site.paths, true), Err(SuiteError::NoBackup { .. })));
 }
 
 #[test]
 fn what_was_edited_since_is_not_lost_unless_that_is_asked_for() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
     let children = take(&site, &root);
-    root.replace(&site.places, &children, Path::new("/sb"), now()).unwrap();
+    root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     files::put(site.file(), "{\"mine\": true}");
-    assert!(matches!(revert(&site.places, false), Err(SuiteError::Edited { .. })));
+    assert!(matches!(revert(&site.paths, false), Err(SuiteError::Edited { .. })));
     assert_eq!(std::fs::read(site.file()).unwrap(), b"{\"mine\": true}");
-    revert(&site.places, true).unwrap();
+    revert(&site.paths, true).unwrap();
     assert_eq!(std::fs::read(site.file()).unwrap(), br#"{"mcpServers": {"a": {"command": "x"}}}"#);
 }
 
@@ -258,7 +258,7 @@ fn what_cannot_be_imported_stays_where_it_is() {
     );
     assert_eq!(root.servers.skipped.keys().collect::<Vec<_>>(), ["n", "nul", "odd"]);
     let children = take(&site, &root);
-    root.replace(&site.places, &children, Path::new("/sb"), now()).unwrap();
+    root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     let written: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
     let names: Vec<&String> = written["mcpServers"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["n", "nul", "odd", "switchboard"]);
@@ -273,23 +273,23 @@ fn a_file_that_makes_no_sense_is_named_with_the_place() {
     ] {
         let site = Site::new();
         files::put(site.file(), text);
-        let error = RootFile::read(&site.places.workspace).unwrap_err().to_string();
+        let error = RootFile::read(&site.paths.workspace).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
     }
     let site = Site::new();
-    assert!(RootFile::read(&site.places.workspace).unwrap().is_none());
+    assert!(RootFile::read(&site.paths.workspace).unwrap().is_none());
     std::os::unix::fs::symlink("/etc/hostname", site.file()).unwrap();
-    assert!(RootFile::read(&site.places.workspace).unwrap_err().to_string().ends_with("symbolic link"));
+    assert!(RootFile::read(&site.paths.workspace).unwrap_err().to_string().ends_with("symbolic link"));
 }
 
 #[test]
 fn another_server_of_that_name_is_left_alone() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    let file = site.places.workspace.join(".switchboard/mcps/a/.mcp.json");
+    let file = site.paths.workspace.join(".switchboard/mcps/a/.mcp.json");
     files::put(&file, r#"{"command": "mine"}"#);
     assert_eq!(
-        import(&site.places, &root.servers.candidates[0]).unwrap(),
-        Put::Differs { file: file.clone() }
+        import(&site.paths, &root.servers.candidates[0]).unwrap(),
+        AddOutcome::Differs { file: file.clone() }
     );
     assert_eq!(std::fs::read(&file).unwrap(), br#"{"command": "mine"}"#);
 }
@@ -297,10 +297,10 @@ fn another_server_of_that_name_is_left_alone() {
 #[test]
 fn a_linked_folder_of_servers_is_not_written_through() {
     let (site, root) = root(r#"{"mcpServers": {"a": {"command": "x"}}}"#);
-    std::fs::create_dir_all(site.places.workspace.join(".switchboard/mcps")).unwrap();
+    std::fs::create_dir_all(site.paths.workspace.join(".switchboard/mcps")).unwrap();
     std::fs::create_dir_all(&site.home).unwrap();
-    std::os::unix::fs::symlink(&site.home, site.places.workspace.join(".switchboard/mcps/a")).unwrap();
-    assert!(import(&site.places, &root.servers.candidates[0]).is_err());
+    std::os::unix::fs::symlink(&site.home, site.paths.workspace.join(".switchboard/mcps/a")).unwrap();
+    assert!(import(&site.paths, &root.servers.candidates[0]).is_err());
     assert!(files::tree(&site.home).is_empty());
 }
 
@@ -310,8 +310,8 @@ fn what_was_edited_meanwhile_is_not_overwritten() {
     let children = take(&site, &root);
     let edited = r#"{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}"#;
     files::put(site.file(), edited);
-    let refused = root.replace(&site.places, &children, Path::new("/sb"), now());
-    assert!(matches!(refused, Err(SuiteError::ChangedMeanwhile { .. })), "{refused:?}");
+    let refused = root.replace(&site.paths, &children, Path::new("/sb"), now());
+    assert!(matches!(refused, Err(SuiteError::ModifiedConcurrently { .. })), "{refused:?}");
     assert_eq!(std::fs::read_to_string(site.file()).unwrap(), edited);
 }
 
@@ -321,7 +321,7 @@ fn of_two_with_one_name_under_both_keys_the_one_that_stays_stays() {
     let (site, root) = root(text);
     let children = take(&site, &root);
     assert_eq!((children.as_slice(), root.servers.skipped.len()), (&["a".to_owned()][..], 1));
-    root.replace(&site.places, &children, Path::new("/sb"), now()).unwrap();
+    root.replace(&site.paths, &children, Path::new("/sb"), now()).unwrap();
     let now: Value = serde_json::from_slice(&std::fs::read(site.file()).unwrap()).unwrap();
     assert_eq!(now["mcpServers"]["a"], json!({ "command": "y" }));
 }
@@ -346,6 +346,6 @@ fn what_a_client_restricts_is_taken_over_or_told() {
 fn a_byte_order_mark_is_named() {
     let site = Site::new();
     files::put(site.file(), "\u{feff}{}");
-    let error = RootFile::read(&site.places.workspace).unwrap_err().to_string();
+    let error = RootFile::read(&site.paths.workspace).unwrap_err().to_string();
     assert!(error.contains("byte order mark"), "{error}");
 }

@@ -8,8 +8,8 @@ use switchboard_core::nearest;
 
 use crate::arguments::{Question, shape};
 use crate::config::IntrospectionMode;
+use crate::ranking;
 use crate::raw::raw;
-use crate::search;
 use crate::summary::{first_sentence, summarise};
 use crate::tool::Tool;
 
@@ -68,8 +68,8 @@ pub(crate) fn introspect(
     }
     let (chosen, start) = match &question.query {
         Some(query) => {
-            let places = search::ranked(query, tools.iter().map(|offered| offered.tool));
-            if places.is_empty() {
+            let positions = ranking::ranked(query, tools.iter().map(|offered| offered.tool));
+            if positions.is_empty() {
                 return Ok(noted(format!(
                     "No tool fits \"{}\". Without a query all {} are listed.",
                     summarise(query, 80),
@@ -77,7 +77,7 @@ pub(crate) fn introspect(
                 )));
             }
             let limit = question.limit.unwrap_or(FOUND).clamp(1, PAGE);
-            (places.iter().take(limit).map(|&place| tools[place]).collect::<Vec<_>>(), None)
+            (positions.iter().take(limit).map(|&position| tools[position]).collect::<Vec<_>>(), None)
         }
         None => page(tools, question).map(|(chosen, start)| (chosen, Some(start)))?,
     };

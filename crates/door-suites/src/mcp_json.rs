@@ -12,9 +12,9 @@ use serde_json::Value;
 use switchboard_core::{in_json_words, nearest};
 
 pub use self::command::CommandLine;
-pub(crate) use self::resolve::{Surroundings, check_written, spec_of};
+pub(crate) use self::resolve::{Surroundings, launch_template_of, spec_of};
 use crate::error::SuiteError;
-use crate::spec::{Framing, Written};
+use crate::spec::{Framing, LaunchTemplate};
 
 /// One MCP server. Everything is optional but how it is reached: `command` or `url`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub struct McpFile {
     pub switchboard_description: Option<String>,
     /// How it is spoken to; without it `stdio` for a command, `http` for an address
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub transport: Option<Transport>,
+    pub transport: Option<TransportKind>,
     /// The program that is started
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandLine>,
@@ -70,7 +70,7 @@ pub struct McpFile {
 /// How a server is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum TransportKind {
     /// On the standard streams of a program.
     Stdio,
     /// Streamable HTTP.
@@ -83,7 +83,7 @@ pub enum Transport {
     Ws,
 }
 
-impl Transport {
+impl TransportKind {
     /// The word that the file has for it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -154,8 +154,8 @@ impl McpFile {
     }
 
     /// How the child is reached, exactly as this file says once it is put into the workspace under a name.
-    pub fn written(&self, name: &str) -> Result<Written, SuiteError> {
-        check_written(self, &format!(".switchboard/mcps/{name}"))
+    pub fn launch_template(&self, name: &str) -> Result<LaunchTemplate, SuiteError> {
+        launch_template_of(self, &format!(".switchboard/mcps/{name}"))
     }
 
     /// The file as it is written, in the form of the architecture.

@@ -84,7 +84,7 @@ fn a_file_as_people_write_it_is_read_and_its_variables_are_replaced() {
             framing: Framing::ContentLength,
         }
     );
-    assert_eq!(spec.written.args, ["--token", "${TOKEN}"]);
+    assert_eq!(spec.template.args, ["--token", "${TOKEN}"]);
     assert_eq!(
         (spec.limits.rpc, spec.limits.idle, spec.limits.concurrency),
         (Duration::from_millis(7), None, 2)
@@ -215,8 +215,8 @@ fn what_is_written_is_read_back_the_same() {
     let (file, _) = McpFile::parse(text.to_string().as_bytes()).unwrap();
     let (again, warnings) = McpFile::parse(file.to_json().as_bytes()).unwrap();
     assert_eq!(warnings, Vec::<String>::new());
-    let around_written = |file: &McpFile| super::check_written(file, "f").unwrap();
-    assert_eq!(around_written(&file), around_written(&again));
+    let around_template = |file: &McpFile| super::launch_template_of(file, "f").unwrap();
+    assert_eq!(around_template(&file), around_template(&again));
     assert_eq!(again.command.unwrap().args, ["-y", "p"]);
 }
 

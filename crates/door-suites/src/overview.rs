@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::suites::Suites;
-use crate::top::describe;
+use crate::tool_index::describe;
 
 /// What is known of one child.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use switchboard_core::sanitize_description;
 
-use crate::child::{ChildError, Listed};
-use crate::flat::harmless;
+use crate::child::{ChildError, ListKind};
+use crate::flat_tools::harmless;
 use crate::host::{Caller, RpcError};
+use crate::pending_catalogues::PATIENCE;
 use crate::raw::{Object, raw};
 use crate::suite::Suite;
-use crate::unseen::PATIENCE;
 
 /// The code of JSON-RPC for parameters that do not fit.
 const INVALID_PARAMS: i64 = -32602;
@@ -32,8 +32,8 @@ pub(crate) struct Passthrough {
 /// The name of the child that has each of the listed things.
 #[derive(Default)]
 struct Owners {
-    is_listed: HashSet<Listed>,
-    by_key: HashMap<(Listed, String), String>,
+    is_listed: HashSet<ListKind>,
+    by_key: HashMap<(ListKind, String), String>,
 }
 
 impl Passthrough {
@@ -42,7 +42,7 @@ impl Passthrough {
     pub(crate) async fn list(
         &self,
         flat: &[Arc<Suite>],
-        what: Listed,
+        what: ListKind,
         caller: &Caller,
     ) -> Vec<Box<RawValue>> {
         let lists = join_all(flat.iter().map(|suite| list_one(suite, what, caller))).await;
@@ -81,13 +81,13 @@ impl Passthrough {
         }
         let about = match method {
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                text_of(params.as_deref(), &["uri"]).map(|uri| (Listed::Resources, uri))
+                text_of(params.as_deref(), &["uri"]).map(|uri| (ListKind::Resources, uri))
             }
-            "prompts/get" => text_of(params.as_deref(), &["name"]).map(|name| (Listed::Prompts, name)),
+            "prompts/get" => text_of(params.as_deref(), &["name"]).map(|name| (ListKind::Prompts, name)),
             "completion/complete" => text_of(params.as_deref(), &["ref", "name"])
-                .map(|name| (Listed::Prompts, name))
+                .map(|name| (ListKind::Prompts, name))
                 .or_else(|| {
-                    text_of(params.as_deref(), &["ref", "uri"]).map(|uri| (Listed::ResourceTemplates, uri))
+                    text_of(params.as_deref(), &["ref", "uri"]).map(|uri| (ListKind::ResourceTemplates, uri))
                 }),
             _ => return None,
         };
@@ -104,13 +104,13 @@ impl Passthrough {
     async fn owner<'a>(
         &self,
         flat: &'a [Arc<Suite>],
-        what: Listed,
+        what: ListKind,
         key: &str,
         caller: &Caller,
     ) -> Option<&'a Arc<Suite>> {
         let named = |name: &str| flat.iter().find(|suite| suite.spec.name == name);
-        for kind in [what, Listed::ResourceTemplates] {
-            if kind == Listed::ResourceTemplates && what == Listed::Prompts {
+        for kind in [what, ListKind::ResourceTemplates] {
+            if kind == ListKind::ResourceTemplates && what == ListKind::Prompts {
                 continue;
             }
             if !self.owners.lock().is_listed.contains(&kind) {
@@ -120,7 +120,7 @@ impl Passthrough {
             if let Some(owner) = owners.by_key.get(&(kind, key.to_owned())) {
                 return named(owner);
             }
-            if kind == Listed::ResourceTemplates
+            if kind == ListKind::ResourceTemplates
                 && let Some(owner) = owners.by_template(key)
             {
                 return named(&owner);
@@ -139,7 +139,7 @@ impl Passthrough {
 impl Owners {
     /// The child whose template fits an address: the one with the longest fixed beginning, then the first by name.
     fn by_template(&self, uri: &str) -> Option<String> {
-        let templates = self.by_key.iter().filter(|((kind, _), _)| *kind == Listed::ResourceTemplates);
+        let templates = self.by_key.iter().filter(|((kind, _), _)| *kind == ListKind::ResourceTemplates);
         let fitting = templates.filter_map(|((_, template), owner)| {
             let (start, _) = template.split_once('{')?;
             let end = template.rsplit_once('}').map_or("", |(_, end)| end);
@@ -150,7 +150,7 @@ impl Owners {
     }
 }
 
-async fn list_one(suite: &Arc<Suite>, what: Listed, caller: &Caller) -> Vec<Box<RawValue>> {
+async fn list_one(suite: &Arc<Suite>, what: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
     if suite.check_trust().is_err() {
         return Vec::new();
     }
@@ -172,7 +172,7 @@ async fn list_one(suite: &Arc<Suite>, what: Listed, caller: &Caller) -> Vec<Box<
 }
 
 /// Tells hosts of what a child has once it runs: others are not kept waiting for it.
-fn announce_later(suite: &Arc<Suite>, what: Listed, caller: &Caller) {
+fn announce_later(suite: &Arc<Suite>, what: ListKind, caller: &Caller) {
     let (suite, caller) = (suite.clone(), Caller { host: caller.host.clone(), ..Caller::default() });
     tokio::spawn(async move {
         if suite.child.open(&caller).await.is_ok() && has(&suite, what) {
@@ -182,13 +182,13 @@ fn announce_later(suite: &Arc<Suite>, what: Listed, caller: &Caller) {
 }
 
 /// Whether a running child says that it has such things.
-fn has(suite: &Suite, what: Listed) -> bool {
+fn has(suite: &Suite, what: ListKind) -> bool {
     let capability = match what {
-        Listed::Tools => "tools",
-        Listed::Resources | Listed::ResourceTemplates => "resources",
-        Listed::Prompts => "prompts",
+        ListKind::Tools => "tools",
+        ListKind::Resources | ListKind::ResourceTemplates => "resources",
+        ListKind::Prompts => "prompts",
     };
-    suite.child.opened().is_some_and(|opened| opened.capabilities.get(capability).is_some())
+    suite.child.initialized().is_some_and(|opened| opened.capabilities.get(capability).is_some())
 }
 
 async fn ask(
@@ -214,7 +214,7 @@ pub(crate) async fn set_level(
     caller: &Caller,
 ) -> Result<Box<RawValue>, RpcError> {
     let told = join_all(running.iter().map(|suite| async {
-        suite.child.opened()?.capabilities.get("logging")?;
+        suite.child.initialized()?.capabilities.get("logging")?;
         Some(ask(suite, "logging/setLevel", params.clone(), caller).await)
     }));
     // Some say that they log, and know no levels.
@@ -227,11 +227,11 @@ pub(crate) async fn set_level(
     }
 }
 
-fn key_of(what: Listed) -> &'static str {
+fn key_of(what: ListKind) -> &'static str {
     match what {
-        Listed::Resources => "uri",
-        Listed::ResourceTemplates => "uriTemplate",
-        Listed::Tools | Listed::Prompts => "name",
+        ListKind::Resources => "uri",
+        ListKind::ResourceTemplates => "uriTemplate",
+        ListKind::Tools | ListKind::Prompts => "name",
     }
 }
 

@@ -15,9 +15,9 @@ use switchboard_sys::lock::{DirLock, LockOptions};
 
 use self::file::{Pin, PinFile};
 use crate::canonical;
-use crate::difference::difference;
+use crate::diff::line_diff;
 use crate::error::SuiteError;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
 /// What of a tool is remembered: everything that a model is told, or a host decides by.
 const PARTS: [&str; 6] = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"];
@@ -27,7 +27,7 @@ const COMPARE_LIMIT: Duration = Duration::from_secs(2);
 
 /// A tool that is not what it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PinProblem {
+pub struct ChangedTool {
     /// Its name.
     pub tool: String,
     /// What changed, line by line; or what it was called before.
@@ -37,7 +37,7 @@ pub struct PinProblem {
 /// What is remembered of one child's tools.
 #[derive(Debug)]
 pub struct Pins {
-    places: Places,
+    paths: SuitePaths,
     child: String,
     file: PinFile,
     /// The tools as the child last listed them.
@@ -47,17 +47,17 @@ pub struct Pins {
 
 impl Pins {
     /// What is remembered of a child's tools; nothing, where it was never used.
-    pub fn load(places: &Places, child: &str) -> Result<Self, SuiteError> {
-        let file = match places.pins()? {
+    pub fn load(paths: &SuitePaths, child: &str) -> Result<Self, SuiteError> {
+        let file = match paths.pins()? {
             Some(dir) => PinFile::read(&dir, child)?,
             None => PinFile::default(),
         };
-        let (places, child) = (places.clone(), child.to_owned());
-        Ok(Self { places, child, file, listed: BTreeMap::new(), fresh: BTreeSet::new() })
+        let (paths, child) = (paths.clone(), child.to_owned());
+        Ok(Self { paths, child, file, listed: BTreeMap::new(), fresh: BTreeSet::new() })
     }
 
     /// Compares what the child lists with what is remembered and returns the names of the tools that differ, which must
-    /// not be called. [`waiting`](Self::waiting) says how they differ.
+    /// not be called. [`waiting`](Self::pending) says how they differ.
     ///
     /// At the child's very first listing everything is remembered. A tool that appears later is offered as
     /// new and remembered at its first use. What is gone stays remembered, in case it comes back changed.
@@ -98,7 +98,7 @@ impl Pins {
     }
 
     /// Remembers a new tool, because it is about to be used.
-    pub fn first_use(&mut self, tool: &str) -> Result<(), SuiteError> {
+    pub fn pin_new(&mut self, tool: &str) -> Result<(), SuiteError> {
         if self.fresh.remove(tool) {
             self.pin(&[tool.to_owned()])?;
         }
@@ -143,8 +143,8 @@ impl Pins {
     }
 
     /// Forgets everything about the child, which is then as if never used.
-    pub fn forget(places: &Places, child: &str) -> Result<(), SuiteError> {
-        if let Some(dir) = places.pins()? {
+    pub fn forget(paths: &SuitePaths, child: &str) -> Result<(), SuiteError> {
+        if let Some(dir) = paths.pins()? {
             let _lock = DirLock::acquire(&dir, &file::name(child), LockOptions::default())?;
             dir.remove(&file::name(child))?;
         }
@@ -157,18 +157,18 @@ impl Pins {
     }
 
     /// The names of the tools that wait for approval.
-    pub fn waiting_names(&self) -> impl Iterator<Item = &str> {
+    pub fn pending_names(&self) -> impl Iterator<Item = &str> {
         self.file.waiting.keys().map(String::as_str)
     }
 
     /// The tools that wait for approval, with what changed. Comparing them takes a bounded time; what is left then is only
     /// named.
-    pub fn waiting(&self) -> Vec<PinProblem> {
+    pub fn pending(&self) -> Vec<ChangedTool> {
         let former = self.former_names();
         let until = Instant::now() + COMPARE_LIMIT;
         let compare = |before: &str, after: &Value| {
             if Instant::now() < until {
-                difference(before, &lines(after))
+                line_diff(before, &lines(after))
             } else {
                 "  (not compared: too many tools changed at once)".to_owned()
             }
@@ -183,7 +183,7 @@ impl Pins {
                     None => compare("", tool),
                 },
             };
-            PinProblem { tool: name.clone(), diff }
+            ChangedTool { tool: name.clone(), diff }
         };
         self.file.waiting.iter().map(problem).collect()
     }
@@ -207,7 +207,7 @@ impl Pins {
 
     /// Takes in what another process has changed since.
     fn refresh(&mut self) -> Result<(), SuiteError> {
-        if let Some(dir) = self.places.pins()?
+        if let Some(dir) = self.paths.pins()?
             && dir.stat(&file::name(&self.child))? != self.file.stamp
         {
             self.file = PinFile::read(&dir, &self.child)?;
@@ -217,11 +217,11 @@ impl Pins {
 
     /// Changes the file, one process at a time, on top of what others have changed meanwhile.
     fn change(&mut self, how: impl FnOnce(&mut PinFile)) -> Result<(), SuiteError> {
-        let dir = self.places.make_pins()?;
+        let dir = self.paths.create_pins()?;
         let _lock = DirLock::acquire(&dir, &file::name(&self.child), LockOptions::default())?;
         let mut file = PinFile::read(&dir, &self.child)?;
         how(&mut file);
-        file.workspace = self.places.workspace_key();
+        file.workspace = self.paths.workspace_key();
         file.child.clone_from(&self.child);
         file.write(&dir)?;
         self.file = file;

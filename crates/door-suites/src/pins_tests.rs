@@ -3,11 +3,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Pins;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
-fn places(folder: &TempDir) -> Places {
+fn paths(folder: &TempDir) -> SuitePaths {
     let path = |name: &str| folder.path().join(name);
-    Places { workspace: folder.path().to_owned(), config: path("config"), cache: path("cache") }
+    SuitePaths { workspace: folder.path().to_owned(), config: path("config"), cache: path("cache") }
 }
 
 fn raw(tools: &[Value]) -> Vec<Box<RawValue>> {
@@ -23,14 +23,14 @@ const NONE: [&str; 0] = [];
 #[test]
 fn suites_p3_thousands_of_renamed_tools_are_compared_by_hash() {
     let folder = TempDir::new().unwrap();
-    let places = places(&folder);
+    let paths = paths(&folder);
     let many = |prefix: &str| -> Vec<Value> {
         (0..2_000).map(|number| tool(&format!("{prefix}{number}"), &format!("Does {number}."))).collect()
     };
-    let mut pins = Pins::load(&places, "fs").unwrap();
+    let mut pins = Pins::load(&paths, "fs").unwrap();
     assert_eq!(pins.check(&raw(&many("old"))).unwrap(), NONE);
     assert_eq!(pins.check(&raw(&many("new"))).unwrap().len(), 2_000);
-    let waiting = pins.waiting();
+    let waiting = pins.pending();
     assert_eq!(waiting.len(), 2_000);
     let one = waiting.iter().find(|problem| problem.tool == "new1004").unwrap();
     assert_eq!(one.diff, "- name: old1004\n+ name: new1004\n  renamed; all else is the same");
@@ -39,24 +39,24 @@ fn suites_p3_thousands_of_renamed_tools_are_compared_by_hash() {
 #[test]
 fn suites_p3_a_changed_description_is_blocked_until_it_is_approved() {
     let folder = TempDir::new().unwrap();
-    let places = places(&folder);
+    let paths = paths(&folder);
     let before = raw(&[tool("read", "Reads a file.\nSafely."), tool("write", "Writes.")]);
     let after = raw(&[tool("read", "Reads a file.\nAnd ~/.ssh."), tool("write", "Writes.")]);
-    let mut pins = Pins::load(&places, "fs").unwrap();
+    let mut pins = Pins::load(&paths, "fs").unwrap();
     assert_eq!(pins.check(&before).unwrap(), NONE);
     assert_eq!(pins.check(&before).unwrap(), NONE);
 
-    let mut later = Pins::load(&places, "FS").unwrap();
+    let mut later = Pins::load(&paths, "FS").unwrap();
     assert_eq!(later.check(&after).unwrap(), ["read"]);
-    let problems = later.waiting();
+    let issues = later.pending();
     assert_eq!(
-        problems[0].diff,
+        issues[0].diff,
         "  description: Reads a file.\n- description: Safely.\n+ description: And ~/.ssh.\n  inputSchema: {"
     );
 
     // A person approves in another process, which has listed nothing.
-    let mut person = Pins::load(&places, "fs").unwrap();
-    assert_eq!(person.waiting(), problems);
+    let mut person = Pins::load(&paths, "fs").unwrap();
+    assert_eq!(person.pending(), issues);
     assert!(person.approve(Some("write")).is_err());
     assert_eq!(person.approve(Some("read")).unwrap(), ["read"]);
     assert_eq!(later.check(&after).unwrap(), NONE);
@@ -68,7 +68,7 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
     let folder = TempDir::new().unwrap();
     let base =
         json!({ "name": "a", "description": "d", "inputSchema": { "type": "object", "properties": {} } });
-    let mut pins = Pins::load(&places(&folder), "x").unwrap();
+    let mut pins = Pins::load(&paths(&folder), "x").unwrap();
     assert_eq!(pins.check(&raw(std::slice::from_ref(&base))).unwrap(), NONE);
     for (key, value) in [
         ("description", json!("d ")),
@@ -81,9 +81,9 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
         let mut changed = base.clone();
         changed[key] = value;
         assert_eq!(pins.check(&raw(&[changed])).unwrap(), ["a"], "{key}");
-        let problems = pins.waiting();
-        assert!(problems[0].diff.contains('+'), "{}", problems[0].diff);
-        assert!(!problems[0].diff.contains('\u{200b}'), "what is hidden is shown");
+        let issues = pins.pending();
+        assert!(issues[0].diff.contains('+'), "{}", issues[0].diff);
+        assert!(!issues[0].diff.contains('\u{200b}'), "what is hidden is shown");
     }
     let reordered =
         r#"{"inputSchema":{"properties":{},"type":"object"},"_meta":{"x":1},"description":"d","name":"a"}"#;
@@ -93,16 +93,16 @@ fn every_part_that_a_model_or_a_host_reads_counts_and_nothing_else() {
 #[test]
 fn a_tool_that_appears_later_is_new_until_its_first_use() {
     let folder = TempDir::new().unwrap();
-    let places = places(&folder);
-    let mut pins = Pins::load(&places, "x").unwrap();
+    let paths = paths(&folder);
+    let mut pins = Pins::load(&paths, "x").unwrap();
     pins.check(&raw(&[tool("a", "A")])).unwrap();
     let both = raw(&[tool("a", "A"), tool("b", "B")]);
     assert_eq!(pins.check(&both).unwrap(), NONE);
     assert_eq!(pins.new_tools().iter().collect::<Vec<_>>(), ["b"]);
     assert_eq!(pins.check(&raw(&[tool("a", "A"), tool("b", "B2")])).unwrap(), NONE, "not used, not pinned");
     pins.check(&both).unwrap();
-    pins.first_use("b").unwrap();
-    pins.first_use("a").unwrap();
+    pins.pin_new("b").unwrap();
+    pins.pin_new("a").unwrap();
     assert!(pins.new_tools().is_empty());
     assert_eq!(pins.check(&raw(&[tool("b", "B2")])).unwrap(), ["b"]);
 }
@@ -110,11 +110,11 @@ fn a_tool_that_appears_later_is_new_until_its_first_use() {
 #[test]
 fn a_tool_that_is_gone_is_remembered_and_one_that_was_renamed_is_named() {
     let folder = TempDir::new().unwrap();
-    let mut pins = Pins::load(&places(&folder), "x").unwrap();
+    let mut pins = Pins::load(&paths(&folder), "x").unwrap();
     pins.check(&raw(&[tool("a", "A"), tool("b", "B")])).unwrap();
     assert_eq!(pins.check(&raw(&[tool("b", "B")])).unwrap(), NONE, "removed tools are no problem");
     assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), ["c"]);
-    assert_eq!(pins.waiting()[0].diff, "- name: a\n+ name: c\n  renamed; all else is the same");
+    assert_eq!(pins.pending()[0].diff, "- name: a\n+ name: c\n  renamed; all else is the same");
     assert_eq!(pins.approve(None).unwrap(), ["c"]);
     assert_eq!(pins.check(&raw(&[tool("b", "B"), tool("c", "A")])).unwrap(), NONE);
     assert_eq!(pins.check(&raw(&[tool("a", "A3")])).unwrap(), ["a"], "it came back changed");
@@ -123,8 +123,8 @@ fn a_tool_that_is_gone_is_remembered_and_one_that_was_renamed_is_named() {
 #[test]
 fn two_that_look_first_at_once_agree() {
     let folder = TempDir::new().unwrap();
-    let places = places(&folder);
-    let (mut one, mut two) = (Pins::load(&places, "x").unwrap(), Pins::load(&places, "x").unwrap());
+    let paths = paths(&folder);
+    let (mut one, mut two) = (Pins::load(&paths, "x").unwrap(), Pins::load(&paths, "x").unwrap());
     assert_eq!(one.check(&raw(&[tool("a", "A")])).unwrap(), NONE);
     assert_eq!(two.check(&raw(&[tool("a", "A2")])).unwrap(), ["a"]);
 }
@@ -132,11 +132,11 @@ fn two_that_look_first_at_once_agree() {
 #[test]
 fn what_is_no_tool_is_passed_over_and_forgetting_begins_anew() {
     let folder = TempDir::new().unwrap();
-    let places = places(&folder);
-    let mut pins = Pins::load(&places, "x").unwrap();
+    let paths = paths(&folder);
+    let mut pins = Pins::load(&paths, "x").unwrap();
     let odd = raw(&[json!(5), json!({ "name": 5 }), json!({}), tool("a", "A")]);
     assert_eq!(pins.check(&odd).unwrap(), NONE);
     assert_eq!(pins.pinned().map(|(name, _)| name).collect::<Vec<_>>(), ["a"]);
-    Pins::forget(&places, "x").unwrap();
-    assert_eq!(Pins::load(&places, "x").unwrap().check(&raw(&[tool("a", "other")])).unwrap(), NONE);
+    Pins::forget(&paths, "x").unwrap();
+    assert_eq!(Pins::load(&paths, "x").unwrap().check(&raw(&[tool("a", "other")])).unwrap(), NONE);
 }

@@ -31,14 +31,14 @@ impl Secrets {
     /// them, what came from a variable of the user into a header, and a password in its address.
     pub fn of(spec: &ChildSpec) -> Self {
         let mut secrets = Self::default();
-        let (values, written, url) = match &spec.launch {
-            Launch::Stdio { env, .. } => (env, &spec.written.env, None),
+        let (values, template, url) = match &spec.launch {
+            Launch::Stdio { env, .. } => (env, &spec.template.env, None),
             Launch::Http { url, headers } | Launch::Sse { url, headers } | Launch::Ws { url, headers } => {
-                (headers, &spec.written.headers, Some(url))
+                (headers, &spec.template.headers, Some(url))
             }
         };
         for (name, value) in values {
-            let from_user = url.is_some() && written.get(name).is_some_and(|text| text.contains("${"));
+            let from_user = url.is_some() && template.get(name).is_some_and(|text| text.contains("${"));
             if is_secret(name, value) || from_user {
                 secrets.add(value);
                 // `Bearer abc`: the token alone is as secret as the whole.

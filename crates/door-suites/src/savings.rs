@@ -18,7 +18,7 @@ use tiktoken::CoreBpe;
 use crate::arguments::Question;
 use crate::config::IntrospectionMode;
 use crate::introspect::{Style, introspect};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::suites::Suites;
 
 /// The file has a handful of numbers.
@@ -33,7 +33,7 @@ const CALL_WRAPPER: &str = r#"{"action":"call","subtool":"","args":}"#;
 /// What was counted, over all processes of the workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Counted {
+pub struct UsageCounts {
     /// How often a host was given the list of tools.
     pub lists: u64,
     /// How often tools were introspected or searched.
@@ -62,9 +62,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) fn new(places: &Places) -> Self {
-        let dir = places.make_savings().ok();
-        Self { dir, file: format!("{}.json", places.workspace_mark()), ..Self::default() }
+    pub(crate) fn new(paths: &SuitePaths) -> Self {
+        let dir = paths.create_savings().ok();
+        Self { dir, file: format!("{}.json", paths.workspace_hash()), ..Self::default() }
     }
 
     pub(crate) fn listed(&self) {
@@ -94,7 +94,7 @@ impl Ledger {
 
     /// Adds what was counted to the file. What could not be written is counted again next time.
     pub(crate) fn flush(&self, now: Timestamp) {
-        let counted = Counted {
+        let counted = UsageCounts {
             lists: self.lists.swap(0, Ordering::Relaxed),
             introspects: self.introspects.swap(0, Ordering::Relaxed),
             introspect_bytes: self.introspect_bytes.swap(0, Ordering::Relaxed),
@@ -102,7 +102,7 @@ impl Ledger {
             call_bytes: self.call_bytes.swap(0, Ordering::Relaxed),
             since: None,
         };
-        if counted == Counted::default() {
+        if counted == UsageCounts::default() {
             return;
         }
         if let Err(error) = self.add(&counted, now) {
@@ -115,13 +115,13 @@ impl Ledger {
         }
     }
 
-    fn add(&self, more: &Counted, now: Timestamp) -> Result<(), LedgerError> {
+    fn add(&self, more: &UsageCounts, now: Timestamp) -> Result<(), LedgerError> {
         let Some(dir) = &self.dir else { return Ok(()) };
         // Every session of the workspace adds to the same file.
         let _lock =
             DirLock::acquire(dir, &self.file, LockOptions { wait: LOCK_WAIT, ..LockOptions::default() })?;
         let old = self.read();
-        let sum = Counted {
+        let sum = UsageCounts {
             lists: old.lists.saturating_add(more.lists),
             introspects: old.introspects.saturating_add(more.introspects),
             introspect_bytes: old.introspect_bytes.saturating_add(more.introspect_bytes),
@@ -134,7 +134,7 @@ impl Ledger {
     }
 
     /// What the file says; nothing when it is missing or damaged.
-    pub(crate) fn read(&self) -> Counted {
+    pub(crate) fn read(&self) -> UsageCounts {
         let read = self.dir.as_ref().and_then(|dir| dir.read(&self.file, MAX_FILE).ok().flatten());
         read.and_then(|contents| serde_json::from_slice(&contents.bytes).ok()).unwrap_or_default()
     }
@@ -166,7 +166,7 @@ pub struct SavingsReport {
     /// How much of the flat list that saves, in percent; nothing while no child is known.
     pub typical_saved_percent: Option<f64>,
     /// What real use came to.
-    pub measured: Measured,
+    pub measured: MeasuredSavings,
 }
 
 /// What one child costs, in tokens.
@@ -187,9 +187,9 @@ pub struct ChildSavings {
 /// What real use came to. Lists are counted at what they cost today; answers by their bytes, at the bytes per token
 /// that the same kind of text has today.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Measured {
+pub struct MeasuredSavings {
     /// What was counted.
-    pub counted: Counted,
+    pub counted: UsageCounts,
     /// The tokens that flat lists would have cost.
     pub flat: u64,
     /// The tokens that were used instead.
@@ -249,7 +249,13 @@ impl Suites {
     }
 }
 
-fn measure(counted: Counted, flat: usize, suites: usize, shown: usize, shown_bytes: usize) -> Measured {
+fn measure(
+    counted: UsageCounts,
+    flat: usize,
+    suites: usize,
+    shown: usize,
+    shown_bytes: usize,
+) -> MeasuredSavings {
     let as_tokens = |bytes: u64| match shown_bytes as u64 {
         0 => bytes / 4,
         all => bytes.saturating_mul(shown as u64) / all,
@@ -259,7 +265,7 @@ fn measure(counted: Counted, flat: usize, suites: usize, shown: usize, shown_byt
         + as_tokens(counted.introspect_bytes)
         + as_tokens(counted.call_bytes);
     let saved = i64::try_from(without).unwrap_or(i64::MAX) - i64::try_from(used).unwrap_or(i64::MAX);
-    Measured { counted, flat: without, used, saved }
+    MeasuredSavings { counted, flat: without, used, saved }
 }
 
 /// Everything that introspection shows of a suite in summary mode, page after page.

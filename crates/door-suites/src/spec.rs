@@ -27,13 +27,13 @@ pub struct ChildSpec {
     /// How its tools are offered.
     pub expose: Expose,
     /// How it is reached, exactly as its file says: what its owner is shown, and trusts.
-    pub written: Written,
+    pub template: LaunchTemplate,
 }
 
 /// How a child is reached, exactly as its file says: no variable in it is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Written {
+pub struct LaunchTemplate {
     /// `stdio`, `http`, `sse` or `ws`.
     #[serde(rename = "type")]
     pub transport: String,

@@ -15,24 +15,24 @@ use tokio::sync::broadcast::error::RecvError;
 use tracing::Instrument;
 
 use crate::arguments::{Call, Question};
-use crate::aside::run_aside;
+use crate::blocking::run_blocking;
 use crate::cache::ResultCache;
+use crate::call_outcome::{CallOutcome, checked, is_error, told};
 use crate::catalogue::{Catalogue, Shelf};
-use crate::child::{Child, ChildError, ChildEvent, Listed, Listing, Opened};
-use crate::done::{Done, checked, is_error, told};
+use crate::child::{Child, ChildError, ChildEvent, InitializeResult, ListKind, Listing};
 use crate::expose::Exposed;
 use crate::host::Caller;
 use crate::introspect::{self, Offered};
-use crate::limits::RateLimit;
 use crate::metrics::Outcome;
+use crate::paths::SuitePaths;
 use crate::pins::Pins;
-use crate::places::Places;
+use crate::rate_limit::RateLimiter;
 use crate::raw::raw;
 use crate::rules::Rules;
 use crate::spec::{ChildSpec, Expose};
 use crate::suites::SuitesEvent;
 use crate::tool::Tool;
-use crate::trust::{Trust, TrustState};
+use crate::trust::{TrustState, TrustStore};
 
 /// The largest result that is passed on. What is larger would fill a model's context many times over, and every
 /// copy of it our memory.
@@ -44,7 +44,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// What all suites of a workspace share.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) places: Arc<Places>,
+    pub(crate) paths: Arc<SuitePaths>,
     pub(crate) shelf: Shelf,
     pub(crate) clock: Clock,
     pub(crate) events: broadcast::Sender<SuitesEvent>,
@@ -66,7 +66,7 @@ pub(crate) struct Suite {
     /// Held while the tools are listed: one listing is enough for all who wait for it.
     listing: tokio::sync::Mutex<()>,
     is_listening: AtomicBool,
-    rate_limit: Option<RateLimit>,
+    rate_limit: Option<RateLimiter>,
     results: Option<ResultCache>,
 }
 
@@ -79,7 +79,7 @@ struct State {
     /// Tools that are no longer what was approved, with the reason.
     blocked: Arc<BTreeMap<String, String>>,
     /// The run of the child that the catalogue was taken from. Another run may offer something else.
-    run: Option<Weak<Opened>>,
+    run: Option<Weak<InitializeResult>>,
     /// The changes that the child had announced before the catalogue was taken.
     changes: u64,
     /// The tools that were used since the catalogue was taken.
@@ -103,27 +103,27 @@ impl Suite {
         shared: Shared,
     ) -> (Arc<Self>, Vec<String>) {
         let (exposed, broken) = Exposed::new(rules.allow.as_deref(), &rules.deny);
-        let problems = broken.iter().map(|pattern| {
+        let issues = broken.iter().map(|pattern| {
             let pattern = pattern.escape_debug();
             format!(
                 "suites.{}.expose: '{pattern}' is no pattern; it only stands for the tool of this name.",
                 spec.name
             )
         });
-        let problems = problems.collect();
+        let issues = issues.collect();
         let suite = Self {
             exposed,
             state: Mutex::default(),
             listing: tokio::sync::Mutex::default(),
             is_listening: AtomicBool::new(false),
-            rate_limit: rules.rate_limit.map(|(calls, per)| RateLimit::new(calls, per)),
+            rate_limit: rules.rate_limit.map(|(calls, per)| RateLimiter::new(calls, per)),
             results: rules.keep_results.map(ResultCache::new),
             spec,
             child,
             rules,
             shared,
         };
-        (Arc::new(suite), problems)
+        (Arc::new(suite), issues)
     }
 
     pub(crate) fn is_flat(&self) -> bool {
@@ -133,11 +133,11 @@ impl Suite {
     /// Whether the child may and can be started. The error is a text that says what to do.
     pub(crate) fn check_trust(&self) -> Result<(), String> {
         // What runs was agreed to; what would be started may have been disagreed with a moment ago.
-        if self.state.lock().is_trusted && self.child.opened().is_some() {
+        if self.state.lock().is_trusted && self.child.initialized().is_some() {
             return Ok(());
         }
         let name = &self.spec.name;
-        match Trust::load(&self.shared.places).is_trusted(&self.spec) {
+        match TrustStore::load(&self.shared.paths).state(&self.spec) {
             TrustState::Trusted => {
                 if let Some(reason) = &self.spec.unready {
                     return Err(format!("{name} cannot be started: {reason}."));
@@ -166,7 +166,7 @@ impl Suite {
         }
         // Not under the lock: there can be thousands of tools to compare.
         let loaded = self.shared.shelf.load(&self.spec).map(|catalogue| {
-            let blocked = compare_with_pins(&self.shared.places, &self.spec.name, &catalogue);
+            let blocked = compare_with_pins(&self.shared.paths, &self.spec.name, &catalogue);
             (Arc::new(catalogue), Arc::new(blocked))
         });
         let mut state = self.state.lock();
@@ -215,7 +215,7 @@ impl Suite {
             let _ = told.inspect_err(|error| tracing::debug!(child = self.spec.name, %error, "no level set"));
         }
         let changes = self.child.tool_changes();
-        let listed = match self.child.list_all(Listed::Tools, caller).await {
+        let listed = match self.child.list_all(ListKind::Tools, caller).await {
             Err(ChildError::Rpc(error)) if error.code == METHOD_NOT_FOUND => Listing::default(),
             listed => listed?,
         };
@@ -255,7 +255,7 @@ impl Suite {
     /// Lists the tools of the child again, if it still runs. One that was stopped meanwhile is not started for it.
     pub(crate) async fn list_again(self: &Arc<Self>) {
         let turn = self.listing.lock().await;
-        if self.child.opened().is_none() || self.of_this_run().is_some() {
+        if self.child.initialized().is_none() || self.of_this_run().is_some() {
             return;
         }
         if let Err(error) = self.take(turn, &Caller::default()).await {
@@ -265,7 +265,7 @@ impl Suite {
 
     /// The catalogue, if it was taken from the run of the child that is going on.
     fn of_this_run(&self) -> Option<Arc<Catalogue>> {
-        let opened = self.child.opened()?;
+        let opened = self.child.initialized()?;
         let state = self.state.lock();
         let run = state.run.as_ref().and_then(Weak::upgrade)?;
         Arc::ptr_eq(&run, &opened).then(|| state.catalogue.clone()).flatten()
@@ -278,7 +278,7 @@ impl Suite {
         caller: &Caller,
     ) -> Result<(Arc<Catalogue>, Option<String>), ChildError> {
         let now = self.shared.clock.now();
-        if self.child.opened().is_none()
+        if self.child.initialized().is_none()
             && let Some(catalogue) = self.known().await.filter(|catalogue| !catalogue.is_old(now))
         {
             return Ok((catalogue, None));
@@ -315,7 +315,7 @@ impl Suite {
     /// The refusal of a tool that is not offered.
     async fn refuse_unknown(self: &Arc<Self>, subtool: &str, catalogue: &Arc<Catalogue>) -> String {
         let (suite, subtool, catalogue) = (Arc::clone(self), subtool.to_owned(), Arc::clone(catalogue));
-        run_aside(move || {
+        run_blocking(move || {
             let cut = catalogue.cut_note(&suite.spec.name).map(|note| format!("({note})"));
             let offered = suite.offered(&catalogue);
             let names = offered.iter().map(|offered| offered.tool.name.as_str());
@@ -339,7 +339,7 @@ impl Suite {
             catalogue = renewed;
         }
         let (suite, question) = (Arc::clone(self), question.clone());
-        run_aside(move || suite.answer(&catalogue, &question, note)).await
+        run_blocking(move || suite.answer(&catalogue, &question, note)).await
     }
 
     /// Answers a question from a catalogue.
@@ -374,7 +374,12 @@ impl Suite {
     }
 
     /// Uses a tool.
-    pub(crate) async fn call(self: &Arc<Self>, subtool: &str, given: Given<'_>, caller: &Caller) -> Done {
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        subtool: &str,
+        given: Given<'_>,
+        caller: &Caller,
+    ) -> CallOutcome {
         let span = tracing::info_span!("suite_call", suite = self.spec.name, tool = subtool);
         self.try_call(subtool, given, caller).instrument(span).await.unwrap_or_else(|refused| refused)
     }
@@ -384,21 +389,21 @@ impl Suite {
         subtool: &str,
         given: Given<'_>,
         caller: &Caller,
-    ) -> Result<Done, Done> {
-        self.check_trust().map_err(|text| Done::refused(&text, false))?;
-        let mut catalogue = self.current(caller).await.map_err(|error| Done::failed(error, false))?;
+    ) -> Result<CallOutcome, CallOutcome> {
+        self.check_trust().map_err(|text| CallOutcome::refused(&text, false))?;
+        let mut catalogue = self.current(caller).await.map_err(|error| CallOutcome::failed(error, false))?;
         if catalogue.get(subtool).is_none()
             && let Some(renewed) = self.renew(&catalogue, caller).await
         {
             catalogue = renewed;
         }
         let Some(tool) = self.get_offered(&catalogue, subtool) else {
-            return Err(Done::refused(&self.refuse_unknown(subtool, &catalogue).await, false));
+            return Err(CallOutcome::refused(&self.refuse_unknown(subtool, &catalogue).await, false));
         };
-        self.check_pin(tool, &catalogue).await.map_err(|text| Done::refused(&text, true))?;
+        self.check_pin(tool, &catalogue).await.map_err(|text| CallOutcome::refused(&text, true))?;
         self.pin_first_use(&tool.name, &catalogue).await;
         let arguments = match given {
-            Given::Suite(call) => checked(tool, call).map_err(|text| Done::refused(&text, true))?,
+            Given::Suite(call) => checked(tool, call).map_err(|text| CallOutcome::refused(&text, true))?,
             Given::Flat(arguments) => {
                 arguments.map_or_else(|| raw(&serde_json::json!({})), ToOwned::to_owned)
             }
@@ -409,7 +414,7 @@ impl Suite {
                 self.spec.name,
                 wait.as_millis().max(1)
             );
-            return Err(Done::refused(&text, true));
+            return Err(CallOutcome::refused(&text, true));
         }
         // A call that goes on is not the one whose result was kept.
         let is_first = caller.request_state.is_none() && caller.input_responses.is_none();
@@ -418,26 +423,26 @@ impl Suite {
             .and_then(|_| serde_json::from_str(arguments.get()).ok())
             .map(|value| ResultCache::key(subtool, &value));
         if let Some(known) = results.zip(key.as_ref()).and_then(|(results, key)| results.get(key)) {
-            return Ok(Done { result: Ok(known), outcome: Outcome::Cached, is_known: true });
+            return Ok(CallOutcome { result: Ok(known), outcome: Outcome::Cached, is_known: true });
         }
         let params = caller.call_params(subtool, &arguments);
         let result = self.child.request("tools/call", params, caller).await;
         if let Some(results) = self.results.as_ref().filter(|_| !tool.hints.is_read_only()) {
             results.clear();
         }
-        let result = result.map_err(|error| Done::failed(error, true))?;
+        let result = result.map_err(|error| CallOutcome::failed(error, true))?;
         if result.get().len() > MAX_RESULT {
             let text = format!(
                 "The result of {subtool} has {} bytes, and {MAX_RESULT} are passed on at most. Ask it for less.",
                 result.get().len()
             );
-            return Err(Done { outcome: Outcome::Error, ..Done::refused(&text, true) });
+            return Err(CallOutcome { outcome: Outcome::Error, ..CallOutcome::refused(&text, true) });
         }
         let outcome = if is_error(&result) { Outcome::Failed } else { Outcome::Ok };
         if let (Some(results), Some(key), Outcome::Ok) = (results, key, outcome) {
             results.keep(key, &result);
         }
-        Ok(Done { result: Ok(result), outcome, is_known: true })
+        Ok(CallOutcome { result: Ok(result), outcome, is_known: true })
     }
 
     /// Whether a tool is still what was approved. A blocked one is compared anew, since that may have been
@@ -462,8 +467,8 @@ impl Suite {
     /// Compares the tools with the pins, on a thread that may wait: there can be thousands of tools, and the pins are in a
     /// file with a lock.
     async fn compare_aside(&self, catalogue: &Arc<Catalogue>) -> Arc<BTreeMap<String, String>> {
-        let (places, name, kept) = (self.shared.places.clone(), self.spec.name.clone(), catalogue.clone());
-        let compared = tokio::task::spawn_blocking(move || compare_with_pins(&places, &name, &kept)).await;
+        let (paths, name, kept) = (self.shared.paths.clone(), self.spec.name.clone(), catalogue.clone());
+        let compared = tokio::task::spawn_blocking(move || compare_with_pins(&paths, &name, &kept)).await;
         let failed = |error: &dyn std::fmt::Display| {
             let why = format!("the pins of {} cannot be compared: {error}", self.spec.name);
             catalogue.tools.iter().map(|tool| (tool.name.clone(), why.clone())).collect()
@@ -476,12 +481,12 @@ impl Suite {
         if !self.state.lock().used.insert(tool.to_owned()) {
             return;
         }
-        let (places, name, kept) = (self.shared.places.clone(), self.spec.name.clone(), catalogue.clone());
+        let (paths, name, kept) = (self.shared.paths.clone(), self.spec.name.clone(), catalogue.clone());
         let used = tool.to_owned();
         let pinned = tokio::task::spawn_blocking(move || {
-            let mut pins = Pins::load(&places, &name)?;
+            let mut pins = Pins::load(&paths, &name)?;
             pins.check(&kept.raws())?;
-            pins.first_use(&used)
+            pins.pin_new(&used)
         });
         let problem = match pinned.await {
             Ok(Ok(())) => return,
@@ -504,7 +509,7 @@ impl Suite {
             used: BTreeSet::new(),
         };
         drop(other);
-        if self.child.opened().is_some() {
+        if self.child.initialized().is_some() {
             self.listen();
         }
     }
@@ -527,7 +532,7 @@ impl Suite {
                 match event {
                     Ok(event) => suite.heard(event).await,
                     // Whatever was missed, the list may have changed.
-                    Err(RecvError::Lagged(_)) => suite.heard(ChildEvent::ListChanged(Listed::Tools)).await,
+                    Err(RecvError::Lagged(_)) => suite.heard(ChildEvent::ListChanged(ListKind::Tools)).await,
                     Err(RecvError::Closed) => return,
                 }
             }
@@ -536,28 +541,30 @@ impl Suite {
 
     async fn heard(self: &Arc<Self>, event: ChildEvent) {
         let news = match event {
-            ChildEvent::ListChanged(Listed::Tools) => {
+            ChildEvent::ListChanged(ListKind::Tools) => {
                 self.state.lock().run = None;
                 self.list_again().await;
                 return;
             }
             ChildEvent::ListChanged(what) => return self.list_changed(what),
             ChildEvent::ResourceUpdated(params) => SuitesEvent::ResourceUpdated(params),
-            ChildEvent::Said { method, params, to } => SuitesEvent::Said { method, params, to },
+            ChildEvent::Notification { method, params, to } => {
+                SuitesEvent::Notification { method, params, to }
+            }
             ChildEvent::Stopped { .. } => return,
         };
         // A host sees nothing of a suite's lists, so that their changes are no news for it.
-        if self.is_flat() || matches!(news, SuitesEvent::Said { .. }) {
+        if self.is_flat() || matches!(news, SuitesEvent::Notification { .. }) {
             let _ = self.shared.events.send(news);
         }
     }
 
     /// Makes known that what the child lists is no longer what it was.
-    pub(crate) fn list_changed(&self, what: Listed) {
+    pub(crate) fn list_changed(&self, what: ListKind) {
         let news = match what {
-            Listed::Tools => SuitesEvent::ToolsChanged,
-            Listed::Resources | Listed::ResourceTemplates => SuitesEvent::ResourcesChanged,
-            Listed::Prompts => SuitesEvent::PromptsChanged,
+            ListKind::Tools => SuitesEvent::ToolsChanged,
+            ListKind::Resources | ListKind::ResourceTemplates => SuitesEvent::ResourcesChanged,
+            ListKind::Prompts => SuitesEvent::PromptsChanged,
         };
         if self.is_flat() {
             let _ = self.shared.events.send(news);
@@ -567,8 +574,8 @@ impl Suite {
 
 /// The tools that are no longer what was approved, with the reason. Unreadable pins block every tool: what was
 /// approved is unknown then.
-fn compare_with_pins(places: &Places, child: &str, catalogue: &Catalogue) -> BTreeMap<String, String> {
-    let pins = Pins::load(places, child);
+fn compare_with_pins(paths: &SuitePaths, child: &str, catalogue: &Catalogue) -> BTreeMap<String, String> {
+    let pins = Pins::load(paths, child);
     match pins.and_then(|mut pins| pins.check(&catalogue.raws())) {
         Ok(changed) => {
             let why = || "it is no longer the tool that was approved".to_owned();

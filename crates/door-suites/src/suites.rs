@@ -19,25 +19,25 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 pub(crate) use self::table::Table;
-use crate::answer;
 use crate::arguments::{self, Asked};
+use crate::call_outcome::CallOutcome;
 use crate::catalogue::Shelf;
-use crate::child::Listed;
+use crate::child::ListKind;
 use crate::config::Config;
 use crate::descriptions::Descriptions;
-use crate::discovery::Problem;
-use crate::done::Done;
+use crate::discovery::Issue;
 use crate::error::SuiteError;
 use crate::host::{Caller, ClientRef, Host, RpcError};
 use crate::metrics::{self, Outcome};
 use crate::names::child_name;
 use crate::passthrough::{self, Passthrough};
-use crate::places::Places;
+use crate::paths::SuitePaths;
+use crate::pending_catalogues::PendingCatalogues;
+use crate::proxy_loop::{self, ProxyChain};
 use crate::savings::Ledger;
 use crate::suite::{Given, Shared, Suite};
-use crate::top::{Target, Top, cuts};
-use crate::unseen::Unseen;
-use crate::via::{self, Via};
+use crate::tool_index::{Target, ToolIndex, cuts};
+use crate::tool_result;
 
 /// How many children are started at once when all are warmed. Starting one keeps a core busy for a second.
 pub(crate) const WARM_AT_ONCE: usize = 4;
@@ -54,17 +54,17 @@ pub struct Suites {
 
 pub(crate) struct Inner {
     pub(crate) shared: Shared,
-    via: Via,
+    via: ProxyChain,
     logs: Option<Dir>,
     /// What ends the children when this process is killed.
     guard: Option<Guard>,
     table: RwLock<Arc<Table>>,
     /// The list as it was last made; gone when a catalogue of a flat child changed.
-    top: Mutex<Option<Arc<Top>>>,
+    top: Mutex<Option<Arc<ToolIndex>>>,
     /// Names that others list beside the suites.
     pub(crate) reserved: Mutex<BTreeSet<String>>,
     pub(crate) passthrough: Passthrough,
-    pub(crate) unseen: Unseen,
+    pub(crate) unseen: PendingCatalogues,
     pub(crate) ledger: Arc<Ledger>,
 }
 
@@ -80,7 +80,7 @@ pub enum SuitesEvent {
     /// A resource changed; the parameters of the child's notification.
     ResourceUpdated(Box<RawValue>),
     /// A child has something to say to one client.
-    Said {
+    Notification {
         /// The method of its notification.
         method: &'static str,
         /// The parameters.
@@ -92,7 +92,7 @@ pub enum SuitesEvent {
 
 /// What became of warming one child.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Warmed {
+pub struct WarmReport {
     /// The child.
     pub child: String,
     /// How many tools it has, or why that is not known.
@@ -104,34 +104,34 @@ pub struct Warmed {
 impl Suites {
     /// Finds the children of a workspace. Nothing is started.
     #[expect(clippy::unused_async, reason = "opening may wait for something one day, and callers await it")]
-    pub async fn open(config: Config, places: Places, guard: Option<Guard>) -> Result<Self, SuiteError> {
-        let told = std::env::var(via::VARIABLE).unwrap_or_default();
-        Self::open_via(config, places, guard, &told, Clock::system())
+    pub async fn open(config: Config, paths: SuitePaths, guard: Option<Guard>) -> Result<Self, SuiteError> {
+        let told = std::env::var(proxy_loop::VARIABLE).unwrap_or_default();
+        Self::open_via(config, paths, guard, &told, Clock::system())
     }
 
     /// [`open`](Self::open) with the way to this process and the clock given.
     pub(crate) fn open_via(
         config: Config,
-        places: Places,
+        paths: SuitePaths,
         guard: Option<Guard>,
         told: &str,
         clock: Clock,
     ) -> Result<Self, SuiteError> {
-        if !places.workspace.is_dir() {
-            return Err(SuiteError::NoWorkspace { path: places.workspace });
+        if !paths.workspace.is_dir() {
+            return Err(SuiteError::NoWorkspace { path: paths.workspace });
         }
-        let via = Via::new(told, &places.workspace_mark());
-        let logs = places.make_logs();
+        let via = ProxyChain::new(told, &paths.workspace_hash());
+        let logs = paths.create_logs();
         let shared = Shared {
-            shelf: Shelf::open(&places),
+            shelf: Shelf::open(&paths),
             clock,
             events: broadcast::channel(EVENTS).0,
             changes: Arc::default(),
             level: Arc::default(),
-            places: Arc::new(places),
+            paths: Arc::new(paths),
         };
         let inner = Inner {
-            ledger: Arc::new(Ledger::new(&shared.places)),
+            ledger: Arc::new(Ledger::new(&shared.paths)),
             shared,
             via,
             logs: logs.ok(),
@@ -139,13 +139,13 @@ impl Suites {
             table: RwLock::new(Arc::new(Table {
                 config: Config::default(),
                 suites: Vec::new(),
-                problems: Vec::new(),
+                issues: Vec::new(),
                 descriptions: Descriptions::default(),
             })),
             top: Mutex::default(),
             reserved: Mutex::default(),
             passthrough: Passthrough::default(),
-            unseen: Unseen::default(),
+            unseen: PendingCatalogues::default(),
         };
         let suites = Self { inner: Arc::new(inner) };
         let (table, _) = suites.find(config);
@@ -189,7 +189,7 @@ impl Suites {
     }
 
     /// Whether a tool is one of these.
-    pub fn takes(&self, tool: &str) -> bool {
+    pub fn has_tool(&self, tool: &str) -> bool {
         self.top().by_name.contains_key(tool)
     }
 
@@ -204,23 +204,23 @@ impl Suites {
     }
 
     /// What is wrong with children and their settings, for a person to read.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub fn issues(&self) -> Vec<Issue> {
         let top = self.top();
-        let collisions = top.problems.iter().map(|(suite, message)| Problem {
+        let collisions = top.issues.iter().map(|(suite, message)| Issue {
             file: suite.spec.file.clone(),
             message: message.clone(),
             child: Some(suite.spec.name.clone()),
         });
         let table = self.table();
         let cut = table.suites.iter().flat_map(|suite| {
-            let problem = |message| Problem {
+            let problem = |message| Issue {
                 file: suite.spec.file.clone(),
                 message,
                 child: Some(suite.spec.name.clone()),
             };
             cuts(suite, &table.config, &table.descriptions).into_iter().map(problem)
         });
-        table.problems.iter().cloned().chain(collisions).chain(cut).collect()
+        table.issues.iter().cloned().chain(collisions).chain(cut).collect()
     }
 
     /// Calls a tool. The answer is a whole result of `tools/call`, as the child gave it.
@@ -232,10 +232,10 @@ impl Suites {
     ) -> Result<Box<RawValue>, RpcError> {
         let top = self.top();
         let Some(target) = top.by_name.get(tool) else {
-            return Ok(answer::refusal(&format!("There is no tool '{}'.", tool.escape_debug())));
+            return Ok(tool_result::refusal(&format!("There is no tool '{}'.", tool.escape_debug())));
         };
         if let Some(refusal) = &self.inner.via.refusal {
-            return Ok(answer::refusal(refusal));
+            return Ok(tool_result::refusal(refusal));
         }
         let result = match target {
             Target::Suite(suite) => call_suite(suite, arguments, caller, Some(&self.inner.ledger)).await,
@@ -263,7 +263,7 @@ impl Suites {
         let by_name = table.suites.iter().find(|suite| suite.spec.name.eq_ignore_ascii_case(&wanted));
         let suite = by_name.or_else(|| table.suites.iter().find(|suite| suite.rules.tool_name == name))?;
         if let Some(refusal) = &self.inner.via.refusal {
-            return Some(Ok(answer::refusal(refusal)));
+            return Some(Ok(tool_result::refusal(refusal)));
         }
         // What a person does is no model's conversation, and is not counted.
         Some(call_suite(suite, arguments, caller, None).await)
@@ -275,7 +275,7 @@ impl Suites {
     }
 
     /// Resources, templates or prompts of the children that are listed with all they have.
-    pub async fn list(&self, what: Listed, caller: &Caller) -> Vec<Box<RawValue>> {
+    pub async fn list(&self, what: ListKind, caller: &Caller) -> Vec<Box<RawValue>> {
         self.inner.passthrough.list(&self.flat(), what, caller).await
     }
 
@@ -295,7 +295,7 @@ impl Suites {
         }
         self.inner.shared.level.lock().clone_from(&params);
         // Those that do not run are told when they do.
-        let running = table.suites.iter().filter(|suite| suite.child.opened().is_some());
+        let running = table.suites.iter().filter(|suite| suite.child.initialized().is_some());
         Some(passthrough::set_level(&running.cloned().collect::<Vec<_>>(), params, caller).await)
     }
 
@@ -312,13 +312,13 @@ impl Suites {
     }
 
     /// Starts every trusted child, a few at a time, and takes its catalogue.
-    pub async fn warm(&self, caller: &Caller) -> Vec<Warmed> {
+    pub async fn warm(&self, caller: &Caller) -> Vec<WarmReport> {
         let warmed = self.warm_all(self.table().suites.clone(), caller).await;
         self.relist();
         warmed
     }
 
-    pub(crate) async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<Warmed> {
+    pub(crate) async fn warm_all(&self, suites: Vec<Arc<Suite>>, caller: &Caller) -> Vec<WarmReport> {
         let refusal = self.inner.via.refusal.as_ref();
         stream::iter(suites)
             .map(|suite| async move {
@@ -329,7 +329,7 @@ impl Suites {
                     Err(text) => Err(text),
                 };
                 let tools = tools.map(|catalogue| suite.offered(&catalogue).len());
-                Warmed { child: suite.spec.name.clone(), tools, took: begun.elapsed() }
+                WarmReport { child: suite.spec.name.clone(), tools, took: begun.elapsed() }
             })
             .buffered(WARM_AT_ONCE)
             .collect()
@@ -365,7 +365,7 @@ impl Suites {
         self.inner.table.read().clone()
     }
 
-    pub(crate) fn top(&self) -> Arc<Top> {
+    pub(crate) fn top(&self) -> Arc<ToolIndex> {
         let mut top = self.inner.top.lock();
         let changes = self.inner.shared.changes.load(Ordering::Relaxed);
         if let Some(top) = top.as_ref().filter(|top| top.changes == changes) {
@@ -373,7 +373,7 @@ impl Suites {
         }
         let (table, reserved) = (self.table(), self.inner.reserved.lock());
         let made =
-            Arc::new(Top::new(&table.suites, (&table.config, &table.descriptions), &reserved, changes));
+            Arc::new(ToolIndex::new(&table.suites, (&table.config, &table.descriptions), &reserved, changes));
         *top = Some(made.clone());
         made
     }
@@ -401,15 +401,15 @@ async fn call_suite(
 ) -> Result<Box<RawValue>, RpcError> {
     let begun = Instant::now();
     match arguments::read(arguments, &suite.rules.tool_name) {
-        Err(text) => Ok(answer::refusal(&text)),
+        Err(text) => Ok(tool_result::refusal(&text)),
         Ok(Asked::Introspect(question)) => {
             let span = tracing::info_span!("suite_introspect", suite = suite.spec.name);
             let answered = suite.introspect(&question, caller).instrument(span).await;
             let outcome = if answered.is_ok() { Outcome::Ok } else { Outcome::Refused };
             metrics::called(&suite.spec.name, "introspect", None, outcome, begun.elapsed());
             let result = match answered {
-                Ok(text) => answer::text(&text),
-                Err(text) => answer::refusal(&text),
+                Ok(text) => tool_result::text(&text),
+                Err(text) => tool_result::refusal(&text),
             };
             if let Some(ledger) = ledger {
                 ledger.introspected(result.get().len());
@@ -435,7 +435,7 @@ fn finish(
     suite: &Suite,
     action: &'static str,
     tool: &str,
-    done: Done,
+    done: CallOutcome,
     begun: Instant,
 ) -> Result<Box<RawValue>, RpcError> {
     metrics::called(&suite.spec.name, action, done.is_known.then_some(tool), done.outcome, begun.elapsed());

@@ -16,12 +16,12 @@ use switchboard_sys::files::{Dir, FileStamp};
 use switchboard_sys::lock::{DirLock, LockOptions};
 
 use crate::canonical;
-use crate::difference::{difference, shown};
+use crate::diff::{escape_invisible, line_diff};
 use crate::error::SuiteError;
 use crate::mcp_json::McpFile;
-use crate::places::{self, Places};
+use crate::paths::{self, SuitePaths};
 use crate::redact::{REDACTED, Secrets, is_reference, is_secret, redact, redact_values, without_password};
-use crate::spec::{ChildSpec, Written};
+use crate::spec::{ChildSpec, LaunchTemplate};
 
 /// The file's name in the user's own folder.
 const NAME: &str = "trust.json";
@@ -64,8 +64,8 @@ impl TrustState {
 /// A cheap handle. It notices when another process decides: whoever is told to run `switchboard suite trust`
 /// does not have to start their host anew.
 #[derive(Debug, Clone)]
-pub struct Trust {
-    places: Arc<Places>,
+pub struct TrustStore {
+    paths: Arc<SuitePaths>,
     workspace: Arc<str>,
     seen: Arc<Mutex<Seen>>,
 }
@@ -97,20 +97,20 @@ struct Decision {
     shown: String,
 }
 
-impl Trust {
+impl TrustStore {
     /// The decisions about the children of a workspace. Where there are none yet, nothing is trusted.
-    pub fn load(places: &Places) -> Self {
-        let workspace = places.workspace_key().into();
-        Self { places: Arc::new(places.clone()), workspace, seen: Arc::default() }
+    pub fn load(paths: &SuitePaths) -> Self {
+        let workspace = paths.workspace_key().into();
+        Self { paths: Arc::new(paths.clone()), workspace, seen: Arc::default() }
     }
 
     /// Whether a child may be started or reached. Where the file cannot be read, it may not.
-    pub fn is_trusted(&self, spec: &ChildSpec) -> TrustState {
-        self.state_of(&spec.name, &spec.written)
+    pub fn state(&self, spec: &ChildSpec) -> TrustState {
+        self.state_of(&spec.name, &spec.template)
     }
 
-    /// [`is_trusted`](Self::is_trusted), for a child whose variables may not all be set.
-    pub fn state_of(&self, name: &str, written: &Written) -> TrustState {
+    /// [`state`](Self::state), for a child whose variables may not all be set.
+    pub fn state_of(&self, name: &str, template: &LaunchTemplate) -> TrustState {
         let mut seen = self.seen.lock();
         if let Err(error) = self.refresh(&mut seen) {
             tracing::warn!(%error, "cannot read what is trusted; nothing is");
@@ -118,23 +118,23 @@ impl Trust {
         }
         match seen.decisions.get(&key(name)) {
             None => TrustState::New,
-            Some(decision) if decision.hash == hash(written) => TrustState::Trusted,
-            Some(decision) => TrustState::Changed { diff: difference(&decision.shown, &comparable(written)) },
+            Some(decision) if decision.hash == hash(template) => TrustState::Trusted,
+            Some(decision) => TrustState::Changed { diff: line_diff(&decision.shown, &comparable(template)) },
         }
     }
 
     /// Agrees to exactly how this child is started or reached.
     pub fn grant(&self, spec: &ChildSpec) -> Result<(), SuiteError> {
-        self.grant_written(&spec.name, &spec.written)
+        self.grant_template(&spec.name, &spec.template)
     }
 
     /// Agrees to what was just put into the workspace under a name, whether or not its variables are set.
     pub fn grant_file(&self, name: &str, file: &McpFile) -> Result<(), SuiteError> {
-        self.grant_written(name, &file.written(name)?)
+        self.grant_template(name, &file.launch_template(name)?)
     }
 
-    fn grant_written(&self, name: &str, written: &Written) -> Result<(), SuiteError> {
-        let (hash, shown) = (hash(written), comparable(written));
+    fn grant_template(&self, name: &str, template: &LaunchTemplate) -> Result<(), SuiteError> {
+        let (hash, shown) = (hash(template), comparable(template));
         let decision = Decision { hash, at: Clock::system().now().to_string(), shown };
         self.change(|children| {
             children.insert(key(name), decision);
@@ -145,7 +145,7 @@ impl Trust {
 
     /// Takes an agreement back; `false` where there was none.
     pub fn revoke(&self, name: &str) -> Result<bool, SuiteError> {
-        if places::open(&self.places.config)?.is_none() {
+        if paths::open(&self.paths.config)?.is_none() {
             return Ok(false);
         }
         self.change(|children| children.remove(&key(name)).is_some())
@@ -153,7 +153,7 @@ impl Trust {
 
     /// Reads the file again where it has changed.
     fn refresh(&self, seen: &mut Seen) -> Result<(), SuiteError> {
-        let Some(dir) = places::open(&self.places.config)? else {
+        let Some(dir) = paths::open(&self.paths.config)? else {
             *seen = Seen::default();
             return Ok(());
         };
@@ -168,7 +168,7 @@ impl Trust {
 
     /// Changes the decisions about this workspace, one process at a time; whether there was anything to change.
     fn change(&self, how: impl FnOnce(&mut BTreeMap<String, Decision>) -> bool) -> Result<bool, SuiteError> {
-        let dir = places::make(&self.places.config)?;
+        let dir = paths::make(&self.paths.config)?;
         let _lock = DirLock::acquire(&dir, NAME, LockOptions::default())?;
         let (mut file, _) = read(&dir)?;
         file.version = 1;
@@ -188,42 +188,45 @@ impl Trust {
 /// Only values that are called secrets are, and the password of an address.
 ///
 /// `folder` is where it is started, as far as that is known: what is written is relative to the child's own file.
-pub fn shown_launch(written: &Written, folder: Option<&Path>) -> Vec<String> {
+pub fn render_launch(template: &LaunchTemplate, folder: Option<&Path>) -> Vec<String> {
     let quoted = |text: &String| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@+,%${}".contains(c);
         let is_bare = !text.is_empty() && text.chars().all(is_plain);
-        if is_bare { text.clone() } else { format!("'{}'", shown(text, usize::MAX)) }
+        if is_bare { text.clone() } else { format!("'{}'", escape_invisible(text, usize::MAX)) }
     };
     let mut lines = Vec::new();
-    if let Some(command) = &written.command {
-        let words: Vec<String> = std::iter::once(command).chain(&written.args).map(quoted).collect();
+    if let Some(command) = &template.command {
+        let words: Vec<String> = std::iter::once(command).chain(&template.args).map(quoted).collect();
         lines.push(format!("command: {}", words.join(" ")));
-        let cwd = written.cwd.as_deref().unwrap_or(".");
+        let cwd = template.cwd.as_deref().unwrap_or(".");
         let cwd = folder.map_or_else(|| cwd.to_owned(), |folder| folder.display().to_string());
-        lines.push(format!("folder: {}", shown(&cwd, usize::MAX)));
+        lines.push(format!("folder: {}", escape_invisible(&cwd, usize::MAX)));
     }
-    if let Some(url) = &written.url {
-        let url = shown(&without_password(url), usize::MAX);
-        lines.push(format!("address: {url} ({})", written.transport));
+    if let Some(url) = &template.url {
+        let url = escape_invisible(&without_password(url), usize::MAX);
+        lines.push(format!("address: {url} ({})", template.transport));
     }
-    for (what, values) in [("env", &written.env), ("header", &written.headers)] {
+    for (what, values) in [("env", &template.env), ("header", &template.headers)] {
         let values = redact_values(values);
-        lines
-            .extend(values.iter().map(|(name, value)| format!("{what} {name}={}", shown(value, usize::MAX))));
+        lines.extend(
+            values
+                .iter()
+                .map(|(name, value)| format!("{what} {name}={}", escape_invisible(value, usize::MAX))),
+        );
     }
-    if let Some(framing) = written.framing {
+    if let Some(framing) = template.framing {
         lines.push(format!("framing: {framing:?}"));
     }
     lines
 }
 
 /// The hash of what is trusted: everything that decides what is started or reached, as written.
-fn hash(written: &Written) -> String {
-    canonical::hash(&serde_json::to_value(written).unwrap_or_default())
+fn hash(template: &LaunchTemplate) -> String {
+    canonical::hash(&serde_json::to_value(template).unwrap_or_default())
 }
 
 /// What is kept to be compared with. In place of a secret stands a mark by which a change is noticed.
-fn comparable(written: &Written) -> String {
+fn comparable(template: &LaunchTemplate) -> String {
     let marked = |values: &BTreeMap<String, String>| {
         let mark = |(name, value): (&String, &String)| {
             let value = if is_secret(name, value) && !is_reference(value) {
@@ -235,15 +238,15 @@ fn comparable(written: &Written) -> String {
         };
         values.iter().map(mark).collect::<BTreeMap<_, _>>()
     };
-    let mut written = written.clone();
-    (written.env, written.headers) = (marked(&written.env), marked(&written.headers));
-    for text in written.args.iter_mut().chain(&mut written.url) {
+    let mut template = template.clone();
+    (template.env, template.headers) = (marked(&template.env), marked(&template.headers));
+    for text in template.args.iter_mut().chain(&mut template.url) {
         let plain = redact(text, &Secrets::default());
         if plain != *text {
             *text = format!("{plain} {}", mark_of(text));
         }
     }
-    serde_json::to_string_pretty(&written).unwrap_or_default() + "\n"
+    serde_json::to_string_pretty(&template).unwrap_or_default() + "\n"
 }
 
 /// What tells one secret from another, and nothing more of it.

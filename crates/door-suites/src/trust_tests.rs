@@ -5,15 +5,15 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::files;
 
-use super::{Trust, TrustState, shown_launch};
+use super::{TrustState, TrustStore, render_launch};
 use crate::config::Config;
 use crate::mcp_json::{McpFile, Surroundings, spec_of};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::spec::ChildSpec;
 
 struct Site {
     _folder: TempDir,
-    places: Places,
+    paths: SuitePaths,
 }
 
 impl Site {
@@ -21,13 +21,16 @@ impl Site {
         let folder = TempDir::new().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("ws")).unwrap();
-        let places =
-            Places { workspace: path("ws"), config: path("home/.config/switchboard"), cache: path("cache") };
-        Self { _folder: folder, places }
+        let paths = SuitePaths {
+            workspace: path("ws"),
+            config: path("home/.config/switchboard"),
+            cache: path("cache"),
+        };
+        Self { _folder: folder, paths }
     }
 
-    fn trust(&self) -> Trust {
-        Trust::load(&self.places)
+    fn trust(&self) -> TrustStore {
+        TrustStore::load(&self.paths)
     }
 }
 
@@ -54,15 +57,15 @@ fn base() -> Value {
 fn suites_p1_nothing_is_trusted_until_its_owner_agreed() {
     let site = Site::new();
     let (trust, child) = (site.trust(), spec(&base()));
-    assert_eq!(trust.is_trusted(&child), TrustState::New);
-    assert!(!site.places.config.exists(), "asking leaves no trace");
+    assert_eq!(trust.state(&child), TrustState::New);
+    assert!(!site.paths.config.exists(), "asking leaves no trace");
     assert!(!trust.revoke("x").unwrap());
     trust.grant(&child).unwrap();
-    assert_eq!(trust.is_trusted(&child), TrustState::Trusted);
-    let mode = std::fs::metadata(site.places.config.join("trust.json")).unwrap().permissions().mode();
+    assert_eq!(trust.state(&child), TrustState::Trusted);
+    let mode = std::fs::metadata(site.paths.config.join("trust.json")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert!(trust.revoke("X").unwrap());
-    assert_eq!(trust.is_trusted(&child), TrustState::New);
+    assert_eq!(trust.state(&child), TrustState::New);
 }
 
 #[test]
@@ -88,16 +91,16 @@ fn suites_p2_every_part_of_how_it_is_started_counts() {
         change("framing", json!("newline")),
         spec(&json!({ "url": "http://a" })),
     ] {
-        match trust.is_trusted(&changed) {
+        match trust.state(&changed) {
             TrustState::Changed { diff } => {
                 assert!(diff.lines().any(|line| line.starts_with(['+', '-'])), "{diff}");
                 assert!(!diff.contains("s3cr3t"), "{diff}");
             }
-            other => panic!("{other:?}: {:?}", changed.written),
+            other => panic!("{other:?}: {:?}", changed.template),
         }
     }
     let described = change("description", json!("another text"));
-    assert_eq!(trust.is_trusted(&described), TrustState::Trusted, "a description starts nothing");
+    assert_eq!(trust.state(&described), TrustState::Trusted, "a description starts nothing");
 }
 
 #[test]
@@ -106,9 +109,9 @@ fn a_changed_header_or_address_voids_the_agreement() {
     let trust = site.trust();
     let remote = |url: &str, token: &str| spec(&json!({ "url": url, "headers": { "Authorization": token } }));
     trust.grant(&remote("https://a.example/mcp", "Bearer ${T}")).unwrap();
-    assert!(trust.is_trusted(&remote("https://a.example/mcp", "Bearer ${T}")).is_trusted());
-    assert!(!trust.is_trusted(&remote("https://b.example/mcp", "Bearer ${T}")).is_trusted());
-    assert!(!trust.is_trusted(&remote("https://a.example/mcp", "Bearer ${OPENAI_API_KEY}")).is_trusted());
+    assert!(trust.state(&remote("https://a.example/mcp", "Bearer ${T}")).is_trusted());
+    assert!(!trust.state(&remote("https://b.example/mcp", "Bearer ${T}")).is_trusted());
+    assert!(!trust.state(&remote("https://a.example/mcp", "Bearer ${OPENAI_API_KEY}")).is_trusted());
 }
 
 #[test]
@@ -116,29 +119,29 @@ fn what_a_variable_holds_does_not_count_but_its_name_does() {
     let site = Site::new();
     let file = json!({ "command": "x", "args": ["${A}"] });
     site.trust().grant(&spec_with(&file, &|_| Some("one".to_owned()))).unwrap();
-    assert!(site.trust().is_trusted(&spec_with(&file, &|_| Some("two".to_owned()))).is_trusted());
-    assert!(!site.trust().is_trusted(&spec(&json!({ "command": "x", "args": ["${B}"] }))).is_trusted());
+    assert!(site.trust().state(&spec_with(&file, &|_| Some("two".to_owned()))).is_trusted());
+    assert!(!site.trust().state(&spec(&json!({ "command": "x", "args": ["${B}"] }))).is_trusted());
 }
 
 #[test]
 fn a_decision_of_another_process_is_noticed() {
     let site = Site::new();
     let (host, person, child) = (site.trust(), site.trust(), spec(&base()));
-    assert_eq!(host.is_trusted(&child), TrustState::New);
+    assert_eq!(host.state(&child), TrustState::New);
     person.grant(&child).unwrap();
-    assert_eq!(host.is_trusted(&child), TrustState::Trusted);
+    assert_eq!(host.state(&child), TrustState::Trusted);
     person.revoke("x").unwrap();
-    assert_eq!(host.is_trusted(&child), TrustState::New);
+    assert_eq!(host.state(&child), TrustState::New);
 }
 
 #[test]
 fn a_workspace_decides_for_itself_alone() {
     let site = Site::new();
     site.trust().grant(&spec(&base())).unwrap();
-    let mut other = site.places.clone();
-    other.workspace = site.places.cache.clone();
+    let mut other = site.paths.clone();
+    other.workspace = site.paths.cache.clone();
     std::fs::create_dir(&other.workspace).unwrap();
-    assert_eq!(Trust::load(&other).is_trusted(&spec(&base())), TrustState::New);
+    assert_eq!(TrustStore::load(&other).state(&spec(&base())), TrustState::New);
 }
 
 #[test]
@@ -157,7 +160,7 @@ fn many_who_decide_at_once_lose_nothing() {
     for number in 0..8 {
         let mut child = spec(&base());
         child.name = format!("child{number}");
-        assert!(site.trust().is_trusted(&child).is_trusted(), "child{number}");
+        assert!(site.trust().state(&child).is_trusted(), "child{number}");
     }
 }
 
@@ -166,9 +169,9 @@ fn a_damaged_file_trusts_nothing_and_is_not_overwritten() {
     let site = Site::new();
     let child = spec(&base());
     site.trust().grant(&child).unwrap();
-    let file = site.places.config.join("trust.json");
+    let file = site.paths.config.join("trust.json");
     files::put(&file, "{");
-    assert_eq!(site.trust().is_trusted(&child), TrustState::New);
+    assert_eq!(site.trust().state(&child), TrustState::New);
     let error = site.trust().grant(&child).unwrap_err().to_string();
     assert!(error.contains("trust.json: is not what switchboard wrote"), "{error}");
     assert_eq!(std::fs::read(&file).unwrap(), b"{");
@@ -181,7 +184,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
         "env": { "API_TOKEN": "s3cr3t-value", "OTHER_TOKEN": "${OTHER}", "MODE": "fast" },
     });
     assert_eq!(
-        shown_launch(&spec(&file).written, None),
+        render_launch(&spec(&file).template, None),
         [
             "command: npx -y 'a b' '' token=./evil/script.sh",
             "folder: .switchboard/mcps/x",
@@ -192,7 +195,7 @@ fn what_is_shown_leaves_secrets_out_and_hides_nothing_else() {
     );
     let remote = spec(&json!({ "url": "https://me:hunter2@a.example/mcp", "headers": { "X-Key": "abc" } }));
     assert_eq!(
-        shown_launch(&remote.written, Some(Path::new("/work"))),
+        render_launch(&remote.template, Some(Path::new("/work"))),
         ["address: https://me:[redacted]@a.example/mcp (http)", "header X-Key=[redacted]"]
     );
 }

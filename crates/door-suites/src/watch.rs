@@ -36,7 +36,7 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
         () = stop.cancelled() => return,
         () = tokio::time::sleep(BEGIN) => {}
     }
-    let children = suites.inner.shared.places.workspace.join(FOLDER).join(CHILDREN);
+    let children = suites.inner.shared.paths.workspace.join(FOLDER).join(CHILDREN);
     let mut watched = watch_folders(&suites, &hints);
     // Something may have changed before anybody watched.
     hints.notify_one();
@@ -68,17 +68,17 @@ pub async fn watch(suites: Suites, load: impl Fn() -> Option<Config> + Send, sto
 
 /// Logs what is wrong with children and their settings, each once as long as it lasts.
 fn tell_problems(suites: &Suites, told: &mut Vec<String>) {
-    let problems: Vec<String> = suites
-        .problems()
+    let issues: Vec<String> = suites
+        .issues()
         .into_iter()
         .map(|problem| {
             redact(&format!("{}: {}", problem.file.display(), problem.message), &Secrets::default())
         })
         .collect();
-    for problem in problems.iter().filter(|problem| !told.contains(problem)) {
+    for problem in issues.iter().filter(|problem| !told.contains(problem)) {
         tracing::warn!("{}", sanitize_description(problem).text);
     }
-    *told = problems;
+    *told = issues;
 }
 
 /// Returns once there is such a folder.
@@ -89,7 +89,7 @@ async fn appears(folder: &Path) {
 }
 
 fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::RecommendedWatcher> {
-    let places = suites.inner.shared.places.clone();
+    let paths = suites.inner.shared.paths.clone();
     let rings = hints.clone();
     let hint = move |event: notify::Result<notify::Event>| {
         if event.map_or(true, |event| is_hint(&event)) {
@@ -102,9 +102,9 @@ fn watch_folders(suites: &Suites, hints: &Arc<Notify>) -> Option<notify::Recomme
         .inspect_err(|error| tracing::warn!(%error, "no file events; looking by the clock alone"))
         .ok()?;
     for (path, mode) in [
-        (places.workspace.clone(), RecursiveMode::NonRecursive),
-        (places.workspace.join(FOLDER).join(CHILDREN), RecursiveMode::Recursive),
-        (places.config.clone(), RecursiveMode::NonRecursive),
+        (paths.workspace.clone(), RecursiveMode::NonRecursive),
+        (paths.workspace.join(FOLDER).join(CHILDREN), RecursiveMode::Recursive),
+        (paths.config.clone(), RecursiveMode::NonRecursive),
     ] {
         if let Err(error) = watcher.watch(&path, mode) {
             tracing::debug!(path = %path.display(), %error, "not watched; looked at by the clock");

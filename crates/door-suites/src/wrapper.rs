@@ -29,7 +29,7 @@ mod settings;
 mod toolbox;
 
 pub use self::error::WrapperError;
-pub use self::layout::{Unwrapped, Wrapped, is_wrapper, unwrap_child, wrap_child};
+pub use self::layout::{UnwrapOutcome, WrapOutcome, is_wrapper, unwrap_child, wrap_child};
 pub use self::original::original_name;
 pub use self::provider::ProviderKind;
 pub use self::server::Wrapper;

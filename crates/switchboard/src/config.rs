@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use door_suites::Places;
+use door_suites::SuitePaths;
 use door_workspace::Profile;
 use jiff::SignedDuration;
 use parking_lot::Mutex;
@@ -186,12 +186,12 @@ pub(crate) fn check_home() -> Result<(), Failure> {
 }
 
 /// Where the suites of a workspace keep what is theirs.
-pub(crate) fn places(workspace: &Path) -> Result<Places, Failure> {
+pub(crate) fn places(workspace: &Path) -> Result<SuitePaths, Failure> {
     let homeless = || {
         Failure::new("no_home", Exit::Failed, "there is no place for what you trust: HOME is not set")
             .hint("set HOME, or XDG_CONFIG_HOME and XDG_CACHE_HOME")
     };
-    Ok(Places {
+    Ok(SuitePaths {
         workspace: workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned()),
         config: user_folder().ok_or_else(homeless)?,
         cache: home_folder("XDG_CACHE_HOME", ".cache").ok_or_else(homeless)?,

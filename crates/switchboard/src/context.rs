@@ -5,7 +5,7 @@ mod watchers;
 use std::path::{Path, PathBuf};
 
 use door_channels::Channels;
-use door_suites::{Places, Suites};
+use door_suites::{SuitePaths, Suites};
 use door_swarm::Swarms;
 use door_workspace::{FOLDER, Workspace};
 use switchboard_core::{AgentId, Directory};
@@ -240,7 +240,7 @@ impl Context {
     }
 
     /// Where the suites of the workspace keep what is theirs.
-    pub(crate) fn places(&self) -> Result<door_suites::Places, Failure> {
+    pub(crate) fn places(&self) -> Result<door_suites::SuitePaths, Failure> {
         config::places(&self.workspace_folder()?)
     }
 
@@ -273,7 +273,7 @@ impl Context {
         // Mail goes on where there is no home; only what is trusted is not known then.
         let places = match self.places() {
             Ok(places) => places,
-            Err(_) => Places::of_nobody(self.workspace_folder()?),
+            Err(_) => SuitePaths::without_home(self.workspace_folder()?),
         };
         let suites = Suites::open(settings.suites.clone(), places, guard()).await?;
         let of_swarms = door_swarm::tools().into_iter().map(|tool| tool.name.to_owned());

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use door_suites::{Caller, ClientRef, Host, Listed, Suites, SuitesEvent};
+use door_suites::{Caller, ClientRef, Host, ListKind, Suites, SuitesEvent};
 use door_workspace::{ToolConfig, ToolServer};
 use parking_lot::Mutex;
 #[expect(deprecated, reason = "sessions up to 2025-11-25 set levels")]
@@ -163,7 +163,7 @@ impl Front {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if self.suites.takes(&request.name) {
+        if self.suites.has_tool(&request.name) {
             return self.call_suite(request, context).await;
         }
         let caller = self.workspace.speaks_for(&context);
@@ -249,7 +249,7 @@ async fn tell(
             }
             _ => Ok(()),
         },
-        SuitesEvent::Said { method, params, to } => {
+        SuitesEvent::Notification { method, params, to } => {
             let is_for_it = session.is_host(&to) && !convert::is_below(&params, *session.level.lock());
             match convert::notification(method, Some(&params)).filter(|_| is_for_it) {
                 Some(notification) => peer.send_notification(notification).await,
@@ -323,9 +323,9 @@ impl ServerHandler for Front {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if !self.suites.takes(&request.name) && !self.swarm.has(&request.name) {
+        if !self.suites.has_tool(&request.name) && !self.swarm.has(&request.name) {
             if !self.workspace.has_tool(&request.name)
-                && let Some(text) = self.suites.meant(&request.name)
+                && let Some(text) = self.suites.suggest_tool(&request.name)
             {
                 let refusal = CallToolResult::error(vec![ContentBlock::text(text)]);
                 return Ok(CallToolResponse::Complete(refusal));
@@ -359,7 +359,7 @@ impl ServerHandler for Front {
         if !self.suites.has_flat() {
             return self.workspace.list_prompts(request, context).await;
         }
-        let prompts = self.suites.list(Listed::Prompts, &self.caller(&context)).await;
+        let prompts = self.suites.list(ListKind::Prompts, &self.caller(&context)).await;
         Ok(ListPromptsResult::with_all_items(typed_list(&prompts)))
     }
 
@@ -411,7 +411,7 @@ impl ServerHandler for Front {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let theirs = self.suites.list(Listed::Resources, &self.caller(&context)).await;
+        let theirs = self.suites.list(ListKind::Resources, &self.caller(&context)).await;
         let mut list = self.workspace.list_resources(request, context).await?;
         list.resources.extend(typed_list(&theirs));
         Ok(list)
@@ -422,7 +422,7 @@ impl ServerHandler for Front {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let theirs = self.suites.list(Listed::ResourceTemplates, &self.caller(&context)).await;
+        let theirs = self.suites.list(ListKind::ResourceTemplates, &self.caller(&context)).await;
         let mut list = self.workspace.list_resource_templates(request, context).await?;
         list.resource_templates.extend(typed_list(&theirs));
         Ok(list)
@@ -492,7 +492,7 @@ impl ServerHandler for Front {
                         Some(params) => sink.notify_resource_updated(params.uri).await,
                         None => Ok(()),
                     },
-                    SuitesEvent::Said { .. } => Ok(()),
+                    SuitesEvent::Notification { .. } => Ok(()),
                 };
             }
         };

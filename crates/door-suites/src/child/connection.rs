@@ -16,14 +16,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::asks::Asks;
 use super::envelope::{self, Incoming};
 use super::error::ChildError;
-use super::link::{Carried, Link, Outgoing};
 use super::meta::Meta;
 use super::object::{Object, raw};
+use super::server_requests::ServerRequests;
 use super::shared::Shared;
-use super::status::{ChildEvent, Listed, Opened, count};
+use super::status::{ChildEvent, InitializeResult, ListKind, count};
+use super::transport::{Outgoing, SendOutcome, Transport};
 use crate::host::{Caller, ClientRef, Host, RpcError};
 
 /// How many notes of progress wait for a caller. When it is full the next is dropped and counted: a later one
@@ -46,12 +46,12 @@ const HOSTS: usize = 256;
 /// A connection.
 pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
-    pub(super) link: Link,
+    pub(super) link: Transport,
     /// The process at the other end, where it is one of ours.
     pub(super) pid: Option<u32>,
     pub(super) since: Timestamp,
-    pub(super) asks: Asks,
-    opened: OnceLock<(Arc<Opened>, Meta)>,
+    pub(super) asks: ServerRequests,
+    opened: OnceLock<(Arc<InitializeResult>, Meta)>,
     calls: Mutex<Calls>,
     hosts: Mutex<Vec<Weak<dyn Host>>>,
     /// Fires when nothing more will come.
@@ -97,13 +97,13 @@ struct Pending {
 }
 
 impl Connection {
-    pub(super) fn new(shared: Arc<Shared>, link: Link, pid: Option<u32>) -> Arc<Self> {
+    pub(super) fn new(shared: Arc<Shared>, link: Transport, pid: Option<u32>) -> Arc<Self> {
         Arc::new(Self {
             shared,
             link,
             pid,
             since: Clock::system().now(),
-            asks: Asks::default(),
+            asks: ServerRequests::default(),
             opened: OnceLock::new(),
             calls: Mutex::default(),
             hosts: Mutex::default(),
@@ -139,12 +139,12 @@ impl Connection {
 
         let outgoing = Outgoing { body, id: Some(id), method, params: params.as_deref() };
         let mut carried = match self.link.carry(self, outgoing) {
-            Carried::Done => None,
-            Carried::Failed(error) => return Err(self.wreck_or(error)),
-            Carried::UnderWay(future) => Some(future),
+            SendOutcome::Done => None,
+            SendOutcome::Failed(error) => return Err(self.wreck_or(error)),
+            SendOutcome::UnderWay(future) => Some(future),
         };
         let begun = Instant::now();
-        if matches!(self.link, Link::Pipe(_)) && self.is_quick.load(Ordering::Relaxed) {
+        if matches!(self.link, Transport::Pipe(_)) && self.is_quick.load(Ordering::Relaxed) {
             stay_awake(&answered).await;
         }
         let mut deadline = begun + limit;
@@ -202,9 +202,9 @@ impl Connection {
         let connection = Arc::clone(self);
         let outgoing = Outgoing { body, id: None, method, params: None };
         match self.link.carry(self, outgoing) {
-            Carried::Done => {}
-            Carried::Failed(error) => tracing::debug!(child = self.shared.name(), %error, "not sent"),
-            Carried::UnderWay(future) => {
+            SendOutcome::Done => {}
+            SendOutcome::Failed(error) => tracing::debug!(child = self.shared.name(), %error, "not sent"),
+            SendOutcome::UnderWay(future) => {
                 tokio::spawn(async move {
                     tokio::select! {
                         () = connection.end.cancelled() => {}
@@ -224,7 +224,7 @@ impl Connection {
 
     /// Takes in what the child sent; says whether it was JSON-RPC.
     ///
-    /// `via` is the request on whose own stream it came, where the transport has such streams.
+    /// `proxy_loop` is the request on whose own stream it came, where the transport has such streams.
     pub(super) fn take_in(self: &Arc<Self>, body: &[u8], via: Option<u64>) -> bool {
         if body.first() == Some(&b'[') {
             let Some(batch) = envelope::parse_batch(body) else { return false };
@@ -261,11 +261,11 @@ impl Connection {
                 self.say("notifications/elicitation/complete", params(), via);
             }
             "notifications/resources/updated" => self.shared.tell(ChildEvent::ResourceUpdated(params())),
-            "notifications/tools/list_changed" => self.shared.list_changed(Listed::Tools),
-            "notifications/prompts/list_changed" => self.shared.list_changed(Listed::Prompts),
+            "notifications/tools/list_changed" => self.shared.list_changed(ListKind::Tools),
+            "notifications/prompts/list_changed" => self.shared.list_changed(ListKind::Prompts),
             "notifications/resources/list_changed" => {
-                self.shared.list_changed(Listed::Resources);
-                self.shared.list_changed(Listed::ResourceTemplates);
+                self.shared.list_changed(ListKind::Resources);
+                self.shared.list_changed(ListKind::ResourceTemplates);
             }
             "notifications/cancelled" => self.asks.call_off(&params()),
             _ => tracing::debug!(child = self.shared.name(), method, "a notification of no consequence"),
@@ -276,7 +276,9 @@ impl Connection {
     /// it, since it may be about what another client does.
     fn say(&self, method: &'static str, params: Box<RawValue>, via: Option<u64>) {
         match self.host_for(via) {
-            Ok(host) => self.shared.tell(ChildEvent::Said { method, params, to: ClientRef::of(&host) }),
+            Ok(host) => {
+                self.shared.tell(ChildEvent::Notification { method, params, to: ClientRef::of(&host) })
+            }
             Err(clients) => {
                 tracing::debug!(child = self.shared.name(), method, clients, "for nobody in particular");
             }
@@ -290,7 +292,7 @@ impl Connection {
         if let Some(notes) = calls.pending.get(&id).and_then(|pending| pending.notes.as_ref())
             && notes.try_send(params.to_owned()).is_err()
         {
-            count(&self.shared.counters.dropped_notes);
+            count(&self.shared.counters.dropped_progress);
         }
     }
 
@@ -303,12 +305,12 @@ impl Connection {
     }
 
     /// What the child said when it was opened.
-    pub(super) fn opened(&self) -> Option<Arc<Opened>> {
+    pub(super) fn initialized(&self) -> Option<Arc<InitializeResult>> {
         self.opened.get().map(|(opened, _)| Arc::clone(opened))
     }
 
     /// Notes how the opening went; from now on requests carry what this revision wants.
-    pub(super) fn set_opened(&self, opened: Opened, meta: Meta) {
+    pub(super) fn set_initialized(&self, opened: InitializeResult, meta: Meta) {
         let _ = self.opened.set((Arc::new(opened), meta));
     }
 
@@ -499,7 +501,7 @@ async fn next(noted: &mut Option<mpsc::Receiver<Box<RawValue>>>) -> Option<Box<R
     }
 }
 
-async fn carry(carried: &mut Option<super::link::Carrying>) -> Result<(), ChildError> {
+async fn carry(carried: &mut Option<super::transport::Carrying>) -> Result<(), ChildError> {
     match carried {
         Some(carried) => carried.await,
         None => std::future::pending().await,

@@ -67,14 +67,14 @@ pub enum ChildError {
         said: String,
     },
     /// It is there, and does not take the request.
-    #[error("`{child}` refused the request: {cause}{}", doubt(*.is_unsure))]
+    #[error("`{child}` refused the request: {cause}{}", doubt(*.is_outcome_unknown))]
     Refused {
         /// Its name.
         child: String,
         /// How, and what it said.
         cause: String,
         /// Whether the call may have taken effect all the same.
-        is_unsure: bool,
+        is_outcome_unknown: bool,
     },
     /// It failed to start so often that it is left alone for a while.
     #[error(
@@ -114,8 +114,12 @@ fn quoted(line: &str) -> String {
     if line.is_empty() { String::new() } else { format!("; it last said \"{line}\"") }
 }
 
-fn doubt(is_unsure: bool) -> &'static str {
-    if is_unsure { "; whether the call took effect is not known, so it was not repeated" } else { "" }
+fn doubt(is_outcome_unknown: bool) -> &'static str {
+    if is_outcome_unknown {
+        "; whether the call took effect is not known, so it was not repeated"
+    } else {
+        ""
+    }
 }
 
 fn next_try(retry_in: Duration) -> String {

@@ -25,13 +25,13 @@ use self::mirror::Mirror;
 use super::connection::{Connection, EndKind};
 use super::envelope::Incoming;
 use super::error::ChildError;
-use super::link::{Carrying, Link, Outgoing};
 use super::meta::{MODERN, Meta};
 use super::net;
 use super::opening;
 use super::shared::{Living, Shared};
 use super::sse;
 use super::start::{Unopened, as_start_error, spawn_timeout};
+use super::transport::{Carrying, Outgoing, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
@@ -57,7 +57,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const QUOTE: usize = 200;
 
 /// The way to an HTTP server.
-pub(super) struct HttpLink {
+pub(super) struct HttpTransport {
     client: reqwest::Client,
     url: Url,
     headers: HeaderMap,
@@ -74,7 +74,7 @@ pub(super) async fn start(
     headers: &BTreeMap<String, String>,
     caller: &Caller,
 ) -> Result<Arc<Connection>, ChildError> {
-    let link = Arc::new(HttpLink {
+    let link = Arc::new(HttpTransport {
         client: net::client(shared)?,
         url: net::check_url(shared, url, &["http", "https"])?,
         headers: net::headers(shared, headers)?,
@@ -82,7 +82,7 @@ pub(super) async fn start(
         mirror: Mirror::default(),
         refusal: Mutex::default(),
     });
-    let connection = Connection::new(Arc::clone(shared), Link::Http(Arc::clone(&link)), None);
+    let connection = Connection::new(Arc::clone(shared), Transport::Http(Arc::clone(&link)), None);
     tokio::spawn(Arc::clone(&link).say_farewell(Arc::clone(&connection), shared.lives()));
     let starting = Unopened::new(&connection);
     let limit = shared.spec.limits.spawn;
@@ -125,7 +125,7 @@ enum Reply {
     Stream(Response),
 }
 
-impl HttpLink {
+impl HttpTransport {
     /// Learns from a list of tools what has to be in the headers of calls; returns the list without the tools that
     /// cannot be called, if there are any.
     pub(super) fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
@@ -227,7 +227,7 @@ impl HttpLink {
         if let Some(session) = self.session.lock().clone() {
             headers.insert(SESSION, session);
         }
-        let version = connection.opened().map(|opened| HeaderValue::from_str(&opened.protocol_version));
+        let version = connection.initialized().map(|opened| HeaderValue::from_str(&opened.protocol_version));
         if let Some(Ok(version)) = version {
             headers.insert(VERSION, version);
         }
@@ -275,7 +275,7 @@ impl HttpLink {
     async fn refused(&self, connection: &Connection, response: Response) -> ChildError {
         let status = response.status();
         *self.refusal.lock() = Some(status);
-        let had_session = self.session.lock().is_some() && connection.opened().is_some();
+        let had_session = self.session.lock().is_some() && connection.initialized().is_some();
         let body = read_all(connection, response).await.unwrap_or_default();
         let text = String::from_utf8_lossy(&body);
         let is_about_session = status == StatusCode::NOT_FOUND
@@ -368,7 +368,7 @@ pub(super) fn refused(connection: &Connection, status: StatusCode, cause: impl I
         child: connection.shared.name().to_owned(),
         cause: connection.shared.log.clean(&cause.into()),
         // Who stumbles may have done it before; who refuses has not.
-        is_unsure: status.is_server_error(),
+        is_outcome_unknown: status.is_server_error(),
     }
 }
 

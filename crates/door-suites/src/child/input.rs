@@ -9,14 +9,14 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
-use super::asks::{capability, willing};
 use super::connection::Connection;
 use super::envelope::code;
 use super::error::ChildError;
-use super::link::Link;
 use super::meta::Meta;
 use super::object::{Object, raw};
-use super::status::Listed;
+use super::server_requests::{capability, willing};
+use super::status::ListKind;
+use super::transport::Transport;
 use crate::host::{Caller, RpcError};
 
 /// How often one request may ask back.
@@ -58,7 +58,7 @@ impl Connection {
             }
             answer => answer?,
         };
-        if method == Listed::Tools.method() {
+        if method == ListKind::Tools.method() {
             answer = self.learn(&answer).unwrap_or(answer);
         }
         for _ in 0..ROUNDS {
@@ -77,7 +77,7 @@ impl Connection {
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES {
             let params = cursor.take().map(|cursor| raw(&serde_json::json!({ "cursor": cursor })));
-            let page = self.call(Listed::Tools.method(), params.as_deref(), caller, limit).await?;
+            let page = self.call(ListKind::Tools.method(), params.as_deref(), caller, limit).await?;
             self.learn(&page);
             cursor = Object::parse(&page).and_then(|page| page.text("nextCursor"));
             if cursor.is_none() {
@@ -89,14 +89,14 @@ impl Connection {
 
     fn learn(&self, list: &RawValue) -> Option<Box<RawValue>> {
         match &self.link {
-            Link::Http(http) => http.learn(list),
+            Transport::Http(http) => http.learn(list),
             _ => None,
         }
     }
 
     /// Refuses to call a tool that its server has described against the rules.
     fn check_tool(&self, method: &str, params: Option<&RawValue>) -> Result<(), ChildError> {
-        let Link::Http(http) = &self.link else { return Ok(()) };
+        let Transport::Http(http) = &self.link else { return Ok(()) };
         if method != "tools/call" || self.meta() == Meta::Legacy {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl Connection {
         };
         willing(host, &method, needed)?;
         let params = request.get("params").map(RawValue::to_owned);
-        Ok(host.ask(name, &method, params).await?)
+        Ok(host.request(name, &method, params).await?)
     }
 }
 

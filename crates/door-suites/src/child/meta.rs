@@ -3,8 +3,8 @@
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::asks::capability;
 use super::object::{Object, raw};
+use super::server_requests::capability;
 use crate::host::Caller;
 
 /// The revision without sessions, in which every request says by itself what it needs.

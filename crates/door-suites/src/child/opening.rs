@@ -11,7 +11,7 @@ use super::envelope::code;
 use super::error::ChildError;
 use super::meta::{self, LEGACY, LEGACY_KNOWN, MODERN, Meta};
 use super::object::{Object, raw};
-use super::status::Opened;
+use super::status::InitializeResult;
 use crate::host::{Caller, RpcError};
 
 /// Opens with `initialize`, which all programs of today know; with `server/discover` where a child says that it
@@ -41,7 +41,7 @@ pub(super) async fn initialize(
         let (child, version) = (connection.shared.name(), &opened.protocol_version);
         tracing::warn!(child, version, "a child speaks a revision of MCP that is not known here");
     }
-    connection.set_opened(opened, Meta::Legacy);
+    connection.set_initialized(opened, Meta::Legacy);
     connection.notify("notifications/initialized", None);
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(super) async fn discover(
         let cause = format!("its answer to `server/discover` does not offer the revision {MODERN}");
         connection.shared.cannot_start(cause, "update it, or Switchboard")
     })?;
-    connection.set_opened(opened, Meta::Modern);
+    connection.set_initialized(opened, Meta::Modern);
     Ok(())
 }
 
@@ -107,9 +107,9 @@ fn refused(connection: &Connection, error: &RpcError) -> ChildError {
     )
 }
 
-fn read_initialized(answer: &RawValue) -> Option<Opened> {
+fn read_initialized(answer: &RawValue) -> Option<InitializeResult> {
     let answer: Value = serde_json::from_str(answer.get()).ok()?;
-    Some(Opened {
+    Some(InitializeResult {
         protocol_version: answer.get("protocolVersion")?.as_str()?.to_owned(),
         capabilities: answer.get("capabilities").cloned().unwrap_or_default(),
         server_info: answer.get("serverInfo").cloned().unwrap_or_default(),
@@ -117,10 +117,10 @@ fn read_initialized(answer: &RawValue) -> Option<Opened> {
     })
 }
 
-fn read_discovered(answer: &RawValue) -> Option<Opened> {
+fn read_discovered(answer: &RawValue) -> Option<InitializeResult> {
     let answer: Value = serde_json::from_str(answer.get()).ok()?;
     let versions = answer.get("supportedVersions")?.as_array()?;
-    versions.iter().any(|version| version.as_str() == Some(MODERN)).then(|| Opened {
+    versions.iter().any(|version| version.as_str() == Some(MODERN)).then(|| InitializeResult {
         protocol_version: MODERN.to_owned(),
         capabilities: answer.get("capabilities").cloned().unwrap_or_default(),
         server_info: answer

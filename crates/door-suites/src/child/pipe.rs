@@ -16,8 +16,8 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::connection::{Connection, EndKind};
-use super::link::Full;
 use super::stdio::LAST_WORDS;
+use super::transport::Full;
 use crate::spec::Framing;
 
 /// How much may wait for a child that does not read. One message may be larger; the next is turned away.

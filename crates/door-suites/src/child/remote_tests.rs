@@ -60,7 +60,7 @@ async fn anyone(child: &Child, tool: &str) -> Result<Value, ChildError> {
 
 async fn wait_for_change(events: &mut broadcast::Receiver<ChildEvent>) {
     loop {
-        if let ChildEvent::ListChanged(Listed::Tools) =
+        if let ChildEvent::ListChanged(ListKind::Tools) =
             within(events.recv()).await.expect("nothing is missed")
         {
             return;
@@ -75,7 +75,7 @@ async fn a_session_is_opened_used_told_of_changes_and_ended() {
     let mut events = child.events();
     let answer = anyone(&child, "any").await.expect("an answer");
     assert!(answer["session"].as_str().expect("a session").starts_with("session-"));
-    assert_eq!(child.opened().expect("it is open").protocol_version, "2025-11-25");
+    assert_eq!(child.initialized().expect("it is open").protocol_version, "2025-11-25");
     anyone(&child, "change").await.expect("an answer");
     wait_for_change(&mut events).await;
     let seen = anyone(&child, "seen").await.expect("an answer");
@@ -113,7 +113,7 @@ async fn a_stream_that_breaks_off_is_taken_up_again() {
     let host = TestHost::new("host", json!({}));
     let answer = call(&child, "any", json!({"kept": 1}), &host.caller()).await.expect("an answer");
     assert_eq!(answer["params"]["arguments"], json!({"kept": 1}));
-    let Ok(ChildEvent::Said { params, .. }) = within(events.recv()).await else {
+    let Ok(ChildEvent::Notification { params, .. }) = within(events.recv()).await else {
         panic!("it said something first")
     };
     assert_eq!(params.get(), r#"{"data": "soon"}"#);
@@ -323,7 +323,7 @@ async fn a_websocket_is_spoken() {
     let answer =
         within(child.request("tools/call", Some(request), &Caller::default())).await.expect("an answer");
     assert!(answer.get().starts_with(r#"{"params":"#), "{answer}");
-    assert_eq!(child.opened().expect("it is open").protocol_version, "2025-06-18");
+    assert_eq!(child.initialized().expect("it is open").protocol_version, "2025-06-18");
     within(child.stop()).await;
     assert_eq!(within(server).await.expect("it ended").as_deref(), Some("mcp"));
 }

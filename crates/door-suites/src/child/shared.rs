@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::error::ChildError;
 use super::log::{ChildLog, Redact};
-use super::status::{ChildEvent, Counters, Listed};
+use super::status::{ChildEvent, Counters, ListKind};
 use crate::spec::ChildSpec;
 
 /// How many events a receiver may be behind. Whoever is further behind is told that it missed some.
@@ -91,7 +91,7 @@ pub(super) struct Shared {
     living: watch::Sender<usize>,
     /// Made when somebody listens: its places take 20 kB, and most children are never started.
     events: OnceLock<broadcast::Sender<ChildEvent>>,
-    list_changes: Mutex<HashMap<Listed, ListChange>>,
+    list_changes: Mutex<HashMap<ListKind, ListChange>>,
     /// How often the list of tools was announced as changed. Counted at once, while events are debounced.
     pub(super) tool_changes: AtomicU64,
 }
@@ -155,8 +155,8 @@ impl Shared {
     }
 
     /// Makes a list's change known, at once or when the last time is long enough ago.
-    pub(super) fn list_changed(self: &Arc<Self>, what: Listed) {
-        if what == Listed::Tools {
+    pub(super) fn list_changed(self: &Arc<Self>, what: ListKind) {
+        if what == ListKind::Tools {
             self.tool_changes.fetch_add(1, Ordering::Relaxed);
         }
         let now = Instant::now();

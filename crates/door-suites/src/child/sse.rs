@@ -12,15 +12,15 @@ use super::connection::{Connection, EndKind};
 use super::error::ChildError;
 use super::http::events::{Event, Events};
 use super::http::{gone, read_events, redirected, refused};
-use super::link::{Carrying, Link};
 use super::net;
 use super::shared::{Living, Shared};
 use super::start::{open_session, spawn_timeout};
+use super::transport::{Carrying, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
 /// The way to a server: where it takes posts.
-pub(super) struct SseLink {
+pub(super) struct SseTransport {
     client: reqwest::Client,
     endpoint: Url,
     headers: HeaderMap,
@@ -38,8 +38,8 @@ pub(super) async fn start(
     let client = net::client(shared)?;
     let starting = async {
         let (response, events, endpoint) = connect(shared, &client, &url, headers.clone()).await?;
-        let link = Arc::new(SseLink { client, endpoint, headers });
-        let connection = Connection::new(Arc::clone(shared), Link::Sse(link), None);
+        let link = Arc::new(SseTransport { client, endpoint, headers });
+        let connection = Connection::new(Arc::clone(shared), Transport::Sse(link), None);
         tokio::spawn(read(response, events, Arc::clone(&connection), shared.lives()));
         open_session(connection, caller).await
     };
@@ -107,7 +107,7 @@ async fn read(response: Response, mut events: Events, connection: Arc<Connection
     }
 }
 
-impl SseLink {
+impl SseTransport {
     /// Posts a message. The answer comes on the stream.
     pub(super) fn carry(self: &Arc<Self>, connection: &Arc<Connection>, body: Vec<u8>) -> Carrying {
         let (link, connection) = (Arc::clone(self), Arc::clone(connection));

@@ -8,8 +8,8 @@ use switchboard_sys::platform;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::connection::{Connection, EndKind};
+use super::downloaders::fetches;
 use super::error::ChildError;
-use super::fetching::fetches;
 use super::log::file_name;
 use super::opening;
 use super::shared::Shared;

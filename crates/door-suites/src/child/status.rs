@@ -10,7 +10,7 @@ use crate::host::ClientRef;
 
 /// What a child can list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Listed {
+pub enum ListKind {
     /// Its tools.
     Tools,
     /// Its resources.
@@ -21,7 +21,7 @@ pub enum Listed {
     Prompts,
 }
 
-impl Listed {
+impl ListKind {
     /// The method that lists them.
     pub fn method(self) -> &'static str {
         match self {
@@ -54,7 +54,7 @@ impl Listed {
 
 /// What a child said of itself when it was opened.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Opened {
+pub struct InitializeResult {
     /// The revision of MCP that is spoken with it.
     pub protocol_version: String,
     /// What it can do.
@@ -69,11 +69,11 @@ pub struct Opened {
 #[derive(Debug, Clone)]
 pub enum ChildEvent {
     /// One of its lists is no longer what it was. At most one of each kind is sent in 100 ms.
-    ListChanged(Listed),
+    ListChanged(ListKind),
     /// A resource changed: the parameters of its notification.
     ResourceUpdated(Box<RawValue>),
     /// It has something to say to one client: a line of its protocol's log, or that what it asked for is settled.
-    Said {
+    Notification {
         /// The method of its notification.
         method: &'static str,
         /// The parameters.
@@ -161,9 +161,9 @@ counters! {
     /// Lines on stdout that were no messages.
     stdout_lines,
     /// Notes of progress that were dropped because their caller was slow.
-    dropped_notes,
+    dropped_progress,
     /// Requests of the child that were refused.
-    refused_asks,
+    refused_requests,
 }
 
 /// Counts one more.

@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
 use super::frames::{Frame, FrameError, Frames};
-use super::link::Link;
 use super::pipe::PipeWriter;
 use super::shared::{Living, Shared};
 use super::status::count;
+use super::transport::Transport;
 use crate::spec::{Framing, Launch};
 
 /// How long what a program wrote before its end may take to be read, and how long a program that closed its
@@ -50,7 +50,8 @@ pub(super) async fn start(shared: &Arc<Shared>, framing: Framing) -> Result<Arc<
         return Err(shared.cannot_start("it has no standard streams", "try again"));
     };
     let writer = PipeWriter::new(stdin, framing);
-    let connection = Connection::new(Arc::clone(shared), Link::Pipe(writer.clone()), Some(process.pid()));
+    let connection =
+        Connection::new(Arc::clone(shared), Transport::Pipe(writer.clone()), Some(process.pid()));
     tokio::spawn(writer.clone().write_rest(Arc::clone(&connection)));
     let reader = tokio::spawn(read(stdout, Arc::clone(&connection)));
     let listener = tokio::spawn(listen(stderr, Arc::clone(shared)));

@@ -56,7 +56,7 @@ pub(super) fn spec(launch: Launch) -> ChildSpec {
         unready: None,
         limits: Limits { spawn: Duration::from_secs(20), rpc: Duration::from_secs(20), ..Limits::default() },
         expose: Expose::default(),
-        written: crate::spec::Written::default(),
+        template: crate::spec::LaunchTemplate::default(),
     }
 }
 
@@ -161,7 +161,7 @@ impl Host for TestHost {
         Box::pin(std::future::ready(()))
     }
 
-    fn ask(
+    fn request(
         &self,
         asker: &str,
         method: &str,

@@ -15,10 +15,10 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::connection::{Connection, EndKind};
 use super::error::ChildError;
-use super::link::{Full, Link};
 use super::net;
 use super::shared::{Living, Shared};
 use super::start::{open_session, spawn_timeout};
+use super::transport::{Full, Transport};
 use crate::error::chain;
 use crate::host::Caller;
 
@@ -31,9 +31,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
 /// The way to a WebSocket.
-pub(super) struct WsLink(mpsc::Sender<Vec<u8>>);
+pub(super) struct WsTransport(mpsc::Sender<Vec<u8>>);
 
-impl WsLink {
+impl WsTransport {
     /// Queues a message. One for a socket that is closed goes nowhere; its sender hears of the end.
     pub(super) fn send(&self, body: Vec<u8>) -> Result<(), Full> {
         match self.0.try_send(body) {
@@ -53,7 +53,7 @@ pub(super) async fn start(
     let starting = async {
         let socket = connect(shared, url, headers).await?;
         let (queue, queued) = mpsc::channel(QUEUE);
-        let connection = Connection::new(Arc::clone(shared), Link::Ws(WsLink(queue)), None);
+        let connection = Connection::new(Arc::clone(shared), Transport::Ws(WsTransport(queue)), None);
         tokio::spawn(run(socket, queued, Arc::clone(&connection), shared.lives()));
         open_session(connection, caller).await
     };

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use globset::{GlobBuilder, GlobMatcher};
 use switchboard_sys::files::{Dir, FileError, is_temp};
 
-use super::{Discovered, Place, chain};
+use super::{Discovery, Place, chain};
 
 /// How deep `**` goes.
 const DEPTH: usize = 8;
@@ -62,7 +62,7 @@ impl Pattern {
     }
 
     /// Puts every file that matches into `files`, by its path.
-    pub(super) fn find(&self, root: &Dir, files: &mut BTreeMap<PathBuf, Place>, found: &mut Discovered) {
+    pub(super) fn find(&self, root: &Dir, files: &mut BTreeMap<PathBuf, Place>, found: &mut Discovery) {
         let mut walk = Walk { files, found, left: MOST_FOLDERS };
         walk.go(root, "", &self.parts, DEPTH);
     }
@@ -70,7 +70,7 @@ impl Pattern {
 
 struct Walk<'w> {
     files: &'w mut BTreeMap<PathBuf, Place>,
-    found: &'w mut Discovered,
+    found: &'w mut Discovery,
     left: usize,
 }
 
@@ -85,7 +85,7 @@ impl Walk<'_> {
             let message = format!(
                 "a pattern of 'discoverGlobs' looks into more than {MOST_FOLDERS} folders; write a narrower one"
             );
-            return self.found.problem(dir.path().to_owned(), None, message);
+            return self.found.report_issue(dir.path().to_owned(), None, message);
         }
         match part {
             Part::Name(name) => self.enter(dir, relative, name, rest, true),
@@ -136,10 +136,10 @@ impl Walk<'_> {
             Err(FileError::NotADirectory { found: "symbolic link", .. }) => {
                 let message = "is a symbolic link, which is not followed; \
                                put the folder itself here, or its path into 'discoverGlobs'";
-                self.found.problem(path, None, message.to_owned());
+                self.found.report_issue(path, None, message.to_owned());
             }
             Err(FileError::NotADirectory { .. }) if !is_named => {}
-            Err(error) => self.found.problem(path, None, chain(&error)),
+            Err(error) => self.found.report_issue(path, None, chain(&error)),
         }
     }
 
@@ -147,7 +147,7 @@ impl Walk<'_> {
         match dir.names() {
             Ok(names) => names.into_iter().filter(|name| !is_temp(name)).collect(),
             Err(error) => {
-                self.found.problem(dir.path().to_owned(), None, chain(&error));
+                self.found.report_issue(dir.path().to_owned(), None, chain(&error));
                 Vec::new()
             }
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::Client;
 use crate::expand::is_variable;
-use crate::mcp_json::{CommandLine, McpFile, Transport, check_written};
+use crate::mcp_json::{CommandLine, McpFile, TransportKind, launch_template_of};
 
 /// Where children that are imported start: the workspace, seen from `.switchboard/mcps/<name>/`. Their
 /// paths were relative to it, and a copy of the repository is a workspace elsewhere.
@@ -44,7 +44,7 @@ pub(super) fn read(name: &str, entry: &Value, context: &Context<'_>) -> Result<E
     let mut reader = Reader { entry, context, notes: Vec::new() };
     let mut file = reader.file()?;
     reader.limits(&mut file);
-    check_written(&file, "").map_err(|error| error.to_string())?;
+    launch_template_of(&file, "").map_err(|error| error.to_string())?;
     Ok(Entry::Server(Box::new(file), reader.notes))
 }
 
@@ -90,14 +90,16 @@ impl Reader<'_> {
             })?;
         let url = url?;
         let transport = match word.as_deref() {
-            Some("http" | "streamable-http" | "streamableHttp") => Transport::Http,
-            Some("sse") => Transport::Sse,
-            Some("ws" | "websocket") => Transport::Ws,
+            Some("http" | "streamable-http" | "streamableHttp") => TransportKind::Http,
+            Some("sse") => TransportKind::Sse,
+            Some("ws" | "websocket") => TransportKind::Ws,
             Some(other) => return Err(format!("its type '{}' is not known", other.escape_debug())),
             // Gemini's plain `url` is the older transport, and so are addresses that end like it.
-            None if key == "url" && self.context.client == Some(Client::Gemini) => Transport::Sse,
-            None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => Transport::Sse,
-            None => Transport::Http,
+            None if key == "url" && self.context.client == Some(Client::Gemini) => TransportKind::Sse,
+            None if url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")) => {
+                TransportKind::Sse
+            }
+            None => TransportKind::Http,
         };
         (file.url, file.transport) = (Some(url), Some(transport));
         for key in ["headers", "http_headers"] {

@@ -17,7 +17,7 @@ use crate::edit::{free_name, workspace_folder};
 use crate::error::SuiteError;
 use crate::expand::variables_in;
 use crate::mcp_json::{BYTE_ORDER_MARK, McpFile};
-use crate::places::{Places, hex};
+use crate::paths::{SuitePaths, hex};
 
 /// The file's name.
 const NAME: &str = ".mcp.json";
@@ -49,7 +49,7 @@ pub struct RootFile {
 
 /// What became of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Imported {
+pub struct ImportOutcome {
     /// The file that was written.
     pub file: PathBuf,
     /// Where the old one is kept, byte for byte.
@@ -58,7 +58,7 @@ pub struct Imported {
 
 /// What became of a way back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reverted {
+pub struct RevertOutcome {
     /// The file that is again what it was.
     pub file: PathBuf,
     /// From which backup.
@@ -122,16 +122,16 @@ impl RootFile {
     /// read, which may be a while ago, it is left alone.
     pub fn replace(
         &self,
-        places: &Places,
+        paths: &SuitePaths,
         children: &[String],
         program: &Path,
         now: Timestamp,
-    ) -> Result<Imported, SuiteError> {
-        let root = Dir::open_root(&places.workspace)?;
+    ) -> Result<ImportOutcome, SuiteError> {
+        let root = Dir::open_root(&paths.workspace)?;
         if root.read(NAME, LIMIT)?.is_none_or(|now| now.bytes != self.bytes) {
-            return Err(SuiteError::ChangedMeanwhile { file: self.path.clone() });
+            return Err(SuiteError::ModifiedConcurrently { file: self.path.clone() });
         }
-        let backups = workspace_folder(places)?.make_subdir("backups")?;
+        let backups = workspace_folder(paths)?.make_subdir("backups")?;
         let backup = free_name("workspace", now, |name| {
             Ok(backups.create_new(name, &self.bytes, Durability::Synced)? == Created::Created)
         })?;
@@ -145,7 +145,7 @@ impl RootFile {
         let excess = records.len().saturating_sub(MOST_RECORDS);
         write_records(&backups, &records[excess..])?;
         root.replace(NAME, text.as_bytes(), mode(&self.path))?;
-        Ok(Imported { file: self.path.clone(), backup: backups.path().join(backup) })
+        Ok(ImportOutcome { file: self.path.clone(), backup: backups.path().join(backup) })
     }
 
     /// The file with Switchboard's own entry in place of the children's.
@@ -220,13 +220,13 @@ fn hand_on(servers: &mut Map<String, Value>, needed: BTreeMap<String, bool>) {
 /// Puts the file back to what it was before the last import, byte for byte.
 ///
 /// Refuses where someone has edited it since, unless `force` is set.
-pub fn revert(places: &Places, force: bool) -> Result<Reverted, SuiteError> {
-    let backups = workspace_folder(places)?.make_subdir("backups")?;
+pub fn revert(paths: &SuitePaths, force: bool) -> Result<RevertOutcome, SuiteError> {
+    let backups = workspace_folder(paths)?.make_subdir("backups")?;
     let none = || SuiteError::NoBackup { folder: backups.path().to_owned() };
     let mut records = records(&backups)?;
     let record = records.pop().ok_or_else(none)?;
     let old = backups.read(&record.backup, LIMIT)?.ok_or_else(none)?;
-    let root = Dir::open_root(&places.workspace)?;
+    let root = Dir::open_root(&paths.workspace)?;
     let path = root.path().join(NAME);
     // What is already as it was has been put back by hand.
     let is_edited =
@@ -236,7 +236,7 @@ pub fn revert(places: &Places, force: bool) -> Result<Reverted, SuiteError> {
     }
     root.replace(NAME, &old.bytes, mode(&path))?;
     write_records(&backups, &records)?;
-    Ok(Reverted { file: path, backup: backups.path().join(record.backup), children: record.children })
+    Ok(RevertOutcome { file: path, backup: backups.path().join(record.backup), children: record.children })
 }
 
 fn records(backups: &Dir) -> Result<Vec<Record>, SuiteError> {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use super::{McpFile, Transport};
+use super::{McpFile, TransportKind};
 use crate::config::{Config, ExposeMode};
 use crate::error::SuiteError;
 use crate::expand::{ExpandError, Lookup, expand, is_variable};
-use crate::spec::{ChildSpec, Expose, Launch, Limits, Written};
+use crate::spec::{ChildSpec, Expose, Launch, LaunchTemplate, Limits};
 
 /// Most arguments, variables or headers: more than any server needs, and few enough to be shown.
 const MOST_ENTRIES: usize = 256;
@@ -34,7 +34,7 @@ pub(crate) fn spec_of(
     file: McpFile,
     around: &Surroundings<'_>,
 ) -> Result<ChildSpec, SuiteError> {
-    let (written, launch, unready) = resolve(&file, around)?;
+    let (template, launch, unready) = resolve(&file, around)?;
     let settings = around.config.suite(&name).cloned().unwrap_or_default();
     let default = Limits::default();
     let idle = settings.idle_ms.or(file.idle_ms).map(|ms| (ms > 0).then(|| Duration::from_millis(ms)));
@@ -69,7 +69,7 @@ pub(crate) fn spec_of(
         unready,
         limits,
         expose,
-        written,
+        template,
     })
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn spec_of(
 fn resolve(
     file: &McpFile,
     around: &Surroundings<'_>,
-) -> Result<(Written, Launch, Option<String>), SuiteError> {
-    let written = check_written(file, around.folder)?;
+) -> Result<(LaunchTemplate, Launch, Option<String>), SuiteError> {
+    let template = launch_template_of(file, around.folder)?;
     let unready = RefCell::new(None);
     let value = |name: &str, text: &str| {
         let value = match expand(text, around.lookup) {
@@ -100,8 +100,8 @@ fn resolve(
         let entries = map.iter().map(|(key, text)| Ok((key.clone(), value(&format!("{of}.{key}"), text)?)));
         entries.collect::<Result<BTreeMap<_, _>, SuiteError>>()
     };
-    if let Some(command) = &written.command {
-        let args = written.args.iter().enumerate();
+    if let Some(command) = &template.command {
+        let args = template.args.iter().enumerate();
         let args = args.map(|(at, arg)| value(&format!("args[{at}]"), arg)).collect::<Result<Vec<_>, _>>()?;
         let folder = around.file.parent().unwrap_or(around.file);
         let cwd = match &file.cwd {
@@ -112,12 +112,12 @@ fn resolve(
         // A program that is named by a path is meant relative to where it starts.
         let is_relative = Path::new(&command).is_relative() && command.contains('/');
         let command = if is_relative { cwd.join(&command).to_string_lossy().into_owned() } else { command };
-        let env = values("env", &written.env)?;
+        let env = values("env", &template.env)?;
         let framing = file.framing.unwrap_or_default();
-        return Ok((written, Launch::Stdio { command, args, env, cwd, framing }, unready.take()));
+        return Ok((template, Launch::Stdio { command, args, env, cwd, framing }, unready.take()));
     }
-    let url = value("url", written.url.as_deref().unwrap_or_default())?;
-    let headers = values("headers", &written.headers)?;
+    let url = value("url", template.url.as_deref().unwrap_or_default())?;
+    let headers = values("headers", &template.headers)?;
     let unready = unready.take();
     for (name, text) in &headers {
         if http::HeaderValue::from_str(text).is_err() {
@@ -127,50 +127,51 @@ fn resolve(
             ));
         }
     }
-    let transport = file.transport.unwrap_or(Transport::Http);
+    let transport = file.transport.unwrap_or(TransportKind::Http);
     if unready.is_none() {
         check_url(&url, transport)?;
     }
     let launch = match transport {
-        Transport::Sse => Launch::Sse { url, headers },
-        Transport::Ws => Launch::Ws { url, headers },
-        Transport::Stdio | Transport::Http => Launch::Http { url, headers },
+        TransportKind::Sse => Launch::Sse { url, headers },
+        TransportKind::Ws => Launch::Ws { url, headers },
+        TransportKind::Stdio | TransportKind::Http => Launch::Http { url, headers },
     };
-    Ok((written, launch, unready))
+    Ok((template, launch, unready))
 }
 
 /// What the file says of how the child is reached, once it is known to make sense.
 ///
 /// Characters that cannot be seen are refused: what a person trusts has to be what they were shown.
-pub(crate) fn check_written(file: &McpFile, folder: &str) -> Result<Written, SuiteError> {
+pub(crate) fn launch_template_of(file: &McpFile, folder: &str) -> Result<LaunchTemplate, SuiteError> {
     let transport = match (&file.command, &file.url, file.transport) {
         (Some(_), Some(_), _) => return Err(field("url", "stands beside 'command'; keep one of the two")),
         (None, None, _) => {
             return Err(field("command", "is missing, and so is 'url'; one of the two is needed"));
         }
-        (Some(_), None, None | Some(Transport::Stdio)) => Transport::Stdio,
+        (Some(_), None, None | Some(TransportKind::Stdio)) => TransportKind::Stdio,
         (Some(_), None, Some(other)) => {
             return Err(field(
                 "type",
                 &format!("is '{}', which needs 'url' instead of 'command'", other.as_str()),
             ));
         }
-        (None, Some(_), Some(Transport::Stdio)) => {
+        (None, Some(_), Some(TransportKind::Stdio)) => {
             return Err(field("type", "is 'stdio', which needs 'command' instead of 'url'"));
         }
-        (None, Some(_), other) => other.unwrap_or(Transport::Http),
+        (None, Some(_), other) => other.unwrap_or(TransportKind::Http),
     };
-    let mut written = Written { transport: transport.as_str().to_owned(), ..Written::default() };
+    let mut template =
+        LaunchTemplate { transport: transport.as_str().to_owned(), ..LaunchTemplate::default() };
     if let Some(command) = &file.command {
         visible("command", &command.cmd)?;
         if command.cmd.trim().is_empty() {
             return Err(field("command", "is empty; name the program"));
         }
-        written.command = Some(command.cmd.clone());
-        written.args = command.args.iter().chain(&file.args).cloned().collect();
-        written.env = file.env.iter().chain(&command.env).map(|(k, v)| (k.clone(), v.clone())).collect();
-        written.cwd = Some(file.cwd.clone().unwrap_or_else(|| folder.to_owned()));
-        written.framing = file.framing;
+        template.command = Some(command.cmd.clone());
+        template.args = command.args.iter().chain(&file.args).cloned().collect();
+        template.env = file.env.iter().chain(&command.env).map(|(k, v)| (k.clone(), v.clone())).collect();
+        template.cwd = Some(file.cwd.clone().unwrap_or_else(|| folder.to_owned()));
+        template.framing = file.framing;
     } else {
         for (key, is_there) in [
             ("args", !file.args.is_empty()),
@@ -185,35 +186,35 @@ pub(crate) fn check_written(file: &McpFile, folder: &str) -> Result<Written, Sui
         if let Some(url) = file.url.as_deref().filter(|url| !url.contains("${")) {
             check_url(url, transport)?;
         }
-        written.url.clone_from(&file.url);
-        written.headers.clone_from(&file.headers);
+        template.url.clone_from(&file.url);
+        template.headers.clone_from(&file.headers);
     }
-    for (at, arg) in written.args.iter().enumerate() {
+    for (at, arg) in template.args.iter().enumerate() {
         visible(&format!("args[{at}]"), arg)?;
     }
-    for (name, value) in &written.env {
+    for (name, value) in &template.env {
         if !is_variable(name) {
             return Err(field(&format!("env.{}", name.escape_debug()), "is not a variable's name"));
         }
         // Keys and certificates have several lines.
         visible(&format!("env.{name}"), &value.replace(['\n', '\t'], " "))?;
     }
-    for (name, value) in &written.headers {
+    for (name, value) in &template.headers {
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
             return Err(field(&format!("headers.{}", name.escape_debug()), "is not a header's name"));
         }
         visible(&format!("headers.{name}"), value)?;
     }
-    visible("cwd", written.cwd.as_deref().unwrap_or_default())?;
-    visible("url", written.url.as_deref().unwrap_or_default())?;
+    visible("cwd", template.cwd.as_deref().unwrap_or_default())?;
+    visible("url", template.url.as_deref().unwrap_or_default())?;
     for (name, count) in
-        [("args", written.args.len()), ("env", written.env.len()), ("headers", written.headers.len())]
+        [("args", template.args.len()), ("env", template.env.len()), ("headers", template.headers.len())]
     {
         if count > MOST_ENTRIES {
             return Err(field(name, &format!("has {count} entries, more than the {MOST_ENTRIES} allowed")));
         }
     }
-    Ok(written)
+    Ok(template)
 }
 
 fn visible(name: &str, text: &str) -> Result<(), SuiteError> {
@@ -225,8 +226,8 @@ fn visible(name: &str, text: &str) -> Result<(), SuiteError> {
     }
 }
 
-fn check_url(text: &str, transport: Transport) -> Result<(), SuiteError> {
-    let schemes: &[&str] = if transport == Transport::Ws { &["ws", "wss"] } else { &["http", "https"] };
+fn check_url(text: &str, transport: TransportKind) -> Result<(), SuiteError> {
+    let schemes: &[&str] = if transport == TransportKind::Ws { &["ws", "wss"] } else { &["http", "https"] };
     let wanted = || format!("has to begin with {}://", schemes.join(":// or "));
     match Url::parse(text) {
         Ok(url) if schemes.contains(&url.scheme()) && url.has_host() => Ok(()),

@@ -25,7 +25,7 @@ impl Suite {
     }
 
     async fn catch_up(self: &Arc<Self>, caller: &Caller) -> Option<Arc<Catalogue>> {
-        let opened = self.child.opened()?;
+        let opened = self.child.initialized()?;
         if opened.capabilities.pointer("/tools/listChanged").is_some_and(|announces| announces == true) {
             // The answer, or the refusal, comes behind all that the server wrote before, its announcements included.
             let ping = Caller { cancelled: caller.cancelled.clone(), ..Caller::default() };

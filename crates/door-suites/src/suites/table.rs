@@ -8,7 +8,7 @@ use super::{Suites, SuitesEvent, differs};
 use crate::child::{Child, ChildOptions};
 use crate::config::Config;
 use crate::descriptions::Descriptions;
-use crate::discovery::{Problem, discover};
+use crate::discovery::{Issue, discover};
 use crate::redact::{Secrets, redact};
 use crate::rules::Rules;
 use crate::spec::ChildSpec;
@@ -19,7 +19,7 @@ pub(crate) struct Table {
     pub(crate) config: Config,
     /// By the names of the children.
     pub(crate) suites: Vec<Arc<Suite>>,
-    pub(super) problems: Vec<Problem>,
+    pub(super) issues: Vec<Issue>,
     pub(crate) descriptions: Descriptions,
 }
 
@@ -30,7 +30,7 @@ impl Suites {
         let (table, gone) = self.find(config);
         for suite in &table.suites {
             suite.forget_trust();
-            if suite.child.opened().is_some() && suite.check_trust().is_err() {
+            if suite.child.initialized().is_some() && suite.check_trust().is_err() {
                 suite.child.stop().await;
             }
         }
@@ -45,10 +45,10 @@ impl Suites {
     /// Finds the children. Of those that run already, what can be kept is kept; the others are returned.
     pub(super) fn find(&self, config: Config) -> (Table, Vec<Arc<Suite>>) {
         let old = self.table();
-        let found = discover(&config, &self.inner.shared.places);
-        let mut problems = found.problems;
-        let descriptions = Descriptions::load(&self.inner.shared.places).unwrap_or_else(|problem| {
-            problems.push(problem);
+        let found = discover(&config, &self.inner.shared.paths);
+        let mut issues = found.issues;
+        let descriptions = Descriptions::load(&self.inner.shared.paths).unwrap_or_else(|problem| {
+            issues.push(problem);
             Descriptions::default()
         });
         let mut suites = Vec::new();
@@ -74,7 +74,7 @@ impl Suites {
                 }
             };
             let file = suite.spec.file.clone();
-            problems.extend(broken.into_iter().map(|message| Problem {
+            issues.extend(broken.into_iter().map(|message| Issue {
                 file: file.clone(),
                 message,
                 child: Some(suite.spec.name.clone()),
@@ -87,7 +87,7 @@ impl Suites {
             .filter(|old| !suites.iter().any(|suite| suite.spec == old.spec))
             .cloned()
             .collect();
-        (Table { config, suites, problems, descriptions }, gone)
+        (Table { config, suites, issues, descriptions }, gone)
     }
 
     fn child_options(&self, spec: &ChildSpec) -> ChildOptions {

@@ -141,7 +141,7 @@ async fn a_person_can_do_what_a_model_can_and_is_not_counted() {
     assert!(suites.call_child("boxes", Some(&request), &caller).await.is_none());
     assert_eq!(suites.children(), ["box"]);
     suites.close().await;
-    assert_eq!(suites.savings().measured.counted, crate::Counted::default());
+    assert_eq!(suites.savings().measured.counted, crate::UsageCounts::default());
 }
 
 /// The server answers, then announces its other tools: a call right behind the answer is for one of those.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rig::{Rig, call, names, tools};
-use crate::child::Listed;
+use crate::child::ListKind;
 use crate::host::Caller;
 use crate::raw::raw;
 
@@ -34,7 +34,7 @@ async fn tools_are_listed_as_they_are_under_a_name_that_says_whose_they_are() {
 
     let suites = rig.open();
     assert_eq!(names(&suites.tools()).len(), 9, "known from now on, without a start");
-    assert!(suites.takes("box__echo") && !suites.takes("echo"));
+    assert!(suites.has_tool("box__echo") && !suites.has_tool("echo"));
 }
 
 #[tokio::test]
@@ -46,9 +46,9 @@ async fn suites_p5_bare_names_are_given_to_those_that_nobody_else_wants() {
     suites.reserve(["send_message".to_owned()]);
     let list = suites.list_tools(&Caller::default()).await;
     assert_eq!(names(&list), ["one", "a__both", "a__send_message", "two", "b__both"]);
-    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(problems.len(), 3, "{problems:?}");
-    assert!(problems[0].contains("the name both is taken, so the tool is called a__both"), "{problems:?}");
+    let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(issues.len(), 3, "{issues:?}");
+    assert!(issues[0].contains("the name both is taken, so the tool is called a__both"), "{issues:?}");
     suites.close().await;
 }
 
@@ -72,7 +72,7 @@ async fn a_child_that_does_not_answer_keeps_nobody_waiting_and_is_announced_when
     let settings = json!({ "timeouts": { "childSpawnMs": 300_000 }, "suites": { "box": flat(false), "gate": flat(false) } });
     let rig = Rig::new().with(settings);
     rig.child("box", &tools());
-    let open = rig.places().cache.join("open");
+    let open = rig.paths().cache.join("open");
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/gate.py");
     rig.describe("gate", &json!({ "command": { "cmd": "python3", "args": ["-B", script, open] } }));
     let suites = rig.open_trusted();
@@ -114,8 +114,8 @@ async fn resources_prompts_and_completion_go_to_their_owner() {
     rig.child("folded", &json!({ "instructions": "folded", "tools": [], "resources": [{ "uri": "x://folded", "name": "f" }] }));
     let suites = rig.open_trusted();
     let caller = Caller::default();
-    assert_eq!(names(&suites.list(Listed::Resources, &caller).await), ["a", "of a", "b"]);
-    assert_eq!(names(&suites.list(Listed::Prompts, &caller).await), ["greet", "part"]);
+    assert_eq!(names(&suites.list(ListKind::Resources, &caller).await), ["a", "of a", "b"]);
+    assert_eq!(names(&suites.list(ListKind::Prompts, &caller).await), ["greet", "part"]);
     for (method, params, owner) in [
         ("resources/read", json!({ "uri": "x://b" }), Some("b")),
         ("resources/read", json!({ "uri": "x://both" }), Some("a")),

@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 use super::rig::{Rig, names, said, tools};
 use crate::host::Caller;
 use crate::pins::Pins;
-use crate::trust::Trust;
+use crate::trust::TrustStore;
 
 #[tokio::test]
 async fn suites_p1_a_child_that_nobody_trusted_is_listed_and_says_so() {
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open();
-    assert!(suites.takes("box_suite"));
+    assert!(suites.has_tool("box_suite"));
     for asked in [json!({ "action": "introspect" }), json!({ "action": "call", "subtool": "count" })] {
         let (text, failed) = said(&suites, "box_suite", asked).await;
         assert!(failed && text.contains("switchboard suite trust box"), "{text}");
     }
-    assert!(suites.table().suites[0].child.opened().is_none());
+    assert!(suites.table().suites[0].child.initialized().is_none());
     rig.trust();
     let (counted, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert_eq!((counted.as_str(), failed), ("1", false), "trust counts at once, in running processes too");
@@ -115,7 +115,7 @@ async fn suites_p3_a_tool_that_changed_is_marked_and_blocked_also_when_it_change
     let suites = rig.open();
     let (text, _) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(text.contains("[changed: blocked until approved]"), "kept catalogues are compared too: {text}");
-    Pins::load(&rig.places(), "box").unwrap().approve(None).unwrap();
+    Pins::load(&rig.paths(), "box").unwrap().approve(None).unwrap();
     let (_, failed) = said(
         &suites,
         "box_suite",
@@ -131,16 +131,16 @@ async fn suites_p21_a_proxy_of_itself_is_refused_and_children_are_told_the_way()
     let rig = Rig::new();
     rig.child("box", &tools());
     let suites = rig.open_trusted();
-    let own = rig.places().workspace_mark();
+    let own = rig.paths().workspace_hash();
     let (via, _) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "via" })).await;
     assert_eq!(via, own);
     suites.close().await;
 
     let inner = rig.open_via(&format!("0123456789abcdef,{own}"));
-    assert!(inner.takes("box_suite"));
+    assert!(inner.has_tool("box_suite"));
     let (text, failed) = said(&inner, "box_suite", json!({ "action": "introspect" })).await;
     assert!(failed && text.contains("this workspace again"), "{text}");
-    assert!(inner.table().suites[0].child.opened().is_none());
+    assert!(inner.table().suites[0].child.initialized().is_none());
 }
 
 #[tokio::test]
@@ -154,10 +154,10 @@ async fn suites_p1_what_is_no_longer_trusted_is_not_started_by_a_host_that_runs(
     let suites = rig.open();
     let (_, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert!(!failed, "known without a start");
-    Trust::load(&rig.places()).revoke("box").unwrap();
+    TrustStore::load(&rig.paths()).revoke("box").unwrap();
     let (text, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert!(failed && text.contains("not trusted yet"), "{text}");
-    assert!(suites.table().suites[0].child.opened().is_none());
+    assert!(suites.table().suites[0].child.initialized().is_none());
     suites.close().await;
 }
 
@@ -185,8 +185,8 @@ async fn suites_p5_names_that_are_taken_and_patterns_that_are_none_are_told() {
     rig.child("odd", &tools());
     let suites = rig.open_trusted();
     suites.reserve(["send_message".to_owned()]);
-    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].contains("suites.odd.expose: '[a' is no pattern"), "{problems:?}");
-    assert!(problems[1].contains("would be called send_message, which is taken"), "{problems:?}");
+    let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(issues.len(), 2, "{issues:?}");
+    assert!(issues[0].contains("suites.odd.expose: '[a' is no pattern"), "{issues:?}");
+    assert!(issues[1].contains("would be called send_message, which is taken"), "{issues:?}");
 }

@@ -45,7 +45,7 @@ async fn four_suites_and_the_search_cost_no_more_than_260_tokens_and_start_nothi
             "required": ["action"],
         })
     );
-    assert!(suites.takes("git_suite") && suites.takes("switchboard_tools") && !suites.takes("git"));
+    assert!(suites.has_tool("git_suite") && suites.has_tool("switchboard_tools") && !suites.has_tool("git"));
 }
 
 #[tokio::test]
@@ -57,14 +57,14 @@ async fn own_descriptions_are_whole_and_their_cut_is_told() {
     let list = suites.tools();
     assert_eq!(names(&list), ["only_suite"], "one suite needs no search");
     assert!(list[0].get().contains(long.trim()), "{}", list[0].get());
-    assert_eq!(suites.problems(), []);
+    assert_eq!(suites.issues(), []);
 
     rig.describe("only", &described("only", &"word ".repeat(1000)));
     let suites = rig.open();
     assert!(suites.tools()[0].get().len() < 2_400);
-    let problems: Vec<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
+    let issues: Vec<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
     let told = "only: its description has 4999 characters and 2000 are shown. Make it shorter.";
-    assert_eq!(problems, [told]);
+    assert_eq!(issues, [told]);
 }
 
 #[tokio::test]
@@ -89,8 +89,8 @@ async fn cut_tool_list_is_told_to_model_and_person() {
     suites.close().await;
 
     // Another process knows it from the kept catalogue.
-    let problems: Vec<String> = rig.open().problems().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(problems, ["box lists more tools than are read; only the first 10000 can be used."]);
+    let issues: Vec<String> = rig.open().issues().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(issues, ["box lists more tools than are read; only the first 10000 can be used."]);
 }
 
 #[tokio::test]
@@ -105,10 +105,10 @@ async fn names_that_collide_are_refused_with_a_reason_and_always_the_same_way() 
     let suites = rig.open();
     suites.reserve(["send_message".to_owned()]);
     assert_eq!(names(&suites.tools()), ["a_suite", "c_suite", "switchboard_tools"]);
-    let problems: BTreeSet<String> = suites.problems().into_iter().map(|problem| problem.message).collect();
-    assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems.iter().any(|problem| problem.contains("'a_suite' is taken by 'a'")), "{problems:?}");
-    assert!(problems.iter().any(|problem| problem.starts_with("d:") && problem.contains("send_message")));
+    let issues: BTreeSet<String> = suites.issues().into_iter().map(|problem| problem.message).collect();
+    assert_eq!(issues.len(), 2, "{issues:?}");
+    assert!(issues.iter().any(|problem| problem.contains("'a_suite' is taken by 'a'")), "{issues:?}");
+    assert!(issues.iter().any(|problem| problem.starts_with("d:") && problem.contains("send_message")));
 }
 
 #[tokio::test]
@@ -121,11 +121,11 @@ async fn introspection_comes_from_the_kept_catalogue_until_that_is_old() {
     suites.close().await;
 
     // Another process, in which the child could not even be started.
-    std::fs::remove_file(rig.places().workspace.join("../box-lists.json")).unwrap();
+    std::fs::remove_file(rig.paths().workspace.join("../box-lists.json")).unwrap();
     let suites = rig.open();
     let (kept, failed) = said(&suites, "box_suite", json!({ "action": "introspect" })).await;
     assert_eq!((kept, failed), (first.clone(), false));
-    assert!(suites.table().suites[0].child.opened().is_none(), "nothing was started");
+    assert!(suites.table().suites[0].child.initialized().is_none(), "nothing was started");
 
     rig.clock.advance(jiff::SignedDuration::from_hours(49));
     let suites = rig.open();
@@ -192,7 +192,7 @@ async fn what_changes_is_taken_up_and_what_does_not_goes_on_running() {
     let (denied, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "write" })).await;
     assert!(failed && denied.contains("'write' is not available"), "{denied}");
 
-    std::fs::remove_dir_all(rig.places().workspace.join(".switchboard/mcps/other")).unwrap();
+    std::fs::remove_dir_all(rig.paths().workspace.join(".switchboard/mcps/other")).unwrap();
     suites.reload(rig.config.clone()).await;
     assert!(matches!(events.try_recv(), Ok(crate::SuitesEvent::ToolsChanged)));
     assert_eq!(names(&suites.tools()), ["box_suite"]);
@@ -215,7 +215,7 @@ async fn what_was_stopped_is_not_started_again_to_see_what_changed() {
     let suite = suites.table().suites[0].clone();
     suite.child.stop().await;
     suite.list_again().await;
-    assert!(suite.child.opened().is_none());
+    assert!(suite.child.initialized().is_none());
     let (_, failed) = said(&suites, "box_suite", json!({ "action": "call", "subtool": "count" })).await;
     assert!(!failed, "a call starts it again");
     suites.close().await;
@@ -230,7 +230,7 @@ async fn a_child_of_which_nobody_says_what_it_is_is_known_by_its_tools() {
     lists["instructions"] = Value::Null;
     rig.child("box", &lists);
     let mut file: Value =
-        serde_json::from_slice(&std::fs::read(rig.places().child_file("box")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(rig.paths().child_file("box")).unwrap()).unwrap();
     file.as_object_mut().unwrap().remove("switchboardDescription");
     rig.describe("box", &file);
     let suites = rig.open_trusted();
@@ -250,19 +250,19 @@ async fn who_calls_a_tool_that_is_not_listed_is_told_which_suite_has_it() {
     let suites = rig.open_trusted();
     suites.reserve(["send_message".to_owned()]);
     // What was never seen is not started for it.
-    assert_eq!(suites.meant("echo"), None);
+    assert_eq!(suites.suggest_tool("echo"), None);
     suites.warm(&Caller::default()).await;
     let told = "It is one of box_suite's: call box_suite with {\"action\":\"call\",\"subtool\":\"echo\",\"args\":{…}}.";
     for name in ["echo", "box__echo", "mcp__box__echo"] {
-        assert_eq!(suites.meant(name), Some(format!("There is no tool '{name}'. {told}")));
+        assert_eq!(suites.suggest_tool(name), Some(format!("There is no tool '{name}'. {told}")));
     }
     assert_eq!(
-        suites.meant("notes").as_deref(),
+        suites.suggest_tool("notes").as_deref(),
         Some("There is no tool 'notes'. Did you mean 'notes_suite'?")
     );
     // What is not offered is not told of, and what others list is left to them.
     for name in ["write", "send_mesage", "zzz", ""] {
-        assert_eq!(suites.meant(name), None, "{name}");
+        assert_eq!(suites.suggest_tool(name), None, "{name}");
     }
     suites.close().await;
 }

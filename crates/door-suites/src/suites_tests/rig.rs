@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use crate::config::Config;
 use crate::discovery::discover;
 use crate::host::{Caller, RpcError};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::suites::Suites;
 use crate::test_files::write;
-use crate::trust::Trust;
+use crate::trust::TrustStore;
 
 /// A workspace and the user's folders, gone at the end.
 pub(super) struct Rig {
@@ -39,9 +39,9 @@ impl Rig {
         self
     }
 
-    pub(super) fn places(&self) -> Places {
+    pub(super) fn paths(&self) -> SuitePaths {
         let path = |name: &str| self.folder.path().join(name);
-        Places { workspace: path("work"), config: path("config"), cache: path("cache") }
+        SuitePaths { workspace: path("work"), config: path("config"), cache: path("cache") }
     }
 
     /// Adds a child that lists what the file says.
@@ -59,7 +59,7 @@ impl Rig {
     /// Adds a child as its file describes it.
     pub(super) fn describe(&self, name: &str, file: &Value) {
         write(
-            &self.places().workspace.join(".switchboard/mcps").join(name).join(".mcp.json"),
+            &self.paths().workspace.join(".switchboard/mcps").join(name).join(".mcp.json"),
             &file.to_string(),
         );
     }
@@ -75,8 +75,8 @@ impl Rig {
 
     /// Trusts all children as they are.
     pub(super) fn trust(&self) {
-        let trust = Trust::load(&self.places());
-        for spec in discover(&self.config, &self.places()).children {
+        let trust = TrustStore::load(&self.paths());
+        for spec in discover(&self.config, &self.paths()).children {
             trust.grant(&spec).unwrap();
         }
     }
@@ -86,7 +86,7 @@ impl Rig {
     }
 
     pub(super) fn open_via(&self, told: &str) -> Suites {
-        Suites::open_via(self.config.clone(), self.places(), None, told, self.clock.clone()).unwrap()
+        Suites::open_via(self.config.clone(), self.paths(), None, told, self.clock.clone()).unwrap()
     }
 
     /// Opens with every child trusted.

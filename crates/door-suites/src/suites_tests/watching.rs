@@ -16,7 +16,7 @@ async fn a_new_child_and_new_settings_are_taken_up_and_a_list_that_stays_is_no_n
     rig.trust();
     let suites = rig.open();
     let mut events = suites.events();
-    let (stop, settings) = (CancellationToken::new(), rig.places().workspace.join("switchboard.config.json"));
+    let (stop, settings) = (CancellationToken::new(), rig.paths().workspace.join("switchboard.config.json"));
     let load = {
         let settings = settings.clone();
         move || {

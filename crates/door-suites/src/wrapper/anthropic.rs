@@ -9,7 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
 use super::error::ModelError;
-use super::model::{End, Room, Said, Task, Turn, Wanted};
+use super::model::{End, Room, Task, Turn, TurnInput, Wanted};
 
 /// The revision of the API that the structs below are of.
 const VERSION: &str = "2023-06-01";
@@ -104,7 +104,7 @@ impl Anthropic {
         Ok(Self { endpoint, system, tools, messages: vec![question] })
     }
 
-    pub(super) async fn next(&mut self, said: Said, room: Room) -> Result<Turn, ModelError> {
+    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
         let mut content = Vec::new();
         for done in &said.results {
             content.push(block(&OurBlock::ToolResult {

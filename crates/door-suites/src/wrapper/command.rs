@@ -2,7 +2,7 @@
 //!
 //! Such a program has no interface for tools of others, so calls are agreed upon in the prompt. The program is
 //! started once a turn, without a shell; the whole conversation goes to its stdin, and its stdout has to hold one
-//! JSON object: `{"tool": NAME, "args": {…}}` or `{"answer": TEXT}`. What else it writes around that is ignored.
+//! JSON object: `{"tool": NAME, "args": {…}}` or `{"tool_result": TEXT}`. What else it writes around that is ignored.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::conversation::Usage;
 use super::error::ModelError;
-use super::model::{End, Said, Task, Turn, Wanted};
+use super::model::{End, Task, Turn, TurnInput, Wanted};
 use crate::redact::{Secrets, redact};
 
 /// The longest reply that is read. A program that writes more has lost its way.
@@ -72,7 +72,7 @@ impl Command {
         Self { words: command.to_vec(), folder, prompt, guard }
     }
 
-    pub(super) async fn next(&mut self, said: Said) -> Result<Turn, ModelError> {
+    pub(super) async fn next(&mut self, said: TurnInput) -> Result<Turn, ModelError> {
         for done in &said.results {
             let what = if done.is_error { "failed" } else { "answered" };
             let _ = write!(self.prompt, "\n# {} {what}\n\n{}\n", done.tool, done.text);

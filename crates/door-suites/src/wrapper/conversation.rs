@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::content::{shown_args, summary};
 use super::error::ModelError;
-use super::model::{Done, End, Model, Room, Said, Wanted};
+use super::model::{Done, End, Model, Room, TurnInput, Wanted};
 use super::settings::Bounds;
 use super::toolbox::{Cancelled, Toolbox};
 use crate::child::Child;
@@ -140,7 +140,7 @@ impl Conversation<'_> {
         off: &CancellationToken,
     ) -> Result<(), ModelError> {
         let caller = Caller { cancelled: off.clone(), ..Caller::default() };
-        let mut said = Said::default();
+        let mut said = TurnInput::default();
         log.stopped = Stopped::Turns;
         while log.turns < self.bounds.turns {
             let left = self.bounds.tokens.saturating_sub(log.usage.total());
@@ -189,7 +189,7 @@ impl Conversation<'_> {
                         return Ok(());
                     };
                     let note = (log.turns + 1 == self.bounds.turns).then(|| LAST_TURN.to_owned());
-                    said = Said { results, note };
+                    said = TurnInput { results, note };
                     log.stopped = Stopped::Turns;
                     continue;
                 }

@@ -163,10 +163,10 @@ impl Endpoint {
     fn said(&self, answer: &[u8]) -> String {
         #[derive(Deserialize)]
         struct Envelope {
-            error: Said,
+            error: ErrorBody,
         }
         #[derive(Deserialize)]
-        struct Said {
+        struct ErrorBody {
             message: String,
         }
         let text = match serde_json::from_slice::<Envelope>(answer) {

@@ -31,9 +31,9 @@ use crate::edit::CHILD_FILE;
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 use crate::mcp_json::{CommandLine, McpFile};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::spec::{ChildSpec, Launch};
-use crate::trust::Trust;
+use crate::trust::TrustStore;
 
 mod texts;
 
@@ -51,7 +51,7 @@ const MARGIN_MS: u64 = 15_000;
 
 /// What `wrap` did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrapped {
+pub struct WrapOutcome {
     /// The child's name.
     pub name: String,
     /// Its folder.
@@ -64,7 +64,7 @@ pub struct Wrapped {
 
 /// What `unwrap` did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unwrapped {
+pub struct UnwrapOutcome {
     /// The child's name.
     pub name: String,
     /// Its folder.
@@ -92,17 +92,17 @@ pub fn wrap_child(
     name: &str,
     program: &Path,
     config: &Config,
-    places: &Places,
+    paths: &SuitePaths,
     lookup: Lookup<'_>,
-) -> Result<Wrapped, WrapperError> {
-    let found = discover_with(config, places, lookup);
+) -> Result<WrapOutcome, WrapperError> {
+    let found = discover_with(config, paths, lookup);
     let child = known(&found, name)?;
     if is_wrapper(child) {
         return Err(WrapperError::AlreadyWrapped { child: child.name.clone() });
     }
-    let folder = folder_of(child, places)?;
-    let trust = Trust::load(places);
-    if !trust.is_trusted(child).is_trusted() {
+    let folder = folder_of(child, paths)?;
+    let trust = TrustStore::load(paths);
+    if !trust.state(child).is_trusted() {
         return Err(WrapperError::NotTrusted { child: child.name.clone() });
     }
     let bytes = read_child(&folder, child)?;
@@ -110,7 +110,7 @@ pub fn wrap_child(
         .map_err(|problem| SuiteError::BadFile { file: child.file.clone(), problem })?;
     let original = keep(&folder, &bytes)?;
 
-    let descriptions = Descriptions::load(places)
+    let descriptions = Descriptions::load(paths)
         .map_err(|problem| SuiteError::BadFile { file: problem.file, problem: problem.message })?;
     let description = suite_description(child, config, &descriptions, None);
     let role = descriptions.of(&child.name).and_then(|texts| texts.claude.clone());
@@ -120,17 +120,17 @@ pub fn wrap_child(
     if folder.stat(ROLE)?.is_none() {
         manifest.role = Some(mark(text.as_bytes()));
     }
-    texts::add(places, &child.name, &description, role.trim_end(), &mut manifest)?;
+    texts::add(paths, &child.name, &description, role.trim_end(), &mut manifest)?;
     // Noted before it is made: what an interruption leaves is known to be ours.
     manifest.write(&original)?;
     folder.create_new(ROLE, text.as_bytes(), Durability::Synced)?;
 
     let wrapper = wrapper_file(&child.name, file, program).to_json();
-    let trusted = spec(&child.name, &child.file, wrapper.as_bytes(), config, places, lookup)?;
+    let trusted = spec(&child.name, &child.file, wrapper.as_bytes(), config, paths, lookup)?;
     trust.grant(&trusted_as(child))?;
     folder.replace(CHILD_FILE, wrapper.as_bytes(), mode_of(&child.file))?;
     trust.grant(&trusted)?;
-    Ok(Wrapped {
+    Ok(WrapOutcome {
         name: child.name.clone(),
         folder: folder.path().to_owned(),
         role: folder.path().join(ROLE),
@@ -142,24 +142,24 @@ pub fn wrap_child(
 pub fn unwrap_child(
     name: &str,
     config: &Config,
-    places: &Places,
+    paths: &SuitePaths,
     lookup: Lookup<'_>,
-) -> Result<Unwrapped, WrapperError> {
+) -> Result<UnwrapOutcome, WrapperError> {
     // A variable that is not set must not keep anyone from having their file back.
     let lookup: Lookup<'_> = &|name| lookup(name).or_else(|| Some("unset".to_owned()));
-    let found = discover_with(config, places, lookup);
+    let found = discover_with(config, paths, lookup);
     let child = known(&found, name)?;
     let not_wrapped = || WrapperError::NotWrapped { child: child.name.clone() };
     if !is_wrapper(child) {
         return Err(not_wrapped());
     }
-    let folder = folder_of(child, places)?;
+    let folder = folder_of(child, paths)?;
     let original = folder.subdir(ORIGINAL)?.ok_or_else(not_wrapped)?;
     let bytes = original.read(CHILD_FILE, FILE_LIMIT)?.ok_or_else(not_wrapped)?.bytes;
     // An original that cannot be read any more is restored all the same; it was never to be changed.
-    let before = spec(&child.name, &child.file, &bytes, config, places, lookup).ok();
-    let trust = Trust::load(places);
-    let is_trusted = before.as_ref().is_some_and(|before| trust.is_trusted(&trusted_as(before)).is_trusted());
+    let before = spec(&child.name, &child.file, &bytes, config, paths, lookup).ok();
+    let trust = TrustStore::load(paths);
+    let is_trusted = before.as_ref().is_some_and(|before| trust.state(&trusted_as(before)).is_trusted());
     folder.replace(CHILD_FILE, &bytes, mode_of(&child.file))?;
     match &before {
         Some(before) if is_trusted => trust.grant(before)?,
@@ -176,24 +176,24 @@ pub fn unwrap_child(
         Some(_) => kept.push(folder.path().join(ROLE)),
         None => {}
     }
-    texts::remove(places, &child.name, &manifest)?;
+    texts::remove(paths, &child.name, &manifest)?;
     Manifest::remove(&original)?;
     original.remove(CHILD_FILE)?;
     // A folder that holds more than we put there stays.
     if std::fs::remove_dir(original.path()).is_err() {
         kept.push(original.path().to_owned());
     }
-    Ok(Unwrapped { name: child.name.clone(), folder: folder.path().to_owned(), kept, is_trusted })
+    Ok(UnwrapOutcome { name: child.name.clone(), folder: folder.path().to_owned(), kept, is_trusted })
 }
 
 /// The open folder of a child, which has to be where wrappers are made.
-pub(super) fn folder_of(child: &ChildSpec, places: &Places) -> Result<Dir, WrapperError> {
+pub(super) fn folder_of(child: &ChildSpec, paths: &SuitePaths) -> Result<Dir, WrapperError> {
     let elsewhere = || WrapperError::Elsewhere { child: child.name.clone(), file: child.file.clone() };
-    let mcps = places.workspace.join(".switchboard").join("mcps");
+    let mcps = paths.workspace.join(".switchboard").join("mcps");
     let inside = child.file.strip_prefix(&mcps).map_err(|_| elsewhere())?;
     let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
     let [folder, file] = parts.as_slice() else { return Err(elsewhere()) };
-    let root = Dir::open_root(&places.workspace)?.subdir(".switchboard")?;
+    let root = Dir::open_root(&paths.workspace)?.subdir(".switchboard")?;
     let mcps = root.map(|root| root.subdir("mcps")).transpose()?.flatten();
     let folder = mcps.map(|mcps| mcps.subdir(folder)).transpose()?.flatten();
     folder.filter(|_| file == CHILD_FILE).ok_or_else(elsewhere)

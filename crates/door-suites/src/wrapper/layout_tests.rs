@@ -8,22 +8,22 @@ use switchboard_sys::files::{Dir, Durability};
 use super::{is_wrapper, unwrap_child, wrap_child};
 use crate::discovery::discover_with;
 use crate::spec::Launch;
-use crate::trust::Trust;
+use crate::trust::TrustStore;
 use crate::wrapper::WrapperError;
 use crate::wrapper::tests::rig::Rig;
 
-fn wrap(rig: &Rig, name: &str) -> Result<super::Wrapped, WrapperError> {
-    wrap_child(name, Path::new("/opt/switchboard"), &rig.config, &rig.places, &|name| rig.lookup(name))
+fn wrap(rig: &Rig, name: &str) -> Result<super::WrapOutcome, WrapperError> {
+    wrap_child(name, Path::new("/opt/switchboard"), &rig.config, &rig.paths, &|name| rig.lookup(name))
 }
 
-fn unwrap(rig: &Rig, name: &str) -> Result<super::Unwrapped, WrapperError> {
-    unwrap_child(name, &rig.config, &rig.places, &|name| rig.lookup(name))
+fn unwrap(rig: &Rig, name: &str) -> Result<super::UnwrapOutcome, WrapperError> {
+    unwrap_child(name, &rig.config, &rig.paths, &|name| rig.lookup(name))
 }
 
 /// Every file below `.switchboard`, with its content and mode.
 fn files(rig: &Rig) -> BTreeMap<PathBuf, (Vec<u8>, u32)> {
     let mut files = BTreeMap::new();
-    let mut folders = vec![rig.places.workspace.join(".switchboard")];
+    let mut folders = vec![rig.paths.workspace.join(".switchboard")];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {
             let path = entry.expect("an entry").path();
@@ -62,13 +62,13 @@ fn wrapping_makes_the_layout_and_unwrapping_takes_exactly_that_away() {
     assert_eq!(files(&rig)[&file].1, 0o640);
     let role = std::fs::read_to_string(&wrapped.role).expect("a role");
     assert!(role.starts_with("Your role is to use the MCP server `notes` for other agents."));
-    let texts = read(&rig.places.workspace.join(".switchboard/mcp-descriptions.json"));
+    let texts = read(&rig.paths.workspace.join(".switchboard/mcp-descriptions.json"));
     assert_eq!(texts["mcps"]["notes"]["switchboard"], json!("Keeps notes"));
     assert_eq!(texts["mcps"]["notes"]["claude"], json!(role.trim_end()));
 
-    let found = discover_with(&rig.config, &rig.places, &|name| rig.lookup(name));
-    let child = found.known("notes").expect("the wrapper");
-    assert!(is_wrapper(child) && Trust::load(&rig.places).is_trusted(child).is_trusted());
+    let found = discover_with(&rig.config, &rig.paths, &|name| rig.lookup(name));
+    let child = found.find_child("notes").expect("the wrapper");
+    assert!(is_wrapper(child) && TrustStore::load(&rig.paths).state(child).is_trusted());
     let again = wrap(&rig, "notes").expect_err("refused");
     assert_eq!(
         again.to_string(),
@@ -79,9 +79,9 @@ fn wrapping_makes_the_layout_and_unwrapping_takes_exactly_that_away() {
     assert_eq!((unwrapped.kept, unwrapped.is_trusted), (vec![], true));
     assert_eq!(files(&rig), before);
     assert!(!rig.folder().join("original").exists());
-    let found = discover_with(&rig.config, &rig.places, &|name| rig.lookup(name));
-    let child = found.known("notes").expect("the child");
-    assert!(!is_wrapper(child) && Trust::load(&rig.places).is_trusted(child).is_trusted());
+    let found = discover_with(&rig.config, &rig.paths, &|name| rig.lookup(name));
+    let child = found.find_child("notes").expect("the child");
+    assert!(!is_wrapper(child) && TrustStore::load(&rig.paths).state(child).is_trusted());
     let again = unwrap(&rig, "notes").expect_err("refused");
     assert_eq!(
         again.to_string(),
@@ -93,7 +93,7 @@ fn wrapping_makes_the_layout_and_unwrapping_takes_exactly_that_away() {
 fn what_people_wrote_stays() {
     let rig = Rig::unwrapped(json!({}), &[]);
     rig.trust();
-    let root = Dir::open_root(&rig.places.workspace.join(".switchboard")).expect("a folder");
+    let root = Dir::open_root(&rig.paths.workspace.join(".switchboard")).expect("a folder");
     let texts =
         json!({ "extra": 1, "mcps": { "Notes": { "claude": "You are the librarian." }, "time": {} } });
     root.create_new("mcp-descriptions.json", texts.to_string().as_bytes(), Durability::Later)
@@ -104,7 +104,7 @@ fn what_people_wrote_stays() {
     folder.replace("CLAUDE.md", b"You are mine.\n", 0o600).expect("edited");
     let unwrapped = unwrap(&rig, "notes").expect("unwrapped");
     assert_eq!(unwrapped.kept, [rig.folder().join("CLAUDE.md")]);
-    assert_eq!(read(&rig.places.workspace.join(".switchboard/mcp-descriptions.json")), texts);
+    assert_eq!(read(&rig.paths.workspace.join(".switchboard/mcp-descriptions.json")), texts);
 
     // The role that is there now is nobody's but its author's.
     let wrapped = wrap(&rig, "notes").expect("wrapped again");
@@ -153,11 +153,11 @@ fn the_wrapper_is_given_what_its_original_refers_to() {
         "headers": { "Authorization": "Bearer ${TOKEN}", "X": "${PLACE}-${PLACE:-y}" } });
     let folder = Dir::open_root(&rig.folder()).expect("its folder");
     folder.replace(".mcp.json", file.to_string().as_bytes(), 0o600).expect("replaced");
-    let discover = || discover_with(&rig.config, &rig.places, &|name| rig.lookup(name));
-    Trust::load(&rig.places).grant(discover().known("notes").expect("the child")).expect("trusted");
+    let discover = || discover_with(&rig.config, &rig.paths, &|name| rig.lookup(name));
+    TrustStore::load(&rig.paths).grant(discover().find_child("notes").expect("the child")).expect("trusted");
     wrap(&rig, "notes").expect("wrapped");
     let found = discover();
-    let Launch::Stdio { env, cwd, .. } = &found.known("notes").expect("the wrapper").launch else {
+    let Launch::Stdio { env, cwd, .. } = &found.find_child("notes").expect("the wrapper").launch else {
         panic!("a wrapper is a program")
     };
     let given = |name: &str| env.get(name).map(String::as_str);
@@ -168,7 +168,7 @@ fn the_wrapper_is_given_what_its_original_refers_to() {
     assert_eq!(written["name"], json!("notes"));
 
     // Whoever wants their file back may have no variables at all.
-    let unwrapped = unwrap_child("notes", &rig.config, &rig.places, &|_| None).expect("unwrapped");
+    let unwrapped = unwrap_child("notes", &rig.config, &rig.paths, &|_| None).expect("unwrapped");
     assert!(unwrapped.is_trusted);
     assert_eq!(read(&rig.folder().join(".mcp.json")), file);
 }

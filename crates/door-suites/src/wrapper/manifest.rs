@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use switchboard_sys::files::{Dir, FileError};
 
-use crate::places::hex;
+use crate::paths::hex;
 
 /// The file's name, beside the original.
 const NAME: &str = "wrapped.json";

@@ -66,7 +66,7 @@ pub(super) struct Done {
 
 /// What a model is told before its next turn.
 #[derive(Debug, Default)]
-pub(super) struct Said {
+pub(super) struct TurnInput {
     pub(super) results: Vec<Done>,
     /// A word from the loop itself.
     pub(super) note: Option<String>,
@@ -82,7 +82,7 @@ pub(super) enum Model {
 
 impl Model {
     /// Tells the model what came of its last turn, and waits for its next.
-    pub(super) async fn next(&mut self, said: Said, room: Room) -> Result<Turn, ModelError> {
+    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
         match self {
             Self::Anthropic(model) => model.next(said, room).await,
             Self::OpenAi(model) => model.next(said, room).await,

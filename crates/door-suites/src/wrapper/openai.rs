@@ -12,7 +12,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::conversation::Usage;
 use super::endpoint::{Endpoint, Key};
 use super::error::ModelError;
-use super::model::{End, Room, Said, Task, Turn, Wanted};
+use super::model::{End, Room, Task, Turn, TurnInput, Wanted};
 
 /// A conversation over chat completions.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl OpenAi {
         Ok(Self { endpoint, tools: tools.collect(), messages: opening.into() })
     }
 
-    pub(super) async fn next(&mut self, said: Said, room: Room) -> Result<Turn, ModelError> {
+    pub(super) async fn next(&mut self, said: TurnInput, room: Room) -> Result<Turn, ModelError> {
         for done in &said.results {
             // The API has no mark for errors, so that the text has to say it.
             let marked = if done.is_error { format!("ERROR: {}", done.text) } else { done.text.clone() };

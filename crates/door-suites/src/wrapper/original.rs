@@ -10,15 +10,15 @@ use super::error::WrapperError;
 use super::layout::{self, ORIGINAL};
 use crate::child::{Child, ChildOptions};
 use crate::config::Config;
-use crate::discovery::{Discovered, FILE_LIMIT, discover_with};
+use crate::discovery::{Discovery, FILE_LIMIT, discover_with};
 use crate::edit::CHILD_FILE;
 use crate::error::SuiteError;
 use crate::expand::Lookup;
 use crate::mcp_json::{McpFile, Surroundings, spec_of};
-use crate::places::Places;
+use crate::paths::SuitePaths;
 use crate::redact::{Secrets, redact};
 use crate::spec::ChildSpec;
-use crate::trust::{Trust, TrustState};
+use crate::trust::{TrustState, TrustStore};
 
 /// The child that a wrapper stands before, as it was before it was wrapped.
 #[derive(Debug)]
@@ -35,25 +35,25 @@ impl Original {
     pub(super) fn read(
         name: &str,
         config: &Config,
-        places: &Places,
+        paths: &SuitePaths,
         lookup: Lookup<'_>,
     ) -> Result<Self, WrapperError> {
-        let found = discover_with(config, places, lookup);
+        let found = discover_with(config, paths, lookup);
         let wrapper = known(&found, name)?;
-        let folder = layout::folder_of(wrapper, places)?;
+        let folder = layout::folder_of(wrapper, paths)?;
         let not_wrapped = || WrapperError::NotWrapped { child: wrapper.name.clone() };
         let bytes = match folder.subdir(ORIGINAL)? {
             Some(original) if layout::is_wrapper(wrapper) => original.read(CHILD_FILE, FILE_LIMIT)?,
             _ => None,
         };
         let bytes = bytes.ok_or_else(not_wrapped)?.bytes;
-        let spec = spec(&wrapper.name, &wrapper.file, &bytes, config, places, lookup)?;
+        let spec = spec(&wrapper.name, &wrapper.file, &bytes, config, paths, lookup)?;
         Ok(Self { name: wrapper.name.clone(), spec, folder })
     }
 
     /// Whether it may be started: it has to be what its owner trusted when it was wrapped.
-    pub(super) fn check_trust(&self, trust: &Trust) -> Result<(), WrapperError> {
-        let diff = match trust.is_trusted(&trusted_as(&self.spec)) {
+    pub(super) fn check_trust(&self, trust: &TrustStore) -> Result<(), WrapperError> {
+        let diff = match trust.state(&trusted_as(&self.spec)) {
             TrustState::Trusted => return Ok(()),
             TrustState::New => String::new(),
             TrustState::Changed { diff } => format!(":\n{diff}"),
@@ -62,13 +62,13 @@ impl Original {
     }
 
     /// The client of the original. Nothing runs until it is asked something.
-    pub(super) fn child(&self, places: &Places, guard: Option<Guard>) -> Child {
+    pub(super) fn child(&self, paths: &SuitePaths, guard: Option<Guard>) -> Child {
         let secrets = Secrets::of(&self.spec);
         // The wrapper's own log has the plain name.
         let spec = ChildSpec { name: inner_name(&self.name), ..self.spec.clone() };
         let options = ChildOptions {
             // Without a log the child works all the same.
-            log: places.make_logs().ok(),
+            log: paths.create_logs().ok(),
             guard,
             redact: Some(Arc::new(move |text: &str| redact(text, &secrets))),
             ..ChildOptions::default()
@@ -78,16 +78,16 @@ impl Original {
 }
 
 /// The child of that name; what is wrong with its file where it has one that does not do.
-pub(super) fn known<'f>(found: &'f Discovered, name: &str) -> Result<&'f ChildSpec, WrapperError> {
+pub(super) fn known<'f>(found: &'f Discovery, name: &str) -> Result<&'f ChildSpec, WrapperError> {
     let is_it =
         |child: &Option<String>| child.as_deref().is_some_and(|child| child.eq_ignore_ascii_case(name));
     if found.child(name).is_none()
-        && let Some(problem) = found.problems.iter().find(|problem| is_it(&problem.child))
+        && let Some(problem) = found.issues.iter().find(|problem| is_it(&problem.child))
     {
         let (file, problem) = (problem.file.clone(), problem.message.clone());
         return Err(SuiteError::BadFile { file, problem }.into());
     }
-    Ok(found.known(name)?)
+    Ok(found.find_child(name)?)
 }
 
 /// The child that the bytes of an original describe. They are read as if they stood where they used to.
@@ -96,13 +96,13 @@ pub(super) fn spec(
     file: &Path,
     bytes: &[u8],
     config: &Config,
-    places: &Places,
+    paths: &SuitePaths,
     lookup: Lookup<'_>,
 ) -> Result<ChildSpec, WrapperError> {
     let bad = |problem: String| SuiteError::BadFile { file: file.to_owned(), problem };
     let (parsed, _) = McpFile::parse(bytes).map_err(bad)?;
     let folder = file.parent().unwrap_or(file);
-    let relative = folder.strip_prefix(&places.workspace).unwrap_or(folder).to_string_lossy();
+    let relative = folder.strip_prefix(&paths.workspace).unwrap_or(folder).to_string_lossy();
     let around = Surroundings { file, folder: &relative, config, lookup };
     Ok(spec_of(name.to_owned(), parsed, &around)?)
 }

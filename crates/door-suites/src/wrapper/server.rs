@@ -30,14 +30,14 @@ use super::provider::Provider;
 use super::role;
 use super::settings::{Bounds, WrapperSettings};
 use super::toolbox::{Allowed, Toolbox};
-use crate::child::{Child, Listed};
+use crate::child::{Child, ListKind};
 use crate::config::Config;
 use crate::expand::Lookup;
 use crate::expose::Exposed;
 use crate::host::Caller;
+use crate::paths::SuitePaths;
 use crate::pins::Pins;
-use crate::places::Places;
-use crate::trust::Trust;
+use crate::trust::TrustStore;
 
 /// The name of the one tool.
 pub(super) const TOOL: &str = "natural_language";
@@ -62,8 +62,8 @@ struct Inner {
     original: Original,
     child: Child,
     guard: Option<Guard>,
-    places: Places,
-    trust: Trust,
+    paths: SuitePaths,
+    trust: TrustStore,
     settings: WrapperSettings,
     bounds: Bounds,
     /// Nobody to answer is told with the first question: a server that does not start is harder to understand.
@@ -88,11 +88,11 @@ impl Wrapper {
     pub fn open(
         name: &str,
         config: &Config,
-        places: &Places,
+        paths: &SuitePaths,
         guard: Option<Guard>,
         lookup: Lookup<'_>,
     ) -> Result<Self, WrapperError> {
-        let original = Original::read(name, config, places, lookup)?;
+        let original = Original::read(name, config, paths, lookup)?;
         let suite = config.suite(&original.name).cloned().unwrap_or_default();
         let settings = suite.wrapper.unwrap_or_default();
         let bounds = settings.bounds(&original.name)?;
@@ -102,11 +102,11 @@ impl Wrapper {
         }
         let provider = Provider::choose(&original.name, &settings, lookup).map_err(|error| error.to_string());
         Ok(Self(Arc::new(Inner {
-            child: original.child(places, guard.clone()),
+            child: original.child(paths, guard.clone()),
             guard,
             tool: tool(&original),
-            trust: Trust::load(places),
-            places: places.clone(),
+            trust: TrustStore::load(paths),
+            paths: paths.clone(),
             turns: Semaphore::new(AT_ONCE),
             original,
             settings,
@@ -147,7 +147,7 @@ impl Wrapper {
         };
         let _ = steps.try_send(format!("looks at the tools of {}", inner.original.name));
         let caller = Caller { cancelled: cancelled.clone(), ..Caller::default() };
-        let listed = tokio::time::timeout_at(until, inner.child.list(Listed::Tools, &caller)).await;
+        let listed = tokio::time::timeout_at(until, inner.child.list(ListKind::Tools, &caller)).await;
         let Ok(listed) = listed else {
             log.stopped = Stopped::Time;
             return Ok(());
@@ -181,13 +181,13 @@ impl Wrapper {
 
     /// The tools that are no longer what they were when they were first used.
     async fn changed(&self, listed: Vec<Box<RawValue>>) -> Result<BTreeSet<String>, String> {
-        let (places, name) = (self.0.places.clone(), inner_name(&self.0.original.name));
+        let (paths, name) = (self.0.paths.clone(), inner_name(&self.0.original.name));
         let check = move || {
-            let mut pins = Pins::load(&places, &name)?;
+            let mut pins = Pins::load(&paths, &name)?;
             let changed = pins.check(&listed)?;
             let fresh: Vec<String> = pins.new_tools().iter().cloned().collect();
             for tool in fresh {
-                pins.first_use(&tool)?;
+                pins.pin_new(&tool)?;
             }
             Ok::<_, crate::error::SuiteError>(changed.into_iter().collect())
         };

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use door_suites::{Places, Problem, Trust, discover};
+use door_suites::{Issue, SuitePaths, TrustStore, discover};
 use door_workspace::{Tree, Workspace};
 use serde::Serialize;
 use switchboard_hub::{DatabaseState, Extent, Hub, HubKey};
@@ -242,7 +242,7 @@ async fn examine(
     checks.extend(doors::links(&workspace).await?);
     if let Ok(places) = context.places() {
         let suites = context.quiet_suites(&settings).await?;
-        checks.extend(servers(&settings, &places, &suites.problems()));
+        checks.extend(servers(&settings, &places, &suites.issues()));
         suites.close().await;
     }
     checks.extend(clients(context));
@@ -284,16 +284,16 @@ fn clients(context: &Context) -> Vec<Check> {
 }
 
 /// The MCP servers of the workspace: nothing is said where there are none.
-fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -> Vec<Check> {
-    let (found, trust) = (discover(&settings.suites, places), Trust::load(places));
-    let problem = |problem: &Problem| {
+fn servers(settings: &config::Settings, places: &SuitePaths, problems: &[Issue]) -> Vec<Check> {
+    let (found, trust) = (discover(&settings.suites, places), TrustStore::load(places));
+    let problem = |problem: &Issue| {
         let file = problem.file.strip_prefix(&places.workspace).unwrap_or(&problem.file);
         format!("{}: {}", file.display(), problem.message)
     };
     let mut checks: Vec<Check> =
-        found.problems.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
+        found.issues.iter().map(|broken| Check::new("servers", Status::Fail, problem(broken))).collect();
     // Names that collide and rules that are none: the server is there, but not as it was meant.
-    let odd = problems.iter().filter(|problem| !found.problems.contains(problem)).chain(&found.warnings);
+    let odd = problems.iter().filter(|problem| !found.issues.contains(problem)).chain(&found.warnings);
     checks.extend(odd.map(|odd| Check::new("servers", Status::Warn, problem(odd))));
     for child in &found.children {
         if let Some(reason) = &child.unready {
@@ -301,7 +301,7 @@ fn servers(settings: &config::Settings, places: &Places, problems: &[Problem]) -
             let told = format!("{} cannot be started: {reason}", child.name);
             checks.push(Check::new("servers", Status::Warn, told).hint(hint));
         }
-        if !trust.is_trusted(child).is_trusted() {
+        if !trust.state(child).is_trusted() {
             checks.push(
                 Check::new(
                     "servers",

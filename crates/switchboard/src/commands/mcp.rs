@@ -86,7 +86,7 @@ pub(crate) async fn run(args: Mcp, context: Context) -> Result<(), Failure> {
 /// Whether this process stands behind a suite itself. `serve` does not know the way to it, and would not notice that
 /// it leads in a circle.
 fn is_behind_suites() -> bool {
-    std::env::var_os(door_suites::VIA).is_some_and(|via| !via.is_empty())
+    std::env::var_os(door_suites::PROXY_CHAIN_VARIABLE).is_some_and(|via| !via.is_empty())
 }
 
 /// Has the `serve` of the workspace answer, where one runs that is the same program.

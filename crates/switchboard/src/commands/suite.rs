@@ -16,7 +16,7 @@ mod wrap;
 mod wrapper;
 
 use clap::{Args, Subcommand};
-use door_suites::{Discovered, Places, Suites, discover};
+use door_suites::{Discovery, SuitePaths, Suites, discover};
 
 use crate::config::Settings;
 use crate::context::Context;
@@ -108,7 +108,7 @@ async fn open(context: &Context) -> Result<Suites, Failure> {
 
 /// The workspace as the verbs of `suite` see it.
 pub(crate) struct Workspace {
-    pub(crate) places: Places,
+    pub(crate) places: SuitePaths,
     pub(crate) settings: Settings,
 }
 
@@ -117,7 +117,7 @@ impl Workspace {
         Ok(Self { places: context.places()?, settings: context.settings()? })
     }
 
-    pub(crate) fn discover(&self) -> Discovered {
+    pub(crate) fn discover(&self) -> Discovery {
         discover(&self.settings.suites, &self.places)
     }
 

@@ -265,7 +265,7 @@ impl Merge {
             (None, Some(wished)) => drop(merged.insert("allow".to_owned(), wished.into())),
             (Some(own), Some(wished)) => {
                 let (both, wider): (Vec<String>, Vec<String>) =
-                    wished.into_iter().partition(|wish| door_suites::is_within(wish, &own));
+                    wished.into_iter().partition(|wish| door_suites::is_covered_by(wish, &own));
                 for pattern in wider {
                     let wish = Value::from(pattern);
                     self.ignore(

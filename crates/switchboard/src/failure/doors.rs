@@ -108,7 +108,7 @@ impl From<SuiteError> for Failure {
                 .hint("only what `switchboard init` imported can be taken back"),
             SuiteError::Edited { .. } => Self::new("edited", Exit::NotAllowed, message)
                 .hint("`switchboard suite revert --force` puts the old file back and drops the edits"),
-            SuiteError::ChangedMeanwhile { .. } => {
+            SuiteError::ModifiedConcurrently { .. } => {
                 Self::temporary("changed", message).hint("run `switchboard init` again")
             }
             SuiteError::Disabled { name } => Self::new("disabled", Exit::NotFound, message)

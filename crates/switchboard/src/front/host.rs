@@ -59,13 +59,13 @@ impl Host for PeerHost {
         .boxed()
     }
 
-    fn ask(
+    fn request(
         &self,
-        asker: &str,
+        child: &str,
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>> {
-        let request = read_request(asker, method, params.as_deref());
+        let request = read_request(child, method, params.as_deref());
         async move {
             let answer = self.peer.send_request(request?).await.map_err(|error| match error {
                 ServiceError::McpError(error) => RpcError {
@@ -82,7 +82,7 @@ impl Host for PeerHost {
 }
 
 /// What a child asks, in the words of `rmcp`, with the child's name.
-fn read_request(asker: &str, method: &str, params: Option<&RawValue>) -> Result<ServerRequest, RpcError> {
+fn read_request(child: &str, method: &str, params: Option<&RawValue>) -> Result<ServerRequest, RpcError> {
     let mut params = match params {
         Some(params) => serde_json::from_str(params.get()).map_err(|error| failed(error.to_string()))?,
         None => json!({}),
@@ -90,7 +90,7 @@ fn read_request(asker: &str, method: &str, params: Option<&RawValue>) -> Result<
     if let Some(object) = params.as_object_mut() {
         let meta = object.entry("_meta").or_insert_with(|| json!({}));
         if let Some(meta) = meta.as_object_mut() {
-            meta.insert(ASKER.to_owned(), json!(asker));
+            meta.insert(ASKER.to_owned(), json!(child));
         }
     }
     serde_json::from_value(json!({ "method": method, "params": params })).map_err(|error| RpcError {
@@ -136,13 +136,13 @@ impl Host for AskedHost {
         self.client.notify(method, params)
     }
 
-    fn ask(
+    fn request(
         &self,
-        asker: &str,
+        child: &str,
         method: &str,
         params: Option<Box<RawValue>>,
     ) -> BoxFuture<'_, Result<Box<RawValue>, RpcError>> {
-        let request = read_request(asker, method, params.as_deref());
+        let request = read_request(child, method, params.as_deref());
         async move {
             let request = serde_json::to_value(request?).map_err(|error| failed(error.to_string()))?;
             let (answer, answered) = oneshot::channel();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use door_suites::{Caller, Listed};
+use door_suites::{Caller, ListKind};
 use rmcp::model::{ListPromptsResult, NumberOrString, ServerResult};
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, ServerHandler};
@@ -36,15 +36,15 @@ impl Passed {
                 with_theirs(ours, "tools", self.suites.list_tools(&caller).await)
             }
             "prompts/list" => {
-                let theirs = self.suites.list(Listed::Prompts, &caller).await;
+                let theirs = self.suites.list(ListKind::Prompts, &caller).await;
                 with_theirs(ListPromptsResult::default(), "prompts", theirs)
             }
             "resources/list" => {
-                let theirs = self.suites.list(Listed::Resources, &caller).await;
+                let theirs = self.suites.list(ListKind::Resources, &caller).await;
                 with_theirs(self.workspace.list_resources(request, context).await?, "resources", theirs)
             }
             _ => {
-                let theirs = self.suites.list(Listed::ResourceTemplates, &caller).await;
+                let theirs = self.suites.list(ListKind::ResourceTemplates, &caller).await;
                 let ours = self.workspace.list_resource_templates(request, context).await?;
                 with_theirs(ours, "resourceTemplates", theirs)
             }

@@ -25,16 +25,16 @@ pub(crate) struct Passed {
 impl RawCallHandler for Passed {
     fn accepts(&self, tool: &str) -> bool {
         // A tool of ours may want to tell the client something, which it can once the client has introduced itself.
-        self.suites.takes(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
+        self.suites.has_tool(tool) || (self.session.peer.get().is_some() && self.workspace.has_tool(tool))
     }
 
     fn is_prompt(&self, tool: &str) -> bool {
-        !self.suites.takes(tool) && door_workspace::is_prompt(tool)
+        !self.suites.has_tool(tool) && door_workspace::is_prompt(tool)
     }
 
     async fn call(&self, call: RawCall) -> Result<Box<RawValue>, Box<RawValue>> {
         let raw = |error: &ErrorData| to_raw_value(error).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.takes(&call.tool)) {
+        if let Some(peer) = self.session.peer.get().filter(|_| !self.suites.has_tool(&call.tool)) {
             let answer = self.call_ours(call, peer.clone()).await;
             return answer.map_err(|error| raw(&error));
         }

@@ -441,7 +441,7 @@ fn pins_and_logs_of_what_never_ran_are_empty() {
 fn a_tool_that_changed_is_shown_and_approved_without_starting_its_server() {
     let sandbox = workspace();
     sandbox.ok(["suite", "add", "fs", "--", "x"]);
-    let places = door_suites::Places {
+    let places = door_suites::SuitePaths {
         workspace: sandbox.path().to_owned(),
         config: sandbox.home().join(".config/switchboard"),
         cache: sandbox.home().join(".cache/switchboard"),

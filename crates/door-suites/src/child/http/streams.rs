@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::events::Events;
-use super::{HttpLink, Reply, name, read_events, retry};
+use super::{HttpTransport, Reply, name, read_events, retry};
 use crate::child::connection::Connection;
 use crate::child::envelope;
 use crate::child::error::ChildError;
@@ -21,7 +21,7 @@ use crate::host::Caller;
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 
 /// Keeps the stream of a session open, if the server has one.
-pub(super) async fn listen_in_session(link: Arc<HttpLink>, connection: Arc<Connection>) {
+pub(super) async fn listen_in_session(link: Arc<HttpTransport>, connection: Arc<Connection>) {
     let listening = async {
         let mut events = Events::new(connection.shared.options.message_cap);
         let mut wait = WAIT.0;
@@ -59,8 +59,8 @@ pub(super) async fn listen_in_session(link: Arc<HttpLink>, connection: Arc<Conne
 }
 
 /// Keeps a subscription to the changes of lists open, if the server says that it tells of them.
-pub(super) async fn subscribe(link: Arc<HttpLink>, connection: Arc<Connection>) {
-    let Some(opened) = connection.opened() else { return };
+pub(super) async fn subscribe(link: Arc<HttpTransport>, connection: Arc<Connection>) {
+    let Some(opened) = connection.initialized() else { return };
     let tells = |list: &str| {
         opened.capabilities.get(list).and_then(|list| list.get("listChanged")?.as_bool()).unwrap_or_default()
     };
@@ -93,7 +93,7 @@ pub(super) async fn subscribe(link: Arc<HttpLink>, connection: Arc<Connection>) 
     }
 }
 
-impl HttpLink {
+impl HttpTransport {
     async fn listen(&self, connection: &Arc<Connection>, body: Vec<u8>) -> Result<(), ChildError> {
         let mut headers = self.common(connection, true);
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));

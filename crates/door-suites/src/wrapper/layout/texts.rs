@@ -9,20 +9,20 @@ use super::super::manifest::Manifest;
 use crate::descriptions::DESCRIPTIONS_NAME;
 use crate::edit::workspace_folder;
 use crate::error::SuiteError;
-use crate::places::Places;
+use crate::paths::SuitePaths;
 
 /// Larger than any file of descriptions that a person writes.
 const LIMIT: u64 = 1 << 20;
 
 /// Adds the texts of a child that are missing. What people wrote stays, also under keys that we do not know.
 pub(super) fn add(
-    places: &Places,
+    paths: &SuitePaths,
     child: &str,
     switchboard: &str,
     claude: &str,
     manifest: &mut Manifest,
 ) -> Result<(), WrapperError> {
-    let folder = workspace_folder(places)?;
+    let folder = workspace_folder(paths)?;
     let _lock =
         DirLock::acquire(&folder, DESCRIPTIONS_NAME, LockOptions::default()).map_err(SuiteError::from)?;
     let before = read(&folder)?;
@@ -47,8 +47,8 @@ pub(super) fn add(
 }
 
 /// Takes away the texts that were added, where they are still the same; and the file, where that was all.
-pub(super) fn remove(places: &Places, child: &str, manifest: &Manifest) -> Result<(), WrapperError> {
-    let folder = workspace_folder(places)?;
+pub(super) fn remove(paths: &SuitePaths, child: &str, manifest: &Manifest) -> Result<(), WrapperError> {
+    let folder = workspace_folder(paths)?;
     let _lock =
         DirLock::acquire(&folder, DESCRIPTIONS_NAME, LockOptions::default()).map_err(SuiteError::from)?;
     let Some(before) = read(&folder)? else { return Ok(()) };

@@ -153,7 +153,7 @@ async fn a_tool_that_is_not_what_it_was_is_withheld() {
     let rig = rig(&stub, json!({}));
     let before = json!({ "name": "list", "description": "Lists other things." });
     let before = serde_json::value::to_raw_value(&before).expect("JSON");
-    let mut pins = crate::pins::Pins::load(&rig.places, "notes.original").expect("pins");
+    let mut pins = crate::pins::Pins::load(&rig.paths, "notes.original").expect("pins");
     pins.check(&[before]).expect("remembered");
     rig.ask("list them").await;
     let body = &stub.asked()[0].body;
@@ -161,6 +161,6 @@ async fn a_tool_that_is_not_what_it_was_is_withheld() {
         body["tools"].as_array().expect("tools").iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["notes_add", "fail", "long", "picture", "wait"]);
     assert!(body["system"].as_str().expect("a text").contains("- list: it changed since it was first used"));
-    let waiting = crate::pins::Pins::load(&rig.places, "notes.original").expect("pins").waiting();
+    let waiting = crate::pins::Pins::load(&rig.paths, "notes.original").expect("pins").pending();
     assert_eq!(waiting.iter().map(|problem| problem.tool.as_str()).collect::<Vec<_>>(), ["list"]);
 }

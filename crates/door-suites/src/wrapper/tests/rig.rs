@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::discovery::discover;
-use crate::places::Places;
-use crate::trust::Trust;
+use crate::paths::SuitePaths;
+use crate::trust::TrustStore;
 use crate::wrapper::server::TOOL;
 use crate::wrapper::{Wrapper, wrap_child};
 
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(in crate::wrapper) struct Rig {
     temp: TempDir,
     pub(in crate::wrapper) config: Config,
-    pub(in crate::wrapper) places: Places,
+    pub(in crate::wrapper) paths: SuitePaths,
     variables: BTreeMap<String, String>,
 }
 
@@ -73,8 +73,11 @@ impl Rig {
         let root = temp.path().canonicalize().expect("a path");
         let config = json!({ "suites": { "notes": { "wrapper": wrapper, "expose": { "deny": ["hid*"] } } } });
         let config: Config = serde_json::from_value(config).expect("settings");
-        let places =
-            Places { workspace: root.join("repo"), config: root.join("config"), cache: root.join("cache") };
+        let paths = SuitePaths {
+            workspace: root.join("repo"),
+            config: root.join("config"),
+            cache: root.join("cache"),
+        };
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/children/notes.py");
         let file = json!({
             "description": "Keeps notes",
@@ -92,21 +95,21 @@ impl Rig {
         }
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Self { temp, config, places, variables }
+        Self { temp, config, paths, variables }
     }
 
     /// The child's folder.
     pub(in crate::wrapper) fn folder(&self) -> PathBuf {
-        self.places.workspace.join(".switchboard/mcps/notes")
+        self.paths.workspace.join(".switchboard/mcps/notes")
     }
 
     pub(in crate::wrapper) fn trust(&self) {
-        let found = discover(&self.config, &self.places);
-        Trust::load(&self.places).grant(found.known("notes").expect("the child")).expect("trust");
+        let found = discover(&self.config, &self.paths);
+        TrustStore::load(&self.paths).grant(found.find_child("notes").expect("the child")).expect("trust");
     }
 
     pub(super) fn wrap(&self) {
-        wrap_child("notes", Path::new("/opt/switchboard"), &self.config, &self.places, &|name| {
+        wrap_child("notes", Path::new("/opt/switchboard"), &self.config, &self.paths, &|name| {
             self.lookup(name)
         })
         .expect("wrapped");
@@ -133,7 +136,7 @@ impl Rig {
     }
 
     pub(super) async fn client(&self) -> Client {
-        let wrapper = Wrapper::open("notes", &self.config, &self.places, None, &|name| self.lookup(name))
+        let wrapper = Wrapper::open("notes", &self.config, &self.paths, None, &|name| self.lookup(name))
             .expect("a wrapper");
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let server = wrapper.clone();

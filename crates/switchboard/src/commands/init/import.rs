@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use door_suites::{
-    Candidate, Client, Imported, Places, Put, RootFile, Servers, SuiteError, Trust, TrustState, Written,
-    import, read_client,
+    AddOutcome, Candidate, Client, ImportOutcome, LaunchTemplate, RootFile, Servers, SuiteError, SuitePaths,
+    TrustState, TrustStore, import, read_client,
 };
 use serde_json::{Value, json};
 use switchboard_sys::clock::Clock;
@@ -25,7 +25,7 @@ const SUITE_TOKENS: usize = 60;
 
 /// What is to be imported.
 pub(super) struct Plan {
-    places: Places,
+    places: SuitePaths,
     root: Option<RootFile>,
     client: Option<(Client, Servers)>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Report {
     /// The servers that are there now, and whether they are trusted.
     servers: BTreeMap<String, bool>,
     skipped: BTreeMap<String, String>,
-    replaced: Option<Imported>,
+    replaced: Option<ImportOutcome>,
 }
 
 impl Plan {
@@ -65,7 +65,7 @@ impl Plan {
     /// Imports, and says what became of each server.
     pub(super) fn carry_out(self, yes: bool, context: &Context) -> Result<Report, Failure> {
         let mut report = Report::default();
-        let trust = Trust::load(&self.places);
+        let trust = TrustStore::load(&self.places);
         if let Some((client, servers)) = &self.client {
             report.take(&self.places, servers, &trust, yes, context)?;
             let files: Vec<String> = servers.files.iter().map(|file| file.display().to_string()).collect();
@@ -101,22 +101,22 @@ impl Report {
     /// Puts servers into the workspace; the names of those that are there now.
     fn take(
         &mut self,
-        places: &Places,
+        places: &SuitePaths,
         servers: &Servers,
-        trust: &Trust,
+        trust: &TrustStore,
         yes: bool,
         context: &Context,
     ) -> Result<Vec<String>, Failure> {
         let mut children = Vec::new();
         for candidate in &servers.candidates {
-            if let Put::Differs { file } = import(places, candidate)? {
+            if let AddOutcome::Differs { file } = import(places, candidate)? {
                 let problem = format!("another server of that name is described in {}", file.display());
                 self.skipped.insert(candidate.original.clone(), problem);
                 continue;
             }
-            let written = candidate.file.written(&candidate.name)?;
-            let was_trusted = trust.state_of(&candidate.name, &written).is_trusted();
-            let is_trusted = was_trusted || agrees(places, candidate, &written, yes, context);
+            let template = candidate.file.launch_template(&candidate.name)?;
+            let was_trusted = trust.state_of(&candidate.name, &template).is_trusted();
+            let is_trusted = was_trusted || agrees(places, candidate, &template, yes, context);
             if is_trusted && !was_trusted {
                 trust.grant_file(&candidate.name, &candidate.file)?;
             }
@@ -182,7 +182,13 @@ impl Report {
 
 /// Whether the person agrees to a server that the workspace brought along. An agent's process imports it and leaves
 /// the decision to the person; so does one without a terminal.
-fn agrees(places: &Places, candidate: &Candidate, written: &Written, yes: bool, context: &Context) -> bool {
+fn agrees(
+    places: &SuitePaths,
+    candidate: &Candidate,
+    template: &LaunchTemplate,
+    yes: bool,
+    context: &Context,
+) -> bool {
     if agent_evidence().is_some() {
         return false;
     }
@@ -191,8 +197,8 @@ fn agrees(places: &Places, candidate: &Candidate, written: &Written, yes: bool, 
         return yes || candidate.is_own;
     }
     let file = places.child_file(&candidate.name);
-    let folder = file.parent().zip(written.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));
+    let folder = file.parent().zip(template.cwd.as_deref()).map(|(folder, cwd)| folder.join(cwd));
     let folder = folder.and_then(|folder| folder.canonicalize().ok());
-    trust::show(context, &candidate.name, written, folder.as_deref(), &TrustState::New);
+    trust::show(context, &candidate.name, template, folder.as_deref(), &TrustState::New);
     ask(&format!("Trust {}?", candidate.name))
 }

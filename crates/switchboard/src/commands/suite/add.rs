@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use door_suites::{
-    CommandLine, McpFile, Put, SuiteError, Transport, Trust, child_name, is_reserved, put_child,
+    AddOutcome, CommandLine, McpFile, SuiteError, TransportKind, TrustStore, add_child, child_name,
+    is_reserved,
 };
 use serde_json::json;
 
@@ -56,15 +57,15 @@ pub(super) fn run(args: Add, workspace: &Workspace, context: &Context) -> Result
     if let Some(other) = workspace.discover().child(&name) {
         return Err(SuiteError::NameTaken { name, file: other.file.clone() }.into());
     }
-    match put_child(&workspace.places, &name, &file, true)? {
-        Put::Added | Put::Same => {}
-        Put::Differs { file } => return Err(SuiteError::NameTaken { name, file }.into()),
+    match add_child(&workspace.places, &name, &file, true)? {
+        AddOutcome::Added | AddOutcome::Same => {}
+        AddOutcome::Differs { file } => return Err(SuiteError::NameTaken { name, file }.into()),
     }
-    Trust::load(&workspace.places).grant_file(&name, &file)?;
+    TrustStore::load(&workspace.places).grant_file(&name, &file)?;
     let found = workspace.discover();
     let path = workspace.places.workspace.join(".switchboard/mcps").join(&name).join(".mcp.json");
     let tool = workspace.settings.suites.suite_name(&name);
-    let problem = found.problems.iter().find(|problem| problem.file == path).map(|problem| &problem.message);
+    let problem = found.issues.iter().find(|problem| problem.file == path).map(|problem| &problem.message);
     let problem = problem.or_else(|| found.child(&name)?.unready.as_ref());
     if context.printer.is_json() {
         context.printer.object(&json!({
@@ -92,9 +93,9 @@ fn file_of(args: Add, name: &str, workspace: &Path) -> Result<McpFile, Failure> 
     };
     if let Some(url) = args.url {
         file.transport = Some(match args.transport.as_deref() {
-            None | Some("http") => Transport::Http,
-            Some("sse") => Transport::Sse,
-            Some("ws") => Transport::Ws,
+            None | Some("http") => TransportKind::Http,
+            Some("sse") => TransportKind::Sse,
+            Some("ws") => TransportKind::Ws,
             Some(other) => {
                 let message =
                     format!("the field 'type' is '{}', but must be http, sse or ws", other.escape_debug());

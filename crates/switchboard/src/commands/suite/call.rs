@@ -92,7 +92,7 @@ pub(crate) async fn ask(
 ) -> Result<Answer, Failure> {
     let arguments = serde_json::value::to_raw_value(request).map_err(anyhow::Error::from)?;
     let Some(answer) = suites.call_child(name, Some(&arguments), caller).await else {
-        if let Some(problem) = suites.problems().iter().find(|problem| problem.names(name)) {
+        if let Some(problem) = suites.issues().iter().find(|problem| problem.is_about(name)) {
             let (file, problem) = (problem.file.clone(), problem.message.clone());
             return Err(SuiteError::BadFile { file, problem }.into());
         }

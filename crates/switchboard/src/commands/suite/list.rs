@@ -1,6 +1,6 @@
 //! `switchboard suite list`
 
-use door_suites::{ChildSpec, Overview, Pins, Problem, Secrets, Trust, TrustState, redact};
+use door_suites::{ChildSpec, Issue, Overview, Pins, Secrets, TrustState, TrustStore, redact};
 use jiff::SignedDuration;
 use serde_json::json;
 use switchboard_sys::clock::{Clock, ago};
@@ -19,10 +19,10 @@ const NAMED: usize = 20;
 pub(super) async fn run(context: Context) -> Result<(), Failure> {
     let workspace = Workspace::open(&context)?;
     let suites = context.quiet_suites(&workspace.settings).await?;
-    let (overview, problems) = (suites.overview(), suites.problems());
+    let (overview, problems) = (suites.overview(), suites.issues());
     suites.close().await;
     let found = workspace.discover();
-    let trust = Trust::load(&workspace.places);
+    let trust = TrustStore::load(&workspace.places);
     for child in &found.children {
         if let Some(known) = overview.iter().find(|known| known.name == child.name) {
             Line::new(&workspace, child, known, &trust).print(&context);
@@ -56,14 +56,14 @@ struct Line<'l> {
 }
 
 impl<'l> Line<'l> {
-    fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &Trust) -> Self {
+    fn new(workspace: &Workspace, child: &'l ChildSpec, known: &'l Overview, trust: &TrustStore) -> Self {
         // What cannot be read counts as not there; `pins list` says what is wrong with it.
-        let names = |pins: Pins| pins.waiting_names().map(str::to_owned).collect();
+        let names = |pins: Pins| pins.pending_names().map(str::to_owned).collect();
         let blocked = Pins::load(&workspace.places, &child.name).map(names).unwrap_or_default();
         Self {
             child,
             known,
-            state: trust.is_trusted(child),
+            state: trust.state(child),
             description: redact(&known.description, &Secrets::of(child)),
             blocked,
             file: workspace.shown(&child.file),
@@ -77,7 +77,7 @@ impl<'l> Line<'l> {
                 "name": name,
                 "tool": self.known.tool,
                 "state": self.state.as_str(),
-                "type": self.child.written.transport,
+                "type": self.child.template.transport,
                 "description": self.description,
                 "tools": self.known.tools.map(|(count, _)| count),
                 "as_of": self.known.tools.map(|(_, taken_at)| taken_at),
@@ -124,7 +124,7 @@ impl<'l> Line<'l> {
     }
 }
 
-fn print_problem(workspace: &Workspace, context: &Context, problem: &Problem, kind: &str) {
+fn print_problem(workspace: &Workspace, context: &Context, problem: &Issue, kind: &str) {
     let (file, message) = (workspace.shown(&problem.file), redact(&problem.message, &Secrets::default()));
     if context.printer.is_json() {
         context

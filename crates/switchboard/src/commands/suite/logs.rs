@@ -29,7 +29,7 @@ pub(super) fn run(args: &Logs, workspace: &Workspace, context: &Context) -> Resu
     };
     let (child, name) = match found.children.iter().find(behind) {
         Some(child) => (child, args.name.clone()),
-        None => found.known(&args.name).map(|child| (child, child.name.clone()))?,
+        None => found.find_child(&args.name).map(|child| (child, child.name.clone()))?,
     };
     let text = read(workspace, &log_name(&name), args.lines)?;
     if text.is_empty() {

@@ -1,7 +1,7 @@
 //! `switchboard suite pins`
 
 use clap::{Args, Subcommand};
-use door_suites::{Discovered, original_name};
+use door_suites::{Discovery, original_name};
 use serde_json::json;
 
 use super::{Workspace, typed};
@@ -52,13 +52,13 @@ pub(super) fn run(args: Pins, workspace: &Workspace, context: &Context) -> Resul
     }
 }
 
-fn names(found: &Discovered, name: Option<&str>) -> Result<Vec<String>, Failure> {
+fn names(found: &Discovery, name: Option<&str>) -> Result<Vec<String>, Failure> {
     // A wrapped server has tools of its own, and so has the original behind it.
     let originals = || found.children.iter().filter_map(original_name);
     match name {
         Some(name) => match originals().find(|original| original.eq_ignore_ascii_case(name)) {
             Some(original) => Ok(vec![original]),
-            None => Ok(vec![found.known(name)?.name.clone()]),
+            None => Ok(vec![found.find_child(name)?.name.clone()]),
         },
         None => Ok(found.children.iter().map(|child| child.name.clone()).chain(originals()).collect()),
     }
@@ -68,7 +68,7 @@ fn list(names: &[String], workspace: &Workspace, context: &Context) -> Result<()
     let mut waiting = 0;
     for name in names {
         let pins = door_suites::Pins::load(&workspace.places, name)?;
-        let changed = pins.waiting();
+        let changed = pins.pending();
         waiting += changed.len();
         if context.printer.is_json() {
             for (tool, at) in pins.pinned() {

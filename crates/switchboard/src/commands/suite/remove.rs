@@ -1,7 +1,7 @@
 //! `switchboard suite remove`
 
 use clap::Args;
-use door_suites::{Pins, Trust, is_wrapper, remove_child};
+use door_suites::{Pins, TrustStore, is_wrapper, remove_child};
 use serde_json::json;
 use switchboard_sys::clock::Clock;
 
@@ -21,11 +21,11 @@ pub(super) fn run(args: &Remove, workspace: &Workspace, context: &Context) -> Re
     let (name, file) = match found.child(&args.name) {
         Some(child) => (child.name.clone(), child.file.clone()),
         // One that has a problem, or is switched off, has no less right to be removed.
-        None => match found.problems.iter().find(|problem| problem.names(&args.name)) {
+        None => match found.issues.iter().find(|problem| problem.is_about(&args.name)) {
             Some(problem) => (args.name.clone(), problem.file.clone()),
             None => match found.disabled.iter().find(|name| name.eq_ignore_ascii_case(&args.name)) {
                 Some(name) => (name.clone(), workspace.places.child_file(name)),
-                None => return found.known(&args.name).map(|_| ()).map_err(Into::into),
+                None => return found.find_child(&args.name).map(|_| ()).map_err(Into::into),
             },
         },
     };
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Remove, workspace: &Workspace, context: &Context) -> Re
             .hint(format!("`switchboard suite unwrap {}` first", typed(&child.name))));
     }
     let backup = remove_child(&workspace.places, &name, &file, Clock::system().now())?;
-    Trust::load(&workspace.places).revoke(&name)?;
+    TrustStore::load(&workspace.places).revoke(&name)?;
     Pins::forget(&workspace.places, &name)?;
     if context.printer.is_json() {
         context.printer.object(&json!({ "name": name, "removed": true, "backup": workspace.shown(&backup) }));

@@ -1,7 +1,7 @@
 //! `switchboard suite revert`
 
 use clap::Args;
-use door_suites::{Pins, Trust, remove_child};
+use door_suites::{Pins, TrustStore, remove_child};
 use serde_json::json;
 use switchboard_sys::clock::Clock;
 
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Revert, workspace: &Workspace, context: &Context) -> Re
     let reverted = door_suites::revert(&workspace.places, args.force)?;
     let mut purged = Vec::new();
     if args.purge {
-        let trust = Trust::load(&workspace.places);
+        let trust = TrustStore::load(&workspace.places);
         for name in &reverted.children {
             let file =
                 found.child(name).map_or(workspace.places.child_file(name), |child| child.file.clone());

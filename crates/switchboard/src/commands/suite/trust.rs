@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use door_suites::{ChildSpec, Launch, TrustState, Written, shown_launch};
+use door_suites::{ChildSpec, Launch, LaunchTemplate, TrustState, render_launch};
 use serde_json::json;
 use switchboard_core::reveal_command;
 
@@ -30,7 +30,7 @@ pub(super) struct Trust {
 }
 
 pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Result<(), Failure> {
-    let trust = door_suites::Trust::load(&workspace.places);
+    let trust = door_suites::TrustStore::load(&workspace.places);
     let found = workspace.discover();
     if let Some(name) = &args.revoke {
         refuse_agent(context, &format!("take back the trust in {}", plain(name)))?;
@@ -48,15 +48,15 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         return Ok(());
     }
     let (wanted, by_name) = match &args.name {
-        Some(name) => (vec![found.known(name)?], true),
+        Some(name) => (vec![found.find_child(name)?], true),
         None => (found.children.iter().collect(), args.all),
     };
     let mut left = 0;
     for child in wanted {
-        let mut state = trust.is_trusted(child);
+        let mut state = trust.state(child);
         let was_trusted = state.is_trusted();
         if !context.printer.is_json() && (!was_trusted || args.name.is_some()) {
-            show(context, &child.name, &child.written, folder(child), &state);
+            show(context, &child.name, &child.template, folder(child), &state);
         }
         // Without a name they are only shown where nobody can be asked.
         let is_meant = by_name || (can_ask(context) && agent_evidence().is_none());
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Trust, workspace: &Workspace, context: &Context) -> Res
         }
         left += usize::from(!state.is_trusted());
         if context.printer.is_json() {
-            let launch = shown_launch(&child.written, folder(child));
+            let launch = render_launch(&child.template, folder(child));
             context.printer.object(&json!({ "name": child.name, "state": state.as_str(), "launch": launch }));
         } else if state.is_trusted() && (!was_trusted || args.name.is_some()) {
             let already = if was_trusted { "already " } else { "" };
@@ -101,12 +101,12 @@ fn folder(child: &ChildSpec) -> Option<&Path> {
 pub(crate) fn show(
     context: &Context,
     name: &str,
-    written: &Written,
+    template: &LaunchTemplate,
     folder: Option<&Path>,
     state: &TrustState,
 ) {
     context.printer.line(name);
-    for line in shown_launch(written, folder) {
+    for line in render_launch(template, folder) {
         context.printer.line(format_args!("    {}", reveal_command(&line)));
     }
     if let TrustState::Changed { diff } = state {

@@ -10,7 +10,7 @@ const LONGEST_LINE: usize = 400;
 
 /// The lines that went and the lines that came, each with `-` or `+` before it, with one line around them.
 /// What cannot be seen in them is shown escaped.
-pub(crate) fn difference(before: &str, after: &str) -> String {
+pub(crate) fn line_diff(before: &str, after: &str) -> String {
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(before, after);
     let mut lines = Vec::new();
     for group in diff.grouped_ops(1) {
@@ -21,7 +21,10 @@ pub(crate) fn difference(before: &str, after: &str) -> String {
                     ChangeTag::Insert => '+',
                     ChangeTag::Equal => ' ',
                 };
-                lines.push(format!("{sign} {}", shown(change.value().trim_end_matches('\n'), LONGEST_LINE)));
+                lines.push(format!(
+                    "{sign} {}",
+                    escape_invisible(change.value().trim_end_matches('\n'), LONGEST_LINE)
+                ));
             }
         }
     }
@@ -34,7 +37,7 @@ pub(crate) fn difference(before: &str, after: &str) -> String {
 }
 
 /// A line with everything in it made visible, cut after so many characters.
-pub(crate) fn shown(line: &str, longest: usize) -> String {
+pub(crate) fn escape_invisible(line: &str, longest: usize) -> String {
     let mut out = String::with_capacity(line.len());
     for (at, c) in line.chars().enumerate() {
         if at == longest {

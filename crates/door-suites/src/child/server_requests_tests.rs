@@ -14,7 +14,7 @@ async fn suites_p15_questions_go_to_the_client_of_the_call_with_the_childs_name(
         assert_eq!(answer["told"]["result"], expected);
         assert_eq!(host.asked.lock().pop(), Some(("fixture".to_owned(), method.to_owned())));
     }
-    let opened = child.opened().expect("it runs");
+    let opened = child.initialized().expect("it runs");
     assert_eq!(opened.capabilities["client"], json!({"roots": {}, "sampling": {}, "elicitation": {}}));
 }
 
@@ -29,7 +29,7 @@ async fn suites_p15_what_the_client_did_not_declare_is_refused_with_the_reason()
     let answer = call(&child, "tea/make", json!({}), &host.caller()).await.expect("an answer");
     assert_eq!(answer["told"]["error"]["code"], -32601);
     assert!(host.asked.lock().is_empty());
-    assert_eq!(child.status().counts.refused_asks, 2);
+    assert_eq!(child.status().counts.refused_requests, 2);
 }
 
 #[tokio::test]

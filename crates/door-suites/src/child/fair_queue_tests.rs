@@ -6,7 +6,7 @@ use crate::child::test_child::TestHost;
 
 #[tokio::test]
 async fn clients_take_turns_and_keep_their_own_order() {
-    let turns = Turns::new(1, 100);
+    let turns = FairQueue::new(1, 100);
     let (busy, calm) = (TestHost::new("busy", json!({})), TestHost::new("calm", json!({})));
     let (busy, calm) = (busy.caller(), calm.caller());
     let first = turns.take(&busy).await.expect("it is free");
@@ -31,14 +31,14 @@ async fn clients_take_turns_and_keep_their_own_order() {
 
 #[tokio::test]
 async fn who_leaves_gives_up_the_place_and_loses_no_turn() {
-    let turns = Turns::new(1, 2);
+    let turns = FairQueue::new(1, 2);
     let caller = Caller::default();
     let first = turns.take(&caller).await.expect("it is free");
     let mut leaves = Box::pin(turns.take(&caller));
     let mut stays = Box::pin(turns.take(&caller));
     assert!((&mut leaves).now_or_never().is_none());
     assert!((&mut stays).now_or_never().is_none());
-    assert!(matches!(turns.take(&caller).await, Err(NoRoom(2))));
+    assert!(matches!(turns.take(&caller).await, Err(QueueFull(2))));
     // It was granted the turn, and leaves without having heard of it.
     drop(first);
     drop(leaves);
@@ -50,7 +50,7 @@ async fn who_leaves_gives_up_the_place_and_loses_no_turn() {
 
 #[tokio::test]
 async fn those_who_left_do_not_pile_up() {
-    let turns = Turns::new(1, 10);
+    let turns = FairQueue::new(1, 10);
     let caller = Caller::default();
     let _first = turns.take(&caller).await.expect("it is free");
     for _ in 0..1000 {

@@ -9,7 +9,7 @@ use switchboard_sys::files::{Dir, FileError};
 
 /// Where things are. What a workspace holds may come from anyone; what decides about it is the user's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
+pub struct SuitePaths {
     /// The folder that holds `.switchboard`.
     pub workspace: PathBuf,
     /// The user's own settings: `~/.config/switchboard`.
@@ -18,9 +18,9 @@ pub struct Places {
     pub cache: PathBuf,
 }
 
-impl Places {
+impl SuitePaths {
     /// The places of a workspace whose user has none: nothing is trusted, and nothing is kept.
-    pub fn of_nobody(workspace: PathBuf) -> Self {
+    pub fn without_home(workspace: PathBuf) -> Self {
         // Nothing can be made below a device.
         let nowhere = PathBuf::from("/dev/null/switchboard");
         Self { workspace, config: nowhere.clone(), cache: nowhere }
@@ -33,7 +33,7 @@ impl Places {
     }
 
     /// A short stand-in for the workspace's path, for the names of folders.
-    pub fn workspace_mark(&self) -> String {
+    pub fn workspace_hash(&self) -> String {
         hex(&Sha256::digest(self.workspace_key()))[..16].to_owned()
     }
 
@@ -43,33 +43,33 @@ impl Places {
     }
 
     /// The folder of the children's logs, made where it is missing.
-    pub fn make_logs(&self) -> Result<Dir, FileError> {
-        make(&self.cache)?.make_subdir("logs")?.make_subdir(&self.workspace_mark())
+    pub fn create_logs(&self) -> Result<Dir, FileError> {
+        make(&self.cache)?.make_subdir("logs")?.make_subdir(&self.workspace_hash())
     }
 
     /// The folder of what is known of the children without starting them, made where it is missing.
-    pub fn make_catalogues(&self) -> Result<Dir, FileError> {
-        make(&self.cache)?.make_subdir("catalogues")?.make_subdir(&self.workspace_mark())
+    pub fn create_catalogues(&self) -> Result<Dir, FileError> {
+        make(&self.cache)?.make_subdir("catalogues")?.make_subdir(&self.workspace_hash())
     }
 
     /// The folder where is counted what suites save, made where it is missing.
-    pub(crate) fn make_savings(&self) -> Result<Dir, FileError> {
+    pub(crate) fn create_savings(&self) -> Result<Dir, FileError> {
         make(&self.cache)?.make_subdir("savings")
     }
 
     /// The folder of the children's logs, where there is one.
     pub fn logs(&self) -> Result<Option<Dir>, FileError> {
-        below(&self.cache, &["logs", &self.workspace_mark()])
+        below(&self.cache, &["logs", &self.workspace_hash()])
     }
 
     /// The folder of the pins, where there is one.
     pub(crate) fn pins(&self) -> Result<Option<Dir>, FileError> {
-        below(&self.config, &["pins", &self.workspace_mark()])
+        below(&self.config, &["pins", &self.workspace_hash()])
     }
 
     /// The folder of the pins, made where it is missing.
-    pub(crate) fn make_pins(&self) -> Result<Dir, FileError> {
-        make(&self.config)?.make_subdir("pins")?.make_subdir(&self.workspace_mark())
+    pub(crate) fn create_pins(&self) -> Result<Dir, FileError> {
+        make(&self.config)?.make_subdir("pins")?.make_subdir(&self.workspace_hash())
     }
 }
 

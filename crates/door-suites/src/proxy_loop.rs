@@ -10,14 +10,14 @@ const MAX_CHAIN: usize = 8;
 
 /// The way to this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Via {
+pub(crate) struct ProxyChain {
     /// What children are told.
     chain: String,
     /// Why no child may be started here.
     pub(crate) refusal: Option<String>,
 }
 
-impl Via {
+impl ProxyChain {
     /// The way to this workspace, known by its mark, given the way that this process was told.
     pub(crate) fn new(told: &str, own: &str) -> Self {
         let passed: Vec<&str> = told.split(',').filter(|hash| !hash.is_empty()).collect();
@@ -42,16 +42,16 @@ impl Via {
 
 #[cfg(test)]
 mod tests {
-    use super::Via;
+    use super::ProxyChain;
 
     #[test]
     fn a_workspace_that_is_on_the_way_already_is_refused() {
-        let first = Via::new("", "one");
-        let second = Via::new(&first.chain, "two");
+        let first = ProxyChain::new("", "one");
+        let second = ProxyChain::new(&first.chain, "two");
         assert_eq!((&first.refusal, &second.refusal), (&None, &None));
-        let third = Via::new(&second.chain, "one");
+        let third = ProxyChain::new(&second.chain, "one");
         assert!(third.refusal.unwrap().contains("this workspace again"));
         let long = (0..8).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
-        assert!(Via::new(&long, "one").refusal.is_some());
+        assert!(ProxyChain::new(&long, "one").refusal.is_some());
     }
 }

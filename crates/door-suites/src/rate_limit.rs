@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 /// A bucket of tokens: it holds `calls`, one is taken by each call, and it fills up again within `per`.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub(crate) struct RateLimiter {
     calls: f64,
     per: Duration,
     bucket: Mutex<(f64, Instant)>,
 }
 
-impl RateLimit {
+impl RateLimiter {
     /// A full bucket. No calls at all would be a suite switched off, which has a setting of its own.
     pub(crate) fn new(calls: u32, per: Duration) -> Self {
         let calls = f64::from(calls.max(1));
@@ -40,11 +40,11 @@ impl RateLimit {
 mod tests {
     use std::time::Duration;
 
-    use super::RateLimit;
+    use super::RateLimiter;
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_is_taken_then_calls_come_back_with_time() {
-        let limit = RateLimit::new(3, Duration::from_secs(3));
+        let limit = RateLimiter::new(3, Duration::from_secs(3));
         assert!((0..3).all(|_| limit.take().is_ok()));
         let wait = limit.take().unwrap_err();
         assert_eq!(wait.as_millis(), 1000);

@@ -6,18 +6,18 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::value::RawValue;
 use switchboard_core::nearest;
 
-use crate::answer;
 use crate::arguments::{self, shape};
-use crate::aside::run_aside;
+use crate::blocking::run_blocking;
 use crate::catalogue::Catalogue;
 use crate::host::Caller;
 use crate::introspect::line;
+use crate::ranking::ranked;
 use crate::raw::Object;
-use crate::search::ranked;
 use crate::suite::Suite;
 use crate::suites::{Suites, WARM_AT_ONCE};
 use crate::summary::summarise;
-use crate::top::describe;
+use crate::tool_index::describe;
+use crate::tool_result;
 
 /// How many tools a search shows unless it says otherwise, and at most.
 const FOUND: usize = 8;
@@ -41,7 +41,7 @@ impl Suites {
                     )
                 })
                 .collect();
-            return answer::text(&lines.join("\n"));
+            return tool_result::text(&lines.join("\n"));
         };
         let known: Vec<_> = stream::iter(suites.clone())
             .map(|suite| async move { suite.for_search(caller).await })
@@ -50,15 +50,15 @@ impl Suites {
             .await;
         let limit = question.limit.unwrap_or(FOUND).clamp(1, MAX_FOUND);
         let query = query.clone();
-        let found = run_aside(move || find_tools(&suites, &known, &query, limit)).await;
-        let result = answer::text(&found);
+        let found = run_blocking(move || find_tools(&suites, &known, &query, limit)).await;
+        let result = tool_result::text(&found);
         self.inner.ledger.introspected(result.get().len());
         result
     }
 
     /// What a model is told that called a tool which is not listed, where a suite is what it meant: it wrote the
     /// name of a suite wrongly, or took a tool of a server for one of its own. `None`: it meant something else.
-    pub fn meant(&self, tool: &str) -> Option<String> {
+    pub fn suggest_tool(&self, tool: &str) -> Option<String> {
         let top = self.top();
         let missing = format!("There is no tool '{}'", tool.escape_debug());
         // Other proxies list `server__tool`.
@@ -97,12 +97,12 @@ fn find_tools(
             suite.offered(catalogue).into_iter().map(move |offered| (suite, offered))
         })
         .collect();
-    let places = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
-    let mut lines: Vec<String> = places
+    let positions = ranked(query, tools.iter().map(|(_, offered)| offered.tool));
+    let mut lines: Vec<String> = positions
         .iter()
         .take(limit)
-        .map(|&place| {
-            let (suite, offered) = &tools[place];
+        .map(|&position| {
+            let (suite, offered) = &tools[position];
             format!("{}: {}", suite.rules.tool_name, line(*offered, suite.rules.style.summary_max_chars))
         })
         .collect();

@@ -31,17 +31,17 @@ pub(crate) fn ranked<'a>(query: &str, tools: impl IntoIterator<Item = &'a Tool>)
     let mut scored: Vec<(f64, usize)> = texts
         .iter()
         .enumerate()
-        .map(|(place, text)| {
+        .map(|(position, text)| {
             let score = text.weights.iter().map(|(word, weight)| {
                 let held_back = K1 * (1.0 - B + B * text.length / mean);
                 rarity(word) * weight * (K1 + 1.0) / (weight + held_back)
             });
-            (score.sum(), place)
+            (score.sum(), position)
         })
         .filter(|(score, _): &(f64, usize)| *score > 0.0)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    scored.into_iter().map(|(_, place)| place).collect()
+    scored.into_iter().map(|(_, position)| position).collect()
 }
 
 /// Text of a tool as a query sees it.
@@ -105,5 +105,5 @@ fn as_f64(count: usize) -> f64 {
 }
 
 #[cfg(test)]
-#[path = "search_tests.rs"]
+#[path = "ranking_tests.rs"]
 mod tests;

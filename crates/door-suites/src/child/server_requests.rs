@@ -18,9 +18,9 @@ const OPEN: usize = 64;
 
 /// The questions that wait for a client's answer, by the child's own ids.
 #[derive(Default)]
-pub(super) struct Asks(Mutex<HashMap<String, CancellationToken>>);
+pub(super) struct ServerRequests(Mutex<HashMap<String, CancellationToken>>);
 
-impl Asks {
+impl ServerRequests {
     /// Whether one is open.
     pub(super) fn any(&self) -> bool {
         !self.0.lock().is_empty()
@@ -74,7 +74,7 @@ impl Connection {
         tokio::spawn(async move {
             let name = connection.shared.name();
             tokio::select! {
-                outcome = host.ask(name, &method, params) => {
+                outcome = host.request(name, &method, params) => {
                     if connection.asks.0.lock().remove(id.get()).is_some() {
                         connection.send("", answer(&id, &outcome));
                     }
@@ -106,7 +106,7 @@ impl Connection {
     }
 
     fn refuse(self: &Arc<Self>, id: &RawValue, refusal: RpcError) {
-        count(&self.shared.counters.refused_asks);
+        count(&self.shared.counters.refused_requests);
         self.send("", answer(id, &Err(refusal)));
     }
 }
@@ -135,5 +135,5 @@ fn refusal(code: i64, message: String) -> RpcError {
 }
 
 #[cfg(test)]
-#[path = "asks_tests.rs"]
+#[path = "server_requests_tests.rs"]
 mod tests;

@@ -4,31 +4,31 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_core::sanitize_description;
 
-use crate::answer;
 use crate::arguments::{Call, shape};
 use crate::child::ChildError;
 use crate::host::RpcError;
 use crate::metrics::Outcome;
 use crate::tool::Tool;
+use crate::tool_result;
 
 /// What became of a call.
-pub(crate) struct Done {
+pub(crate) struct CallOutcome {
     pub(crate) result: Result<Box<RawValue>, RpcError>,
     pub(crate) outcome: Outcome,
     /// Whether the tool is one that the child has.
     pub(crate) is_known: bool,
 }
 
-impl Done {
+impl CallOutcome {
     pub(crate) fn refused(text: &str, is_known: bool) -> Self {
-        Self { result: Ok(answer::refusal(text)), outcome: Outcome::Refused, is_known }
+        Self { result: Ok(tool_result::refusal(text)), outcome: Outcome::Refused, is_known }
     }
 
     /// What the child answered as an error goes on as that; all else is for the model to read.
     pub(crate) fn failed(error: ChildError, is_known: bool) -> Self {
         let result = match error {
             ChildError::Rpc(error) => Err(error),
-            error => Ok(answer::refusal(&told(&error))),
+            error => Ok(tool_result::refusal(&told(&error))),
         };
         Self { result, outcome: Outcome::Error, is_known }
     }

@@ -7,21 +7,21 @@ use serde_json::value::RawValue;
 
 use super::connection::Connection;
 use super::error::ChildError;
-use super::http::HttpLink;
+use super::http::HttpTransport;
 use super::pipe::PipeWriter;
-use super::sse::SseLink;
-use super::ws::WsLink;
+use super::sse::SseTransport;
+use super::ws::WsTransport;
 
 /// A way to a child.
-pub(super) enum Link {
+pub(super) enum Transport {
     /// The stdin of a program.
     Pipe(PipeWriter),
     /// Streamable HTTP.
-    Http(Arc<HttpLink>),
+    Http(Arc<HttpTransport>),
     /// Posts beside an event stream.
-    Sse(Arc<SseLink>),
+    Sse(Arc<SseTransport>),
     /// A WebSocket.
-    Ws(WsLink),
+    Ws(WsTransport),
 }
 
 /// A message on its way out.
@@ -40,7 +40,7 @@ pub(super) struct Outgoing<'a> {
 pub(super) type Carrying = BoxFuture<'static, Result<(), ChildError>>;
 
 /// How far a message got.
-pub(super) enum Carried {
+pub(super) enum SendOutcome {
     /// It is sent, or sure to be while the connection lasts.
     Done,
     /// It cannot be sent.
@@ -49,18 +49,18 @@ pub(super) enum Carried {
     UnderWay(Carrying),
 }
 
-impl Link {
+impl Transport {
     /// Takes a message on its way.
-    pub(super) fn carry(&self, connection: &Arc<Connection>, message: Outgoing<'_>) -> Carried {
+    pub(super) fn carry(&self, connection: &Arc<Connection>, message: Outgoing<'_>) -> SendOutcome {
         let taken = match self {
             Self::Pipe(pipe) => pipe.send(message.body),
             Self::Ws(ws) => ws.send(message.body),
-            Self::Http(http) => return Carried::UnderWay(http.carry(connection, message)),
-            Self::Sse(sse) => return Carried::UnderWay(sse.carry(connection, message.body)),
+            Self::Http(http) => return SendOutcome::UnderWay(http.carry(connection, message)),
+            Self::Sse(sse) => return SendOutcome::UnderWay(sse.carry(connection, message.body)),
         };
         match taken {
-            Ok(()) => Carried::Done,
-            Err(Full) => Carried::Failed(ChildError::Busy {
+            Ok(()) => SendOutcome::Done,
+            Err(Full) => SendOutcome::Failed(ChildError::Busy {
                 child: connection.shared.name().to_owned(),
                 waiting: connection.in_use(),
             }),

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Who is being asked, once for all who wait.
 #[derive(Default)]
-pub(crate) struct Unseen(Mutex<Option<Asking>>);
+pub(crate) struct PendingCatalogues(Mutex<Option<Asking>>);
 
 #[derive(Clone)]
 struct Asking {
@@ -25,7 +25,7 @@ struct Asking {
     is_owed: Arc<AtomicBool>,
 }
 
-impl Unseen {
+impl PendingCatalogues {
     /// Asks children for their tools. Those that take too long are asked on in the background, and when they have
     /// answered, hosts are told that the list has changed.
     pub(crate) async fn ask(&self, suites: &Suites, unseen: Vec<Arc<Suite>>, caller: &Caller) {

@@ -9,7 +9,7 @@ use switchboard_core::sanitize_description;
 
 use crate::config::Config;
 use crate::descriptions::{Descriptions, owner_description, suite_description};
-use crate::flat;
+use crate::flat_tools;
 use crate::introspect::Offered;
 use crate::raw::raw;
 use crate::rules::is_tool_name;
@@ -37,15 +37,15 @@ pub(crate) enum Target {
 }
 
 /// The list, and where its names lead to.
-pub(crate) struct Top {
+pub(crate) struct ToolIndex {
     pub(crate) tools: Vec<Box<RawValue>>,
     pub(crate) by_name: HashMap<String, Target>,
-    pub(crate) problems: Vec<(Arc<Suite>, String)>,
+    pub(crate) issues: Vec<(Arc<Suite>, String)>,
     /// The changes of flat children that it was made after.
     pub(crate) changes: u64,
 }
 
-impl Top {
+impl ToolIndex {
     /// Makes the list. Suites come first, by the names of their children, then flat tools, each child's in its own
     /// order, then the search. Of two that want one name the first in this order has it.
     pub(crate) fn new(
@@ -54,7 +54,7 @@ impl Top {
         reserved: &BTreeSet<String>,
         changes: u64,
     ) -> Self {
-        let mut top = Self { tools: Vec::new(), by_name: HashMap::new(), problems: Vec::new(), changes };
+        let mut top = Self { tools: Vec::new(), by_name: HashMap::new(), issues: Vec::new(), changes };
         let mut taken = reserved.clone();
         taken.insert(SEARCH.to_owned());
         let folded: Vec<_> = suites.iter().filter(|suite| !suite.is_flat()).collect();
@@ -85,7 +85,7 @@ impl Top {
                 "{}: its tool would be called {name}, which is taken. Set suites.{}.suiteName to another name.",
                 suite.spec.name, suite.spec.name
             );
-            self.problems.push((suite.clone(), message));
+            self.issues.push((suite.clone(), message));
             return;
         }
         self.tools.push(suite_tool(suite, described));
@@ -117,26 +117,26 @@ impl Top {
                 let name = if is_bare && is_free && (is_tool_name(&tool.name) || tool.name.len() <= 64) {
                     tool.name.clone()
                 } else {
-                    flat::prefixed(&suite.spec.name, &tool.name)
+                    flat_tools::prefixed(&suite.spec.name, &tool.name)
                 };
                 if is_bare && !is_free {
                     let message = format!(
                         "{}: the name {} is taken, so the tool is called {name}.",
                         suite.spec.name, tool.name
                     );
-                    self.problems.push(((*suite).clone(), message));
+                    self.issues.push(((*suite).clone(), message));
                 }
                 if !taken.insert(name.clone()) {
                     let message = format!(
                         "{}: its tool {} would be called {name}, which is taken, and is not listed.",
                         suite.spec.name, tool.name
                     );
-                    self.problems.push(((*suite).clone(), message));
+                    self.issues.push(((*suite).clone(), message));
                     continue;
                 }
-                let listed = flat::renamed(offered, &name);
+                let listed = flat_tools::renamed(offered, &name);
                 self.tools.push(match cut.take() {
-                    Some(note) => flat::add_note(&listed, &note),
+                    Some(note) => flat_tools::add_note(&listed, &note),
                     None => listed,
                 });
                 self.by_name.insert(name, Target::Flat((*suite).clone(), tool.name.clone()));

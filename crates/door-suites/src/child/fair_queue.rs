@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::host::Caller;
 
 /// The turns of one child.
-pub(super) struct Turns {
+pub(super) struct FairQueue {
     state: Mutex<State>,
     /// How many may wait. One more is turned away.
     most: usize,
@@ -34,28 +34,28 @@ struct Line {
 type Client = Option<usize>;
 
 /// A turn, which goes to the next in line when it is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+pub(super) struct Slot<'a>(&'a FairQueue);
 
 /// As many wait already as may.
 #[derive(Debug)]
-pub(super) struct NoRoom(pub(super) usize);
+pub(super) struct QueueFull(pub(super) usize);
 
-impl Turns {
+impl FairQueue {
     /// So many at once, and so many who wait.
     pub(super) fn new(at_once: usize, most: usize) -> Self {
         Self { state: Mutex::new(State { free: at_once.max(1), waiting: 0, lines: VecDeque::new() }), most }
     }
 
     /// Waits for a turn.
-    pub(super) async fn take(&self, caller: &Caller) -> Result<Turn<'_>, NoRoom> {
+    pub(super) async fn take(&self, caller: &Caller) -> Result<Slot<'_>, QueueFull> {
         let granted = {
             let mut state = self.state.lock();
             if state.free > 0 {
                 state.free -= 1;
-                return Ok(Turn(self));
+                return Ok(Slot(self));
             }
             if state.waiting >= self.most {
-                return Err(NoRoom(state.waiting));
+                return Err(QueueFull(state.waiting));
             }
             state.waiting += 1;
             let (grant, granted) = oneshot::channel();
@@ -66,7 +66,7 @@ impl Turns {
         // Nobody lets go of a grant without granting it, so that this does not fail.
         let _ = (&mut place.granted).await;
         drop(place);
-        Ok(Turn(self))
+        Ok(Slot(self))
     }
 
     /// How many wait.
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Slot<'_> {
     fn drop(&mut self) {
         self.0.state.lock().pass_on();
     }
@@ -116,7 +116,7 @@ impl Drop for Turn<'_> {
 
 /// A place in a line.
 struct Place<'a> {
-    turns: &'a Turns,
+    turns: &'a FairQueue,
     granted: oneshot::Receiver<()>,
 }
 
@@ -137,5 +137,5 @@ fn client(caller: &Caller) -> Client {
 }
 
 #[cfg(test)]
-#[path = "turns_tests.rs"]
+#[path = "fair_queue_tests.rs"]
 mod tests;
